@@ -1,0 +1,1 @@
+"""The local backend: processes of this machine under a detached supervisor."""

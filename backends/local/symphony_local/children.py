@@ -1,0 +1,123 @@
+"""Starting processes as one's own children, each leader of a session and group of its own, and their ends.
+
+An end is learned from the process's pidfd, or from SIGCHLD where there are no pidfds; nothing polls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from symphony.host.children import Ended
+from symphony.host.commands import Command
+from symphony.host.identity import birth
+from symphony.host.loop import Loop
+from symphony.host.rundir import RunDirectory
+
+
+@dataclass(slots=True)
+class LocalChild:
+    """A process that was started and has not been reaped."""
+
+    name: str
+    popen: subprocess.Popen[bytes]
+    birth: float
+    handle: int | None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, of its group and of its session."""
+        return self.popen.pid
+
+
+class LocalChildren:
+    """The children of this process; see `symphony.host.children.Children`."""
+
+    def __init__(self, loop: Loop, run: RunDirectory, ended: Ended, *, pidfds: bool = True) -> None:
+        self._loop = loop
+        self._run = run
+        self._ended = ended
+        self._alive: dict[str, LocalChild] = {}
+        self._pidfds = pidfds and hasattr(os, "pidfd_open")
+        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._limits = _raise_descriptor_limit()
+        if not self._pidfds:
+            loop.on_signal(signal.SIGCHLD, self._look)
+
+    def __len__(self) -> int:
+        return len(self._alive)
+
+    def get(self, name: str) -> LocalChild | None:
+        """The living child of that name."""
+        return self._alive.get(name)
+
+    def start(
+        self, commands: Iterable[Command], env: Mapping[str, str]
+    ) -> Iterator[tuple[Command, LocalChild | OSError]]:
+        """Start processes; see `symphony.host.children.Children`."""
+        for command in commands:
+            try:
+                child = self._start(command, {**env, **command.env})
+            except OSError as exc:
+                yield command, exc
+            else:
+                yield command, child
+
+    def _start(self, command: Command, env: Mapping[str, str]) -> LocalChild:
+        output = os.open(self._run.log(command.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            popen = subprocess.Popen(
+                command.argv,
+                cwd=command.cwd,
+                env=env,
+                stdin=self._nothing,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                close_fds=False,  # every descriptor here closes on exec; to close them one by one takes time
+            )
+        finally:
+            os.close(output)
+        self._restore_limits(popen.pid)
+        child = LocalChild(command.name, popen, birth(popen.pid) or 0.0, None)
+        self._alive[command.name] = child
+        if self._pidfds:
+            child.handle = os.pidfd_open(popen.pid)
+            self._loop.watch(child.handle, lambda: self._reap(child))
+        return child
+
+    def _restore_limits(self, pid: int) -> None:
+        """A child gets the limits that this process began with, not those that it raised for itself."""
+        if self._limits is not None and sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, self._limits)
+
+    def _look(self) -> None:
+        for child in list(self._alive.values()):
+            self._reap(child)
+
+    def _reap(self, child: LocalChild) -> None:
+        code = child.popen.poll()
+        if code is None:
+            return
+        del self._alive[child.name]
+        if child.handle is not None:
+            self._loop.unwatch(child.handle)
+            os.close(child.handle)
+        self._ended(child, 128 - code if code < 0 else code)
+
+
+def _raise_descriptor_limit() -> tuple[int, int] | None:
+    """Make room for a descriptor a child; what the limits were, or None where nothing changed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        return None
+    return None if soft == hard else (soft, hard)

@@ -1,0 +1,15 @@
+"""How symphony finds the local backend."""
+
+from symphony.hookspecs import BackendInfo, hookimpl
+
+
+@hookimpl
+def symphony_backend() -> BackendInfo:
+    """Describe the local backend."""
+    return BackendInfo(
+        name="local",
+        aliases=("subproc", "subprocess"),
+        summary="processes of this machine, under a detached supervisor",
+        load="symphony_local.cluster:LocalCluster",
+        capabilities=frozenset({"launch", "logs", "exec", "external-url", "restart", "gpu"}),
+    )

@@ -1,0 +1,63 @@
+"""Describe a multi-process experiment once, launch it unchanged on local processes, in tmux or on Kubernetes.
+
+Everything here is loaded when it is first used: ``import symphony`` imports the standard library alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symphony.addresses import AddressBook, Endpoint
+    from symphony.application import Address, address
+    from symphony.cluster import Cluster, ExecResult, Manifest
+    from symphony.errors import (
+        AlreadyExists,
+        BackendError,
+        LaunchFailed,
+        NotFound,
+        PluginError,
+        SpecError,
+        SymphonyError,
+        Unreachable,
+        Unsupported,
+    )
+    from symphony.plan import Plan
+    from symphony.spec import Experiment, Process, ProcessGroup
+    from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "addresses": ("AddressBook", "Endpoint"),
+    "application": ("Address", "address"),
+    "cluster": ("Cluster", "ExecResult", "Manifest"),
+    "errors": (
+        "AlreadyExists", "BackendError", "LaunchFailed", "NotFound", "PluginError", "SpecError",
+        "SymphonyError", "Unreachable", "Unsupported",
+    ),
+    "plan": ("Plan",),
+    "spec": ("Experiment", "Process", "ProcessGroup"),
+    "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint", "ExecResult", "Experiment",
+    "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest", "NotFound", "Plan", "PluginError", "Process",
+    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyError", "Unreachable", "Unsupported", "address",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'symphony' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"symphony.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,61 @@
+"""For the programs that symphony launches: the address of a service, as an object.
+
+Standard library only, so that a program needs nothing else to ask.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symphony.addresses import PREFIX
+from symphony.errors import NotFound
+from symphony.names import env_name, listing, near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a service is: connect to ``host:port``, listen on ``bind_host:port``."""
+
+    service: str
+    host: str
+    port: int
+    bind_host: str
+
+    @property
+    def tcp(self) -> str:
+        """``tcp://host:port``, for a ZeroMQ ``connect``."""
+        return f"tcp://{self.host}:{self.port}"
+
+    @property
+    def bind_tcp(self) -> str:
+        """``tcp://bind_host:port``, for a ZeroMQ ``bind``."""
+        return f"tcp://{self.bind_host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
+    """The address of a service, from the environment that symphony gave this process.
+
+    Raises `NotFound`, naming the services that are there, where there is none of that name.
+    """
+    environ = os.environ if environ is None else environ
+    prefix = PREFIX + env_name(service)
+    try:
+        host, port = environ[f"{prefix}_HOST"], int(environ[f"{prefix}_PORT"])
+    except (KeyError, ValueError):
+        known = _services(environ)
+        hint = near(service, known) or f"; there are {listing(known)}"
+        if "SYMPHONY_EXPERIMENT" not in environ:
+            hint = "; this process was not launched by symphony"
+        raise NotFound(f"no service {service!r} in the environment ({prefix}_HOST){hint}") from None
+    return Address(service=service, host=host, port=port, bind_host=environ.get(f"{prefix}_BIND_HOST", host))
+
+
+def _services(environ: Mapping[str, str]) -> list[str]:
+    ends = "_BIND_HOST"
+    names = [key[len(PREFIX) : -len(ends)] for key in environ if key.startswith(PREFIX) and key.endswith(ends)]
+    return sorted(name.lower().replace("_", "-") for name in names)

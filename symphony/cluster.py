@@ -1,0 +1,310 @@
+"""The abstract cluster: one set of verbs for every backend."""
+
+from __future__ import annotations
+
+import abc
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, overload
+
+from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported
+from symphony.names import listing, near
+from symphony.plan import Defaults, Ignored, Plan
+from symphony.spec import Experiment
+from symphony.spec.values import Strings, lines
+from symphony.spec.values import path as path_value
+from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+
+
+class Manifest(abc.ABC):
+    """What a backend would make of a plan. Its text is the dry run, and the first half of the real launch."""
+
+    experiment: str
+    ignored: tuple[Ignored, ...]
+
+    @abc.abstractmethod
+    def __str__(self) -> str: ...
+
+    @abc.abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The manifest as JSON knows it."""
+
+
+class Cluster(abc.ABC):
+    """Launches experiments and tells how they are. One subclass per backend; see docs/writing-a-backend.md.
+
+    ``preamble_cmds`` and ``start_dir`` hold for every experiment launched here, before its own.
+    Every method that takes the name of an experiment raises `NotFound` for one that is not there.
+    """
+
+    backend: ClassVar[str]
+
+    def __init__(self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None) -> None:
+        self.defaults = Defaults(
+            preamble_cmds=tuple(lines(preamble_cmds, "preamble_cmds")) if preamble_cmds else (),
+            start_dir=None if start_dir is None else path_value(start_dir, "start_dir"),
+        )
+
+    @staticmethod
+    def new(name: str, **options: Any) -> Cluster:
+        """The cluster of a backend, by name or alias: ``local``, ``tmux``, ``kube`` or a third party's.
+
+        ``options`` are those of the backend's class. Imports that backend alone. Raises `PluginError`.
+        """
+        from symphony.plugins import open_backend
+
+        backend = open_backend(name)
+        try:
+            return backend(**options)
+        except TypeError as exc:
+            unknown = str(exc).rpartition("argument ")[2].strip("'")
+            if unknown not in options:
+                raise
+            hint = near(unknown, backend.option_names())
+            raise SpecError(f"backend {name!r} knows no option {unknown!r}{hint}") from exc
+
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """The keywords that this backend takes."""
+        import inspect
+
+        found: dict[str, None] = {}
+        for base in cls.__mro__:
+            if "__init__" in vars(base) and base is not object:
+                found.update(dict.fromkeys(list(inspect.signature(base.__init__).parameters)[1:]))  # type: ignore[misc]
+        return [name for name in found if name not in {"options", "kwargs", "args"}]
+
+    # --- describing ---
+
+    def new_experiment(
+        self,
+        name: str,
+        *,
+        secrets: Any = None,
+        port_range: Any = None,
+        preamble_cmds: Strings | None = None,
+        start_dir: str | None = None,
+    ) -> Experiment:
+        """An empty experiment; nothing is launched. The keywords are those of `Experiment`."""
+        return Experiment(
+            name, secrets=secrets, port_range=port_range, preamble_cmds=preamble_cmds, start_dir=start_dir
+        )
+
+    @abc.abstractmethod
+    def manifest(self, experiment: Experiment) -> Manifest:
+        """What a launch would do, without doing it. Raises `SpecError`."""
+
+    # --- launching ---
+
+    def launch(self, experiment: Experiment, *, force: bool = False, dry_run: bool = False) -> Manifest:
+        """Start an experiment and return once all is created, with what was made of it.
+
+        A live experiment of that name is refused (`AlreadyExists`) and left alone, unless ``force`` replaces
+        it; one that has ended gives way. A launch that fails takes back what it had started (`LaunchFailed`).
+        ``dry_run`` writes the manifest to standard output and starts nothing.
+        """
+        if dry_run:
+            manifest = self.manifest(experiment)
+            sys.stdout.write(f"{manifest}\n")
+            return manifest
+        return self._launch(experiment, force=force)
+
+    @abc.abstractmethod
+    def _launch(self, experiment: Experiment, *, force: bool) -> Manifest:
+        """Start ``experiment``, all or nothing."""
+
+    def launch_batch(
+        self, experiments: Iterable[Experiment], *, force: bool = False, dry_run: bool = False
+    ) -> list[Manifest]:
+        """Launch several experiments in turn; one that fails leaves those before it running."""
+        return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in experiments]
+
+    @abc.abstractmethod
+    def delete(self, experiment: str) -> None:
+        """Stop an experiment and remove all of it. One that is not there is no error."""
+
+    def delete_batch(self, experiments: Iterable[str]) -> None:
+        """Delete several experiments."""
+        for name in experiments:
+            self.delete(name)
+
+    # --- observing ---
+
+    @abc.abstractmethod
+    def list_experiments(self) -> list[str]:
+        """The names of the experiments that symphony made here, in the order of their names."""
+
+    @abc.abstractmethod
+    def describe_experiment(self, experiment: str) -> ExperimentStatus:
+        """An experiment and its processes as they are now."""
+
+    def describe_process_group(self, experiment: str, process_group: str) -> tuple[ProcessStatus, ...]:
+        """The members of a group as they are now."""
+        members = tuple(p for p in self.describe_experiment(experiment) if p.group == process_group)
+        if not members:
+            raise NotFound(f"experiment {experiment!r} has no group {process_group!r}")
+        return members
+
+    def describe_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessStatus:
+        """A process as it is now."""
+        return find_status(self.describe_experiment(experiment), process, process_group)
+
+    @abc.abstractmethod
+    def wait(
+        self,
+        experiment: str,
+        *,
+        timeout: float | None = None,
+        on_change: Callable[[ExperimentStatus], None] | None = None,
+    ) -> ExperimentStatus:
+        """Return when every process has ended; ``timeout`` is in seconds and raises `TimeoutError`.
+
+        ``on_change`` is called with each status that differs from the one before.
+        """
+
+    # --- using ---
+
+    @overload
+    def get_log(
+        self, experiment: str, process: str, process_group: str | None = None, *,
+        follow: Literal[False] = False, since: float | str | None = None, tail: int | None = None,
+    ) -> str: ...  # fmt: skip
+
+    @overload
+    def get_log(
+        self, experiment: str, process: str, process_group: str | None = None, *,
+        follow: Literal[True], since: float | str | None = None, tail: int | None = None,
+    ) -> Iterator[str]: ...  # fmt: skip
+
+    def get_log(
+        self,
+        experiment: str,
+        process: str,
+        process_group: str | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> str | Iterator[str]:
+        """What a process has written so far, or with ``follow`` its lines as they come; see `iter_logs`."""
+        name = self.describe_process(experiment, process, process_group).name
+        if not follow:
+            return self._read_log(experiment, name, since=since, tail=tail)
+        lines = self.iter_logs(experiment, [name], follow=True, since=since, tail=tail)
+        return (f"{line.text}\n" for line in lines)
+
+    @abc.abstractmethod
+    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+        """What a process has written so far, as it wrote it."""
+
+    @abc.abstractmethod
+    def iter_logs(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """What processes (all, unless named) wrote, line by line, in the order in which they wrote it.
+
+        ``follow`` goes on until they have ended. ``since`` is a number of seconds or a duration back from now
+        (``"90s"``, ``"5m"``, ``"2h"``) or an ISO 8601 time; ``tail`` the number of last lines of each process.
+        """
+
+    def exec_command(
+        self,
+        experiment: str,
+        process: str,
+        command: Strings,
+        process_group: str | None = None,
+        *,
+        interactive: bool = False,
+    ) -> ExecResult:
+        """Run a command beside a running process, in its environment and folder.
+
+        ``interactive`` leaves it the terminal and captures nothing.
+        """
+        raise Unsupported(f"the {self.backend} backend runs no commands beside a process")
+
+    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
+        """Attach the terminal to a process."""
+        raise Unsupported(f"the {self.backend} backend attaches no terminal")
+
+    def transfer_file(self, experiment: str, source: str, target: str) -> None:
+        """Copy files to or from a process (``process:path``)."""
+        raise Unsupported(f"the {self.backend} backend copies no files")
+
+    def external_url(self, experiment: str, service: str) -> str:
+        """Where an exposed service is reached from outside the experiment: ``host:port``."""
+        raise Unsupported(f"the {self.backend} backend exposes no services")
+
+    # --- names ---
+
+    def find_process(self, experiment: str, process: str) -> ProcessStatus:
+        """The process that ``process`` or ``group/process`` names, exactly."""
+        group, _, name = process.rpartition("/")
+        return find_status(self.describe_experiment(experiment), name, group or None)
+
+    def fuzzy_match_experiment(self, name: str) -> list[str]:
+        """The experiments that ``name`` may mean: those equal to it, else with it first, last or inside."""
+        return fuzzy_match(name, self.list_experiments())
+
+    def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
+        """The processes of an experiment that ``name`` may mean."""
+        return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecResult:
+    """How a command ended: its exit code (128 + n for signal n), and its output where it was captured."""
+
+    exit_code: int
+    stdout: str = ""
+    stderr: str = ""
+
+
+def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
+    """The names that ``name`` may mean: equal, else beginning, else ending with it, else holding it.
+
+    >>> fuzzy_match("agent", ["agent-1", "agent-2", "big-agent"])
+    ['agent-1', 'agent-2']
+    """
+    tests: tuple[Callable[[str], bool], ...] = (
+        lambda other: other == name,
+        lambda other: other.startswith(name),
+        lambda other: other.endswith(name),
+        lambda other: name in other,
+    )
+    matches = ([other for other in known if test(other)] for test in tests)
+    return next((found for found in matches if found), [])
+
+
+def find_status(status: ExperimentStatus, process: str, process_group: str | None = None) -> ProcessStatus:
+    """One process out of an experiment's; a wrong group is an error, never another group's process."""
+    by_name: Mapping[str, ProcessStatus] = {item.name: item for item in status}
+    found = by_name.get(process)
+    if found is None:
+        hint = near(process, by_name) or f"; it has {listing(by_name)}"
+        raise NotFound(f"experiment {status.name!r} has no process {process!r}{hint}")
+    if process_group is not None and found.group != process_group:
+        where = f"in group {found.group!r}" if found.group else "in no group"
+        raise NotFound(f"process {process!r} of experiment {status.name!r} is {where}, not in {process_group!r}")
+    return found
+
+
+def already_exists(name: str) -> AlreadyExists:
+    """The refusal of a live name, in the words that every backend uses."""
+    return AlreadyExists(f"experiment {name!r} is live and was left alone; delete it, or launch with force")
+
+
+def no_experiment(name: str, known: Iterable[str]) -> NotFound:
+    """The error for a name that is not there, in the words that every backend uses."""
+    known = list(known)
+    hint = near(name, known) or f"; there are {listing(known)}"
+    return NotFound(f"no experiment {name!r}{hint}")
+
+
+__all__ = ["Cluster", "ExecResult", "LogLine", "Manifest", "Plan", "fuzzy_match"]

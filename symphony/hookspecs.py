@@ -1,0 +1,61 @@
+"""What a backend's plug-in provides: one hook that returns one record.
+
+A plug-in is a module that a distribution names in its entry-point group ``symphony.backends``, once by the
+backend's name and once by each of its aliases::
+
+    [project.entry-points."symphony.backends"]
+    slurm = "symphony_slurm.plugin"
+
+The module holds one hook, and imports nothing heavy::
+
+    from symphony.hookspecs import BackendInfo, hookimpl
+
+    @hookimpl
+    def symphony_backend() -> BackendInfo:
+        return BackendInfo(name="slurm", summary="Jobs on Slurm", load="symphony_slurm.cluster:SlurmCluster")
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pluggy
+
+PROJECT = "symphony"
+GROUP = "symphony.backends"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+CAPABILITIES = {
+    "launch": "starts processes",
+    "logs": "keeps what they print",
+    "exec": "runs a command beside a process",
+    "login": "attaches a terminal to a process",
+    "copy": "moves files to and from a process",
+    "external-url": "tells where an exposed service is reached from outside",
+    "restart": "restarts processes by policy",
+    "gpu": "gives GPUs to processes",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendInfo:
+    """What is known of a backend without loading it.
+
+    ``load`` names its `Cluster` as ``"package.module:Class"``. ``capabilities`` are among `CAPABILITIES`.
+    ``extra`` is the extra of symphony-launcher whose packages it needs, if any.
+    """
+
+    name: str
+    summary: str
+    load: str
+    aliases: tuple[str, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+    extra: str | None = None
+
+
+@hookspec
+def symphony_backend() -> BackendInfo:
+    """Describe the one backend of this plug-in."""
+    raise NotImplementedError  # a specification: pluggy never calls it

@@ -1,0 +1,312 @@
+"""The verbs of a backend whose processes run on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from symphony.addresses import AddressScheme
+from symphony.cluster import Cluster, ExecResult, already_exists, no_experiment
+from symphony.errors import LaunchFailed, NotFound, SpecError
+from symphony.host import checks, detach, gpus, logs, rundir
+from symphony.host.events import Reader, apply, fold
+from symphony.host.identity import is_alive
+from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
+from symphony.host.observe import status
+from symphony.host.policy import Backoff
+from symphony.host.render import HOST, HostManifest, render
+from symphony.host.rundir import RunDirectory
+from symphony.names import listing, near
+from symphony.plan import resolve
+from symphony.spec import Experiment
+from symphony.spec.values import Strings, one_of, strings
+from symphony.status import ENDED, ExperimentStatus, LogLine
+
+
+class HostCluster(Cluster):
+    """Processes of this machine, each experiment under a supervisor that outlives its launcher.
+
+    A backend says with ``children`` how its processes are started: ``"module:Class"`` of a
+    `symphony.host.supervisor.Children`, which the supervisor imports.
+
+    ``state_dir`` is where run directories are kept, unless SYMPHONY_STATE_DIR or the XDG state directory say.
+    ``gpus`` are the identifiers of the devices to lease (CUDA_VISIBLE_DEVICES, else all of the machine).
+    ``backoff`` is how restarts wait. ``hold_ports`` says how long a port is held for its server: until it is
+    ``"started"``, or until it has ``"bound"`` it, which servers that do not set SO_REUSEADDR cannot.
+    """
+
+    children: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        state_dir: str | os.PathLike[str] | None = None,
+        gpus: Sequence[str] | None = None,
+        backoff: Backoff | None = None,
+        hold_ports: Literal["started", "bound"] = "started",
+        preamble_cmds: Strings | None = None,
+        start_dir: str | None = None,
+    ) -> None:
+        super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
+        self._root = Path(state_dir).absolute() if state_dir else rundir.state_root(self.backend)
+        self._gpus = None if gpus is None else strings(list(gpus), "gpus")
+        self._backoff = backoff or Backoff()
+        self._hold_until_bound = one_of(hold_ports, ("started", "bound"), "hold_ports") == "bound"
+
+    # --- launching ---
+
+    def manifest(self, experiment: Experiment) -> HostManifest:
+        """What a launch would do now; the ports are those that are free at this moment."""
+        with PortLeases() as ports:
+            return self._render(experiment, ports.refuse)
+
+    def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
+        scheme = AddressScheme(backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=refuse)
+        return render(
+            resolve(experiment, scheme, self.defaults),
+            run_id=uuid.uuid4().hex,
+            directory=self._root / experiment.name,
+            here=Path.cwd(),
+            shell=shutil.which("bash") or "/bin/sh",
+        )
+
+    def _launch(self, experiment: Experiment, *, force: bool) -> HostManifest:
+        if force:
+            # What is wrong with the new one must show before the old one is gone. Ports and GPUs are looked at
+            # afterwards: those of the old one will be free.
+            checks.check(self._render(experiment, lambda _: None))
+            self.delete(experiment.name)
+        else:
+            self._refuse_live(experiment.name)
+        devices = visible_gpus() if self._gpus is None else self._gpus
+        with PortLeases() as ports, GpuLeases(devices) as leased:
+            manifest = self._render(experiment, ports.refuse)
+            checks.check(manifest)
+            manifest, gpu_leases = gpus.assign(manifest, leased)
+            self._start(manifest, ports, gpu_leases)
+        return manifest
+
+    def _refuse_live(self, name: str) -> None:
+        """Refuse the name of a live experiment; one that has ended gives way."""
+        found = rundir.find(self._root, name)
+        if found is None:
+            return
+        if not self._describe(found).ended or found.locked():
+            raise already_exists(name)
+        found.remove()
+
+    def _start(self, manifest: HostManifest, ports: PortLeases, gpu_leases: dict[str, list[int]]) -> None:
+        kept, until_started = [*ports.leases.values()], ports.holds
+        if self._hold_until_bound:
+            kept, until_started = [*kept, *ports.holds.values()], {}
+        with rundir.aside(self._root) as (run, lock):
+            checks.write(run, manifest)
+            try:
+                report = detach.start(
+                    run,
+                    self._root / manifest.experiment,
+                    keep=[lock, *kept],
+                    holds=until_started,
+                    gpus=gpu_leases,
+                    children=self.children,
+                    backoff=self._backoff,
+                )
+            except KeyboardInterrupt:
+                self._discard(manifest)
+                raise
+        if report.word == detach.EXISTS:
+            raise already_exists(manifest.experiment)
+        if report.word == detach.REFUSED:
+            raise LaunchFailed(f"{report.reason}; what had started was stopped")
+
+    def _discard(self, manifest: HostManifest) -> None:
+        """Delete the experiment if it is the one of this manifest."""
+        found = rundir.find(self._root, manifest.experiment)
+        if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
+            self.delete(manifest.experiment)
+
+    def delete(self, experiment: str) -> None:
+        """Stop an experiment and remove all of it. One that is not there is no error."""
+        found = rundir.find(self._root, experiment)
+        if found is not None:
+            from symphony.host.stop import stop
+
+            stop(found)
+            found.remove()
+
+    def stop(self, experiment: str, *, at_once: bool = False) -> None:
+        """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""
+        from symphony.host.stop import stop
+
+        stop(self._find(experiment), at_once=at_once)
+
+    # --- observing ---
+
+    def list_experiments(self) -> list[str]:
+        """The names of the experiments that symphony made here, in order."""
+        return [run.name for run in rundir.find_all(self._root)]
+
+    def describe_experiment(self, experiment: str) -> ExperimentStatus:
+        """An experiment and its processes as they are now."""
+        return self._describe(self._find(experiment))
+
+    def _find(self, experiment: str) -> RunDirectory:
+        found = rundir.find(self._root, experiment)
+        if found is None:
+            raise no_experiment(experiment, self.list_experiments())
+        return found
+
+    def _describe(self, run: RunDirectory) -> ExperimentStatus:
+        return _Observer(run).look()
+
+    def wait(
+        self,
+        experiment: str,
+        *,
+        timeout: float | None = None,
+        on_change: Callable[[ExperimentStatus], None] | None = None,
+    ) -> ExperimentStatus:
+        """Return when every process has ended; raises `TimeoutError` after ``timeout`` seconds."""
+        run = self._find(experiment)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        observer = _Observer(run)
+        grown = logs.growth_of({"": run.events})
+        before: ExperimentStatus | None = None
+        while True:
+            now = observer.look()
+            if on_change is not None and now != before:
+                on_change(now)
+            before = now
+            if now.ended:
+                return now
+            left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+            if left <= 0:
+                going = [process.path for process in now if process.state not in ENDED]
+                raise TimeoutError(f"experiment {experiment!r} still runs after {timeout:g} s: {listing(going)}")
+            grown(left)
+
+    # --- using ---
+
+    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+        return logs.read(self._find(experiment), process, since=_since(since), tail=tail)
+
+    def iter_logs(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """What processes wrote, line by line, in the order in which they wrote it; see `Cluster.iter_logs`."""
+        run = self._find(experiment)
+        wanted = [self.find_process(experiment, name).name for name in processes] if processes else None
+        names = wanted or [process.name for process in self._describe(run)]
+        return self._iter_logs(run, names, follow, _since(since), tail)
+
+    def _iter_logs(
+        self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
+    ) -> Iterator[LogLine]:
+        lines, tails = logs.merged(run, names, since=since, tail=tail)
+        yield from lines
+        if follow:
+            yield from logs.follow(run, tails, _Observer(run).ended(names))
+        else:
+            for name, log in tails.items():
+                yield from (LogLine(process=name, text=text) for text in log.last())
+
+    def exec_command(
+        self,
+        experiment: str,
+        process: str,
+        command: Strings,
+        process_group: str | None = None,
+        *,
+        interactive: bool = False,
+    ) -> ExecResult:
+        """Run a command in the environment and the folder of a running process."""
+        from symphony.host.trees import environment
+
+        found = self.describe_process(experiment, process, process_group)
+        argv = strings(command, "command")
+        env = None if found.pid is None else environment(found.pid)
+        if env is None:
+            raise NotFound(f"process {found.path!r} does not run ({found.state}): there is nothing to run beside")
+        specs = self._find(experiment).load_manifest()["processes"]
+        cwd = next(spec["cwd"] for spec in specs if spec["name"] == found.name)
+        try:
+            done = subprocess.run(
+                argv,
+                env=env,
+                cwd=cwd,
+                check=False,
+                text=True,
+                errors="replace",
+                capture_output=not interactive,
+            )
+        except OSError as exc:
+            raise SpecError(f"cannot run {argv[0]!r} beside {found.path!r}: {exc.strerror}") from exc
+        code = done.returncode
+        return ExecResult(
+            exit_code=128 - code if code < 0 else code, stdout=done.stdout or "", stderr=done.stderr or ""
+        )
+
+    def external_url(self, experiment: str, service: str) -> str:
+        """Where an exposed service is reached: ``host:port`` of this machine."""
+        manifest = self._find(experiment).load_manifest()
+        if service not in manifest["exposed"]:
+            known = manifest["exposed"]
+            what = "binds but does not expose" if service in manifest["services"] else "does not expose"
+            hint = near(service, known) or f"; exposed are {listing(known)}"
+            raise NotFound(f"experiment {experiment!r} {what} {service!r}{hint}")
+        address: str = manifest["services"][service]
+        return address
+
+
+class _Observer:
+    """Looks at one experiment again and again, reading only what is new."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._reader = Reader(run.events)
+        try:
+            self._manifest = run.load_manifest()
+        except FileNotFoundError:  # deleted between finding and reading
+            raise no_experiment(run.name, []) from None
+        self._state = fold([process["name"] for process in self._manifest["processes"]], [])
+
+    def look(self) -> ExperimentStatus:
+        """The status as it is now."""
+        supervised = self._run.locked()
+        for event in self._reader.new():
+            apply(self._state, event)
+        here = self._run.same_boot()
+        return status(
+            self._manifest,
+            self._state,
+            supervised=supervised,
+            lives=lambda process: here and is_alive(process),
+            elsewhere=None if supervised else self._run.elsewhere(),
+        )
+
+    def ended(self, names: Sequence[str]) -> Callable[[], bool]:
+        """A function that tells whether some processes will write no more."""
+        wanted = frozenset(names)
+
+        def over() -> bool:
+            return not self._run.path.exists() or all(
+                process.state in ENDED for process in self.look() if process.name in wanted
+            )
+
+        return over
+
+
+def _since(since: float | str | None) -> float | None:
+    return None if since is None else logs.since_time(since, time.time())

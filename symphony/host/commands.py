@@ -1,0 +1,68 @@
+"""What a supervisor runs: one process of a manifest, as data."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+MARK = "SYMPHONY_RUN"
+DEFAULT_GRACE = 30.0
+COMMAND_PROBE_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A process ready to be started.
+
+    ``env`` lies over the launcher's environment. ``releases`` are the ports whose hold ends when this starts.
+    ``ready`` is its test with addresses in it (``{"tcp": [host, port]}``), or None where to run is to be
+    ready; ``ready_timeout`` and ``grace`` are in seconds. ``restart`` is Always, OnFailure or Never.
+    """
+
+    name: str
+    group: str | None = None
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str] = field(default_factory=dict)
+    grace: float = DEFAULT_GRACE
+    restart: str = "Never"
+    ready: dict[str, Any] | None = None
+    ready_timeout: float = 60.0
+    starts_after: dict[str, str] = field(default_factory=dict)
+    releases: tuple[int, ...] = ()
+    gpus: int = 0
+
+    @property
+    def path(self) -> str:
+        """``group/process``, or ``process`` where it is in no group."""
+        return f"{self.group}/{self.name}" if self.group else self.name
+
+    def to_dict(self) -> dict[str, Any]:
+        """The command as JSON knows it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Command:
+        """The command that `to_dict` wrote."""
+        return cls(**{**data, "argv": tuple(data["argv"]), "releases": tuple(data["releases"])})
+
+    def probe(self, log: Path, log_begins: int, env: Mapping[str, str]) -> Any:
+        """One look at whether the process is ready, as a function that blocks for a while at most."""
+        from symphony.host.probes import probe
+
+        test = self.ready or {}
+        return probe(test, log, log_begins) or (lambda: self._succeeds(test["command"], env))
+
+    def _succeeds(self, argv: list[str], env: Mapping[str, str]) -> bool:
+        quiet = subprocess.DEVNULL
+        try:
+            done = subprocess.run(
+                argv, cwd=self.cwd, env=env, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True,
+                timeout=COMMAND_PROBE_TIMEOUT, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0

@@ -1,0 +1,227 @@
+"""Reading what processes wrote: whole, from the end, since a time, and as it comes.
+
+A process writes straight into its file, so a file has no times in it. The supervisor notes beside it how long
+it was at which time, at most once a second and only while it grows: what was written before a note was there
+by that time. ``since`` and the order between processes are therefore right to about a second.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from symphony.errors import SpecError
+from symphony.host.rundir import RunDirectory
+from symphony.status import LogLine
+
+_CHUNK = 1 << 18
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+Note = tuple[float, int]
+
+
+def since_time(since: float | str, now: float) -> float:
+    """A ``since`` as seconds since the epoch: seconds or ``"5m"`` before ``now``, or an ISO 8601 time.
+
+    >>> since_time("1m30s", 100.0)
+    10.0
+    """
+    if isinstance(since, (int, float)):
+        return now - since
+    parts = _DURATION.findall(since)
+    if parts and "".join(number + unit for number, unit in parts) == since:
+        return now - sum(float(number) * _UNITS[unit] for number, unit in parts)
+    try:
+        return datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        raise SpecError(f"since is a duration such as '90s' or '5m', or an ISO 8601 time, not {since!r}") from None
+
+
+def notes(run: RunDirectory, process: str) -> list[Note]:
+    """``(time, length)`` of a log, in order."""
+    try:
+        written = run.when(process).read_text()
+    except FileNotFoundError:
+        return []
+    pairs = (line.split() for line in written.splitlines())
+    return [(float(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2]
+
+
+def start_of(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:
+    """Where reading a log begins, in bytes."""
+    start = 0
+    if since is not None:
+        start = max((length for at, length in notes(run, process) if at <= since), default=0)
+    if tail is not None:
+        start = max(start, tail_start(run.log(process), tail))
+    return start
+
+
+def tail_start(path: Path, lines: int) -> int:
+    """Where the last ``lines`` lines of a file begin, in bytes; an unfinished last line counts."""
+    if lines <= 0:
+        return path.stat().st_size if path.exists() else 0
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return 0
+    with file:
+        end = position = file.seek(0, 2)
+        wanted = lines
+        while position > 0:
+            step = min(_CHUNK, position)
+            position -= step
+            file.seek(position)
+            block = file.read(step)
+            if position + step == end and block.endswith(b"\n"):
+                wanted += 1
+            breaks = block.count(b"\n")
+            if breaks >= wanted:
+                return position + _nth_last(block, wanted) + 1
+            wanted -= breaks
+    return 0
+
+
+def _nth_last(block: bytes, count: int) -> int:
+    """Where the ``count``-th newline from the end of ``block`` is."""
+    index = len(block)
+    for _ in range(count):
+        index = block.rindex(b"\n", 0, index)
+    return index
+
+
+def read(run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None) -> str:
+    """What a process wrote, as text (bytes that are not UTF-8 are replaced)."""
+    try:
+        file = run.log(process).open("rb")
+    except FileNotFoundError:
+        return ""
+    with file:
+        file.seek(start_of(run, process, since, tail))
+        return file.read().decode(errors="replace")
+
+
+class Tail:
+    """The lines of one log, from a place on, as they come."""
+
+    def __init__(self, path: Path, start: int = 0) -> None:
+        self.path = path
+        self.offset = start
+        self._rest = b""
+
+    def more(self, limit: int | None = None) -> list[str]:
+        """Whole lines that were written since the last call, up to the byte ``limit``."""
+        try:
+            file = self.path.open("rb")
+        except FileNotFoundError:
+            return []
+        with file:
+            file.seek(self.offset)
+            data = file.read(-1 if limit is None else max(0, limit - self.offset))
+        if not data:
+            return []
+        self.offset += len(data)
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._rest += data
+            return []
+        text = (self._rest + whole).decode(errors="replace")
+        self._rest = rest
+        return text.split("\n")
+
+    def last(self) -> list[str]:
+        """What stands after the last newline, when nothing more will come."""
+        rest, self._rest = self._rest, b""
+        return [rest.decode(errors="replace")] if rest else []
+
+
+def merged(
+    run: RunDirectory, processes: Sequence[str], *, since: float | None = None, tail: int | None = None
+) -> tuple[list[LogLine], dict[str, Tail]]:
+    """The lines so far of several logs in the order of time, and where each log was left."""
+    tails = {name: Tail(run.log(name), start_of(run, name, since, tail)) for name in processes}
+    pieces: list[tuple[float, int, list[LogLine]]] = []
+    for index, (name, log) in enumerate(tails.items()):
+        for at, length in [*notes(run, name), (time.time(), _size(log.path))]:
+            lines = log.more(length) if length > log.offset else []
+            pieces.append((at, index, [LogLine(process=name, text=text) for text in lines]))
+    pieces.sort(key=lambda piece: piece[:2])
+    return [line for _, _, lines in pieces for line in lines], tails
+
+
+def follow(
+    run: RunDirectory,
+    tails: Mapping[str, Tail],
+    ended: Callable[[], bool],
+    *,
+    check_every: float = 0.5,
+) -> Iterator[LogLine]:
+    """Lines as they are written, until ``ended`` says that no more will come and all was read."""
+    growth = growth_of({**{name: log.path for name, log in tails.items()}, "": run.events})
+    over = ended()
+    while True:
+        for name, log in tails.items():
+            yield from (LogLine(process=name, text=text) for text in log.more())
+        if over:
+            break
+        growth(check_every)
+        over = ended()
+    for name, log in tails.items():
+        yield from (LogLine(process=name, text=text) for text in log.last())
+
+
+def growth_of(paths: Mapping[str, Path]) -> Callable[[float], None]:
+    """A function that returns once one of the files has grown, or after so many seconds."""
+    try:
+        from symphony.host.inotify import Watch
+
+        watch = Watch()
+    except OSError:
+        return _growth_by_looking(paths)
+    unwatched = dict(paths)
+    sizes: dict[str, int] = {}
+
+    def wait(timeout: float) -> None:
+        for key in list(unwatched):
+            if not unwatched[key].exists():
+                timeout = min(timeout, 0.02)
+                continue
+            watch.add(key, unwatched.pop(key))
+            # What was written between the last read and this watch would never be told.
+            size, known = _size(paths[key]), sizes.get(key, -1)
+            sizes[key] = size
+            if size != known:
+                timeout = 0.0
+        for key in watch.told(timeout):
+            unwatched[key] = paths[key]
+
+    return wait
+
+
+def _growth_by_looking(paths: Mapping[str, Path]) -> Callable[[float], None]:
+    """The same where there is no inotify: look every 20 ms."""
+    sizes: dict[str, int] = {}
+
+    def wait(timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            now = {key: _size(path) for key, path in paths.items()}
+            if now != sizes:
+                sizes.update(now)
+                return
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(0.02)
+
+    return wait
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

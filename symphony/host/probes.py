@@ -1,0 +1,68 @@
+"""Readiness: one look at whether a process does what its ``ready()`` asks for.
+
+Each probe is a function that blocks for at most about a second and answers yes or no.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+TIMEOUT = 1.0
+
+Probe = Callable[[], bool]
+
+
+def probe(test: Mapping[str, Any], log: Path, start: int) -> Probe | None:
+    """The probe for a rendered ``ready`` setting, or None for a command, which the supervisor runs itself.
+
+    ``start`` is where in ``log`` the latest run of the process began, in bytes.
+    """
+    if "tcp" in test:
+        host, port = test["tcp"]
+        return lambda: accepts(host, port)
+    if "http" in test:
+        host, port, path = test["http"]
+        return lambda: answers(host, port, path)
+    if "log" in test:
+        return LogProbe(log, test["log"], start)
+    return None
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether a TCP connection is accepted."""
+    try:
+        socket.create_connection((host, port), timeout=TIMEOUT).close()
+    except OSError:
+        return False
+    return True
+
+
+def answers(host: str, port: int, path: str) -> bool:
+    """Whether GET of a path is answered with 200."""
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class LogProbe:
+    """Whether a line of a log matches, reading only what is new at each look."""
+
+    def __init__(self, log: Path, pattern: str, start: int) -> None:
+        from symphony.host.logs import Tail
+
+        self._tail = Tail(log, start)
+        self._pattern = re.compile(pattern)
+
+    def __call__(self) -> bool:
+        """Look at what is new."""
+        return any(self._pattern.search(line) for line in self._tail.more())

@@ -1,0 +1,66 @@
+"""Stopping an experiment from outside: through its supervisor, or without one that has died."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+from symphony.errors import BackendError
+from symphony.host.commands import DEFAULT_GRACE
+from symphony.host.events import Reader, fold
+from symphony.host.rundir import RunDirectory
+from symphony.host.trees import marked, send, stop_all
+
+# A supervisor kills what outlives its grace period; this is for the reaping and the last look after that.
+MARGIN = 10.0
+
+
+def stop(run: RunDirectory, *, at_once: bool = False) -> None:
+    """Return when nothing of the experiment runs; its directory is left as it is.
+
+    Raises `BackendError` where it runs on another host, or where something cannot be stopped.
+    """
+    host = run.elsewhere()
+    if host is not None:
+        raise BackendError(f"experiment {run.name!r} runs on {host}; delete it there")
+    manifest = run.load_manifest()
+    grace = max((process["grace"] for process in manifest["processes"]), default=DEFAULT_GRACE)
+    supervisor = run.supervisor()
+    if supervisor is not None:
+        send(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
+        _wait_for_end(run, supervisor.pid, 2 * grace + MARGIN)
+    if not _finished(run):
+        stop_all(lambda: marked(manifest["run_id"]), 0.0 if at_once else grace)
+
+
+def _finished(run: RunDirectory) -> bool:
+    return fold([], Reader(run.events).new()).finished
+
+
+def _wait_for_end(run: RunDirectory, pid: int, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    with _ending(pid) as wait:
+        while run.locked():
+            if time.monotonic() >= deadline:
+                raise BackendError(f"the supervisor of {run.name!r} (pid {pid}) does not end: {run.supervisor_log}")
+            wait()
+
+
+@contextlib.contextmanager
+def _ending(pid: int) -> Iterator[Callable[[], object]]:
+    """A function that returns when a process has ended, or after a while."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        yield lambda: time.sleep(0.02)
+        return
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    try:
+        yield lambda: poll.poll(500)
+    finally:
+        os.close(handle)

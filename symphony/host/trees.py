@@ -1,0 +1,137 @@
+"""Process trees: finding and ending everything that an experiment started. Alone imports psutil.
+
+Every process of an experiment carries the experiment's mark in its environment, and so does what it starts:
+a grandchild is found even after it has left its group, its session and its parents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+import psutil
+
+from symphony.host.commands import MARK
+from symphony.host.identity import ProcessId, identify, is_alive
+
+
+def created(pid: int) -> float | None:
+    """When a process was created, in seconds since the epoch, or None where there is none."""
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+    except psutil.Error:
+        return None
+
+
+def marked(run: str) -> list[ProcessId]:
+    """Every process of this user that carries the mark of a run, but for the caller."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(psutil.Error, OSError):
+            if pid != os.getpid() and psutil.Process(pid).environ().get(MARK) == run:
+                process = identify(pid)
+                if process is not None:
+                    found.append(process)
+    return found
+
+
+def group_members(group: int) -> list[int]:
+    """The members of a process group that live."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == group and identify(pid) is not None:
+                found.append(pid)
+    return found
+
+
+def environment(pid: int) -> dict[str, str] | None:
+    """The environment that a process began with, or None where it cannot be read."""
+    try:
+        return psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return None
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process, for messages, or ``""``."""
+    try:
+        return " ".join(psutil.Process(pid).cmdline())[:60]
+    except (psutil.Error, OSError):
+        return ""
+
+
+def listeners() -> dict[int, str]:
+    """Who listens on which TCP port, for messages: ``{8080: "pid 12 (python3 -m http.server)"}``."""
+    found: dict[int, str] = {}
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.pid and connection.laddr:
+                found[connection.laddr.port] = f"pid {connection.pid} ({command_of(connection.pid)})"
+    return found
+
+
+def send(process: ProcessId, number: signal.Signals) -> bool:
+    """Signal that very process; False where it has gone."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return False
+    except (AttributeError, OSError):
+        return _send_by_id(process, number)
+    try:
+        if not is_alive(process):
+            return False
+        signal.pidfd_send_signal(handle, number)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _send_by_id(process: ProcessId, number: signal.Signals) -> bool:
+    """Without pidfds: look, then signal; between the two an id could in theory be given again."""
+    if not is_alive(process):
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+        return True
+    return False
+
+
+def stop_all(find: Callable[[], Iterable[ProcessId]], grace: float, *, poll: float = 0.02) -> None:
+    """End what ``find`` tells, and what it tells again, until it tells none: TERM, ``grace`` seconds, KILL.
+
+    For processes that are nobody's children, whose ends cannot be waited for as a parent does.
+    """
+    told: set[ProcessId] = set()
+    deadline = time.monotonic() + grace
+    while True:
+        left = list(find())
+        if not left:
+            return
+        late = time.monotonic() >= deadline
+        for process in left:
+            if late:
+                send(process, signal.SIGKILL)
+            elif process not in told:
+                send(process, signal.SIGTERM)
+                told.add(process)
+        wait_gone(left, poll if late else max(0.0, min(deadline - time.monotonic(), 0.5)))
+
+
+def wait_gone(processes: Iterable[ProcessId], timeout: float, *, poll: float = 0.02) -> bool:
+    """Wait until all have ended; False where ``timeout`` seconds passed first."""
+    deadline = time.monotonic() + timeout
+    left = list(processes)
+    while True:
+        left = [process for process in left if is_alive(process)]
+        remaining = deadline - time.monotonic()
+        if not left or remaining <= 0:
+            return not left
+        time.sleep(min(poll, remaining))

@@ -1,0 +1,303 @@
+"""From an experiment to a plan: everything decided, nothing rendered, frozen.
+
+Resolving checks what only the whole can show: that services meet, that no two share a port, that the start
+order has no cycle. It does no IO but what the address scheme does to learn which ports are free.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from symphony.addresses import AddressBook, AddressScheme, ServiceRequest, book
+from symphony.errors import SpecError
+from symphony.names import listing, near
+from symphony.spec import Experiment, Process, ProcessGroup
+from symphony.spec.settings import CONTAINER, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a cluster gives to all its experiments, below their own settings."""
+
+    preamble_cmds: tuple[str, ...] = ()
+    start_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedProcess:
+    """A process with everything that holds for it.
+
+    ``command`` and ``args`` or else ``cmds`` say what runs. ``env`` has the user's variables alone, see
+    `Plan.environment`. ``start_dir`` joins those of cluster, experiment,
+    group and process, and is absolute or relative to the experiment's base. ``settings`` are the process's own
+    over those of its group that reach every member; ``pod`` are those of its group, or its own without one.
+    ``starts_after`` has, by process, the condition to wait for.
+    """
+
+    name: str
+    group: str | None
+    container_image: str | None
+    command: tuple[str, ...] | None
+    args: tuple[str, ...]
+    cmds: tuple[str, ...] | None
+    preamble_cmds: tuple[str, ...]
+    start_dir: str | None
+    env: dict[str, str]
+    settings: Settings
+    pod: Settings
+    starts_after: dict[str, str]
+
+    @property
+    def path(self) -> str:
+        """``group/process``, or ``process`` where it is in no group."""
+        return f"{self.group}/{self.name}" if self.group else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An experiment, resolved for one backend.
+
+    ``secrets`` has a path by file name, ``shared_env`` the variables that are the same for every process.
+    ``base_dir`` is where relative paths begin; it is no part of what the plan says.
+    """
+
+    experiment: str
+    backend: str
+    processes: tuple[PlannedProcess, ...]
+    addresses: AddressBook
+    shared_env: dict[str, str]
+    secrets: dict[str, str]
+    base_dir: Path | None = field(default=None, compare=False)
+
+    def __iter__(self) -> Iterator[PlannedProcess]:
+        return iter(self.processes)
+
+    def environment(self, process: PlannedProcess) -> dict[str, str]:
+        """What a process gets on top of the backend's own environment, addresses over the user's variables."""
+        identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
+        return {**process.env, **self.shared_env, **identity}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON knows it."""
+        data = asdict(self)
+        del data["base_dir"]
+        return data
+
+
+def resolve(experiment: Experiment, scheme: AddressScheme, defaults: Defaults | None = None) -> Plan:
+    """Decide everything about ``experiment`` on a backend, or raise `SpecError` before anything is done.
+
+    The experiment is only read: changing it afterwards does not change the plan.
+    """
+    if not experiment.list_all_processes():
+        raise SpecError(f"experiment {experiment.name!r} has no processes")
+    for group in experiment.list_process_groups():
+        if not group.list_processes():
+            raise SpecError(f"group {group.name!r} has no processes")
+    requests = service_requests(experiment)
+    _check_connects(experiment, requests)
+    _check_ready(experiment)
+    order = start_order(experiment)
+    addresses = book(requests.values(), scheme, experiment.port_range)
+    outer = defaults or Defaults()
+    return Plan(
+        experiment=experiment.name,
+        backend=scheme.backend,
+        processes=tuple(
+            _planned(experiment, process, outer, order[process.name]) for process in experiment.list_all_processes()
+        ),
+        addresses=addresses,
+        shared_env={
+            **addresses.environment(),
+            "SYMPHONY_EXPERIMENT": experiment.name,
+            "SYMPHONY_BACKEND": scheme.backend,
+        },
+        secrets=dict(experiment.secrets),
+        base_dir=experiment.base_dir,
+    )
+
+
+def _planned(experiment: Experiment, process: Process, outer: Defaults, after: dict[str, str]) -> PlannedProcess:
+    group = process.group
+    pod = (group or process).settings.at_level("pod")
+    below = group.settings.at_level(CONTAINER) if group else Settings()
+    settings = below.under(process.settings)
+    return PlannedProcess(
+        name=process.name,
+        group=group.name if group else None,
+        container_image=process.container_image,
+        command=None if process.command is None else tuple(process.command),
+        args=tuple(process.args or ()),
+        cmds=None if process.cmds is None else tuple(process.cmds),
+        preamble_cmds=(
+            *outer.preamble_cmds,
+            *experiment.preamble_cmds,
+            *(group.preamble_cmds if group else ()),
+            *process.preamble_cmds,
+        ),
+        start_dir=_joined(outer.start_dir, experiment.start_dir, group.start_dir if group else None, process.start_dir),
+        env={**experiment.env, **settings.env},
+        settings=settings,
+        pod=pod,
+        starts_after=after,
+    )
+
+
+def _joined(*folders: str | None) -> str | None:
+    given = [folder for folder in folders if folder]
+    return posixpath.join(*given) if given else None
+
+
+# --- services ---
+
+
+def service_requests(experiment: Experiment) -> dict[str, ServiceRequest]:
+    """The services that are bound or exposed, in declaration order, each served by one process or group."""
+    found: dict[str, ServiceRequest] = {}
+    for component in _components(experiment):
+        settings = component.settings
+        for name in dict.fromkeys([*settings.binds, *settings.exposes]):
+            ports = {given.get(name) for given in (settings.binds, settings.exposes)} - {None}
+            if len(ports) > 1:
+                raise SpecError(
+                    f"{component.name!r} binds and exposes {name!r} on two ports: {_both(ports)}; give it one"
+                )
+            other = found.get(name)
+            if other is not None:
+                raise SpecError(
+                    f"service {name!r} is bound by two processes, {other.owner!r} and {component.name!r}; "
+                    "one of them serves it, the others connect"
+                )
+            found[name] = ServiceRequest(
+                name=name,
+                owner=component.name,
+                port=next(iter(ports), None),
+                exposed=name in settings.exposes,
+            )
+    return found
+
+
+def _both(ports: set[int | None]) -> str:
+    return " and ".join(str(port) for port in sorted(port for port in ports if port))
+
+
+def _components(experiment: Experiment) -> Iterator[Process | ProcessGroup]:
+    for member in experiment.list_members():
+        yield member
+        if isinstance(member, ProcessGroup):
+            yield from member.list_processes()
+
+
+def _check_connects(experiment: Experiment, requests: dict[str, ServiceRequest]) -> None:
+    bound = [name for component in _components(experiment) for name in component.settings.binds]
+    for component in _components(experiment):
+        for name in component.settings.connects:
+            if name in bound:
+                continue
+            if name in requests:
+                owner = requests[name].owner
+                raise SpecError(
+                    f"{component.name!r} connects to {name!r}, which {owner!r} exposes but does not bind; "
+                    f"let {owner!r} bind it too"
+                )
+            hint = near(name, bound) or f"; bound are {listing(bound)}"
+            raise SpecError(f"{component.name!r} connects to {name!r}, which no process binds{hint}")
+
+
+def _check_ready(experiment: Experiment) -> None:
+    for process in experiment.list_all_processes():
+        components = [process, process.group] if process.group else [process]
+        ready = process.settings.ready or (process.group.settings.ready if process.group else None) or {}
+        service = ready.get("tcp") or ready.get("http", [None])[0]
+        own = [name for part in components for name in (*part.settings.binds, *part.settings.exposes)]
+        if service is not None and service not in own:
+            hint = near(service, own) or f"; its own are {listing(own)}"
+            raise SpecError(f"{process.name!r} is ready when {service!r} answers, which is not its own{hint}")
+
+
+# --- start order ---
+
+
+def start_order(experiment: Experiment) -> dict[str, dict[str, str]]:
+    """By process, what it waits for: ``{process: condition}``, with groups spelled out.
+
+    Names that are not there, a wait for oneself or within one group, and a cycle raise `SpecError`.
+    """
+    every = {process.name: process for process in experiment.list_all_processes()}
+    groups = {group.name: group for group in experiment.list_process_groups()}
+    waits: dict[str, dict[str, str]] = {name: {} for name in every}
+    for member in experiment.list_members():
+        waiting = member.list_processes() if isinstance(member, ProcessGroup) else [member]
+        own = {process.name for process in waiting} | {member.name}
+        for name, condition in member.settings.starts_after.items():
+            if name not in every and name not in groups:
+                hint = near(name, [*every, *groups])
+                raise SpecError(f"{member.name!r} starts after {name!r}, which is not in the experiment{hint}")
+            if name in own:
+                raise SpecError(f"{member.name!r} starts after {name!r}: it cannot wait for itself")
+            awaited = groups[name].list_processes() if name in groups else [every[name]]
+            for process in waiting:
+                waits[process.name].update({other.name: condition for other in awaited})
+    _refuse_cycle(waits)
+    return waits
+
+
+def _refuse_cycle(waits: dict[str, dict[str, str]]) -> None:
+    done: set[str] = set()
+    for start in waits:
+        trail: list[str] = []
+        stack = [(start, iter(waits[start]))]
+        while stack:
+            name, rest = stack[-1]
+            if len(trail) < len(stack):
+                trail.append(name)
+            step = next(rest, None)
+            if step is None:
+                done.add(name)
+                stack.pop()
+                trail.pop()
+            elif step in trail:
+                cycle = [*trail[trail.index(step) :], step]
+                raise SpecError(f"the start order is a cycle: {' waits for '.join(map(repr, cycle))}; break it")
+            elif step not in done:
+                stack.append((step, iter(waits[step])))
+
+
+# --- what a backend leaves out ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignored:
+    """A setting that a backend keeps but cannot honour, and the processes that have it."""
+
+    setting: str
+    processes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.setting} ({listing(self.processes, limit=4)})"
+
+
+def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:
+    """The settings of ``plan`` that are not among ``honoured`` (``"env"``, ``"resource_limit.gpu"``)."""
+    found: dict[str, list[str]] = {}
+    for process in plan:
+        for setting in _setting_names(process):
+            if setting not in honoured and setting.partition(".")[0] not in honoured:
+                found.setdefault(setting, []).append(process.path)
+    return tuple(Ignored(setting=key, processes=tuple(paths)) for key, paths in found.items())
+
+
+def _setting_names(process: PlannedProcess) -> Iterator[str]:
+    if process.container_image:
+        yield "container_image"
+    for key, value in {**process.settings.dump(), **process.pod.dump()}.items():
+        if key in {"resource_request", "resource_limit"}:
+            yield from (f"{key}.{part}" for part in value)
+        elif key == "volumes":
+            yield from dict.fromkeys(f"volumes.{next(iter(volume))}" for volume in value)
+        else:
+            yield key

@@ -1,0 +1,129 @@
+"""Finding and opening backends: entry points tell the names, pluggy checks the plug-ins.
+
+Looking a name up reads metadata and imports nothing; opening a backend imports its plug-in alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from symphony.errors import PluginError
+from symphony.hookspecs import GROUP, PROJECT, BackendInfo
+from symphony.names import listing, near
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from symphony.cluster import Cluster
+
+DISTRIBUTION = "symphony-launcher"
+
+
+def names() -> list[str]:
+    """Every name and alias under which a backend is installed."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def open_backend(name: str) -> type[Cluster]:
+    """The `Cluster` class of a backend, by its name or an alias of it in any case.
+
+    Raises `PluginError` for a name that nobody has or two distributions claim, a plug-in that fails to import
+    or has no valid hook, and a missing extra (with the command that installs it).
+    """
+    info = find(name)
+    module_name, _, attribute = info.load.partition(":")
+    try:
+        loaded = getattr(importlib.import_module(module_name), attribute)
+    except ModuleNotFoundError as exc:
+        raise PluginError(_missing(info, exc)) from exc
+    except Exception as exc:
+        raise PluginError(f"backend {info.name!r} cannot be loaded from {info.load!r}: {_said(exc)}") from exc
+    from symphony.cluster import Cluster
+
+    if not (isinstance(loaded, type) and issubclass(loaded, Cluster)):
+        raise PluginError(f"backend {info.name!r}: {info.load!r} is no symphony.Cluster class")
+    return loaded
+
+
+def find(name: str) -> BackendInfo:
+    """The record of one backend, importing its plug-in alone."""
+    wanted = name.lower()
+    points = list(entry_points(group=GROUP))
+    matching = [point for point in points if point.name.lower() == wanted]
+    if not matching:
+        known = sorted({point.name for point in points})
+        raise PluginError(f"no backend {name!r}{near(wanted, known)}; installed are {listing(known, limit=20)}")
+    return _record(_only(matching))
+
+
+def backends() -> list[BackendInfo]:
+    """The record of every backend that is installed, by name."""
+    by_module: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        by_module.setdefault(point.value, []).append(point)
+    records = [_record(points[0]) for points in by_module.values()]
+    return sorted(records, key=lambda record: record.name)
+
+
+def _only(points: Iterable[EntryPoint]) -> EntryPoint:
+    """The one entry point, or an error that names the distributions that claim its name."""
+    by_target = {(point.value, _distribution(point)): point for point in points}
+    if len(by_target) > 1:
+        claims = " and ".join(sorted(f"{dist} ({value})" for value, dist in by_target))
+        name = next(iter(by_target.values())).name
+        raise PluginError(f"two distributions claim the backend {name!r}: {claims}; uninstall one of them")
+    return next(iter(by_target.values()))
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else "an unnamed distribution"
+
+
+def _record(point: EntryPoint) -> BackendInfo:
+    try:
+        module = point.load()
+    except Exception as exc:
+        raise PluginError(
+            f"the plug-in {point.value!r} of {_distribution(point)} (backend {point.name!r}) fails to import: "
+            f"{_said(exc)}"
+        ) from exc
+    return _ask(module, point)
+
+
+def _ask(module: ModuleType, point: EntryPoint) -> BackendInfo:
+    import pluggy
+
+    from symphony import hookspecs
+
+    where = f"the plug-in {point.value!r} of {_distribution(point)}"
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(module)
+        manager.check_pending()
+    except pluggy.PluginValidationError as exc:
+        found = [item for item in vars(module) if hasattr(getattr(module, item), f"{PROJECT}_impl")]
+        hint = "".join(near(item, ["symphony_backend"]) for item in found if item != "symphony_backend")
+        raise PluginError(f"{where} has a hook that symphony does not know: {_said(exc)}{hint}") from exc
+    answers = manager.hook.symphony_backend()
+    if len(answers) != 1 or not isinstance(answers[0], BackendInfo):
+        given = "nothing" if not answers else repr(answers[0])
+        raise PluginError(f"{where} must have one hook symphony_backend that returns a BackendInfo, not {given}")
+    return answers[0]
+
+
+def _missing(info: BackendInfo, exc: ModuleNotFoundError) -> str:
+    if info.extra:
+        return (
+            f"backend {info.name!r} needs the package {exc.name!r}; "
+            f"install it with: pip install '{DISTRIBUTION}[{info.extra}]'"
+        )
+    return f"backend {info.name!r} cannot be loaded from {info.load!r}: no module {exc.name!r} is installed"
+
+
+def _said(exc: Exception) -> str:
+    first = (str(exc).strip().splitlines() or [""])[0]
+    return f"{type(exc).__name__}: {first}"

@@ -1,0 +1,189 @@
+"""Experiments in files: YAML or JSON in, YAML or JSON out.
+
+In YAML, what becomes an argument or a variable is taken as it is written: ``yes`` stays ``yes``, ``010`` stays
+``010``. Every error names the file, and the line and column where YAML tells them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from symphony.errors import NotFound, SpecError
+from symphony.names import listing
+from symphony.spec.experiment import Experiment
+from symphony.spec.load import experiment
+
+TEXT_KEYS = frozenset(
+    {"name", "env", "container_image", "command", "args", "cmd", "cmds", "preamble_cmds", "start_dir"}
+    | {"labels", "node_selector", "value", "log"}
+)
+RAW_KEYS = frozenset({"pod_yml", "container_yml"})
+
+Path_ = tuple["str | int", ...]
+Where = Callable[[Path_], str]
+
+
+def load(path: Path) -> Experiment:
+    """Read an experiment; relative paths in it are relative to the folder of the file."""
+    data, where = _reader(path)(path, _read(path))
+    try:
+        result = experiment(data)
+    except SpecError as exc:
+        raise SpecError(f"{where(exc.path)}: {_dotted(exc.path)}{exc}", path=exc.path) from exc
+    result.base_dir = path.absolute().parent
+    return result
+
+
+def write(data: dict[str, Any], path: Path) -> None:
+    """Write an experiment's dump in the form that the file's name asks for."""
+    if _is_json(path):
+        written = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    else:
+        written = to_yaml(data)
+    path.write_text(written, encoding="utf-8")
+
+
+def to_yaml(data: Any) -> str:
+    """Plain data as YAML in the order in which it stands."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        beside = sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+        hint = f"; beside it: {listing(beside)}" if beside else ""
+        raise NotFound(f"{path}: no such file{hint}") from None
+    except UnicodeDecodeError as exc:
+        raise SpecError(f"{path}: not UTF-8 text (byte {exc.start}); save it as UTF-8") from exc
+    except OSError as exc:
+        raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
+
+
+def _reader(path: Path) -> Callable[[Path, str], tuple[Any, Where]]:
+    if _is_json(path):
+        return _from_json
+    if path.suffix in {".yml", ".yaml"}:
+        return _from_yaml
+    raise SpecError(f"{path}: an experiment's file ends in .yml, .yaml or .json, not {path.suffix or 'nothing'!r}")
+
+
+def _is_json(path: Path) -> bool:
+    return path.suffix == ".json"
+
+
+def _dotted(path: Path_) -> str:
+    return f"{'.'.join(map(str, path))}: " if path else ""
+
+
+# --- JSON ---
+
+
+def _from_json(path: Path, text: str) -> tuple[Any, Where]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            keys = [key for key, _ in pairs]
+            raise SpecError(f"{path}: a key stands twice: {next(key for key in keys if keys.count(key) > 1)!r}")
+        return result
+
+    try:
+        return json.loads(text, object_pairs_hook=unique), lambda _: str(path)
+    except json.JSONDecodeError as exc:
+        raise SpecError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+
+
+# --- YAML ---
+
+
+def _from_yaml(path: Path, text: str) -> tuple[Any, Where]:
+    reading = _Reading(text)
+    try:
+        data = reading.data()
+    except yaml.MarkedYAMLError as exc:
+        what = ", ".join(part for part in (exc.context, exc.problem) if part)
+        raise SpecError(f"{_position(path, exc.problem_mark or exc.context_mark)}: not YAML: {what}") from exc
+    except yaml.YAMLError as exc:
+        raise SpecError(f"{path}: not YAML: {str(exc).splitlines()[0]}") from exc
+    if data is None:
+        raise SpecError(f"{path}: the file is empty; an experiment begins with name: and processes:")
+    return data, lambda place: _position(path, reading.nearest(place))
+
+
+def _position(path: Path, mark: yaml.Mark | None) -> str:
+    return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
+
+
+class _Reading:
+    """One pass over a YAML document that keeps where each part of it stands."""
+
+    _DEEPEST = 100
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._marks: dict[Path_, yaml.Mark] = {}
+
+    def data(self) -> Any:
+        self._loader = yaml.SafeLoader(self._text)
+        root = self._loader.get_single_node()
+        return None if root is None else self._plain(root, (), as_text=False)
+
+    def nearest(self, place: Path_) -> yaml.Mark | None:
+        """Where ``place`` stands, or what is around it."""
+        while place and place not in self._marks:
+            place = place[:-1]
+        return self._marks.get(place)
+
+    def _plain(self, node: yaml.Node, place: Path_, *, as_text: bool) -> Any:
+        self._marks.setdefault(place, node.start_mark)
+        if len(place) > self._DEEPEST:
+            raise yaml.MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place, as_text=as_text)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._plain(item, (*place, index), as_text=as_text) for index, item in enumerate(node.value)]
+        if as_text and node.tag != "tag:yaml.org,2002:null":
+            return node.value
+        return self._loader.construct_object(node, deep=True)
+
+    def _mapping(self, node: yaml.MappingNode, place: Path_, *, as_text: bool) -> dict[str, Any]:
+        _refuse_twins(node)
+        self._loader.flatten_mapping(node)
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            below = (*place, key)
+            self._marks[below] = key_node.start_mark
+            result[key] = self._plain(value_node, below, as_text=_is_text(place, key, as_text))
+        return result
+
+
+def _is_text(place: Path_, key: str, inherited: bool) -> bool:
+    if key in RAW_KEYS or (place and place[-1] == "processes"):
+        return False
+    return inherited or key in TEXT_KEYS
+
+
+def _refuse_twins(node: yaml.MappingNode) -> None:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(key_node.value)
+        if key in seen and key != "<<":
+            raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark)
+        seen.add(key)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes indented lists and repeats what is equal instead of naming it, as people write YAML."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)

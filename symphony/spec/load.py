@@ -1,0 +1,162 @@
+"""From the file form to an experiment.
+
+Each key of the file form is a keyword of a constructor or the name of a method, and its value that method's
+arguments: a file goes through the same checks as Python does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from symphony.errors import SpecError, located
+from symphony.spec import values
+from symphony.spec.component import Component
+from symphony.spec.experiment import Experiment
+from symphony.spec.group import ProcessGroup
+from symphony.spec.process import OPTIONS, Process
+
+EXPERIMENT_KEYS = ("name", "secrets", "port_range", "preamble_cmds", "start_dir", "env", "processes")
+GROUP_OPTIONS = ("start_dir", "preamble_cmds")
+
+
+def experiment(data: Mapping[str, Any]) -> Experiment:
+    """Build the experiment that ``data`` describes."""
+    given = values.mapping(data, "an experiment")
+    values.refuse_unknown(given, EXPERIMENT_KEYS, "an experiment")
+    if "name" not in given:
+        raise SpecError("an experiment needs a name; for example name: my-experiment")
+    members = values.mapping(given.pop("processes", None) or {}, "processes")
+    with located("name"):
+        result = Experiment(values.text(given["name"], "the name of an experiment"))
+    result = Experiment(**given)
+    for name, member in members.items():
+        with located("processes", name):
+            described = values.mapping({} if member is None else member, f"process {name!r}")
+            if "processes" in described:
+                result.add_process_group(_group(name, described))
+            else:
+                result.add_process(_process(name, described))
+    return result
+
+
+def _process(name: str, data: dict[str, Any]) -> Process:
+    values.refuse_unknown(data, (*OPTIONS, *APPLY), f"process {name!r}")
+    result = Process(name, **{key: value for key, value in data.items() if key in OPTIONS})
+    _apply(result, {key: value for key, value in data.items() if key not in OPTIONS})
+    return result
+
+
+def _group(name: str, data: dict[str, Any]) -> ProcessGroup:
+    values.refuse_unknown(data, (*GROUP_OPTIONS, *APPLY, "processes"), f"group {name!r}")
+    members = values.mapping(data.pop("processes") or {}, "processes")
+    result = ProcessGroup(name, **{key: value for key, value in data.items() if key in GROUP_OPTIONS})
+    _apply(result, {key: value for key, value in data.items() if key not in GROUP_OPTIONS})
+    for member_name, member in members.items():
+        with located("processes", member_name):
+            described = values.mapping({} if member is None else member, f"process {member_name!r}")
+            result.add_process(_process(member_name, described))
+    return result
+
+
+def _apply(component: Component, data: dict[str, Any]) -> None:
+    for key, value in data.items():
+        if value is None:
+            continue
+        with located(key):
+            APPLY[key](component, value)
+
+
+def _keywords(component: Component, method: str, value: Any) -> None:
+    """Call a method with a mapping as its keywords, and say which keyword it does not know."""
+    call = getattr(component, method)
+    names = call.__code__.co_varnames[1 : call.__code__.co_argcount + call.__code__.co_kwonlyargcount]
+    given = values.mapping(value, method)
+    values.refuse_unknown(given, names, method)
+    try:
+        call(**given)
+    except TypeError as exc:
+        raise SpecError(f"{method}: {str(exc).partition(') ')[2] or exc}") from exc
+
+
+def _method(method: str) -> Callable[[Component, Any], None]:
+    return lambda component, value: getattr(component, method)(value) and None
+
+
+def _with_keywords(method: str) -> Callable[[Component, Any], None]:
+    return lambda component, value: _keywords(component, method, value)
+
+
+def _pairs(method: str) -> Callable[[Component, Any], None]:
+    def apply(component: Component, value: Any) -> None:
+        for key, item in values.mapping(value, method).items():
+            with located(key):
+                getattr(component, method)(key, item)
+
+    return apply
+
+
+def _volumes(component: Component, value: Any) -> None:
+    for index, volume in enumerate(_items(value, "volumes")):
+        with located(index):
+            described = values.mapping(volume, "a volume")
+            if len(described) != 1:
+                raise SpecError(f"a volume is one kind with its settings, such as nfs: {{...}}, not {volume!r}")
+            kind, details = next(iter(described.items()))
+            values.refuse_unknown([kind], VOLUME_KINDS, "volumes")
+            with located(kind):
+                _keywords(component, f"mount_{kind}", details or {})
+
+
+def _tolerations(component: Component, value: Any) -> None:
+    for index, toleration in enumerate(_items(value, "tolerations")):
+        with located(index):
+            _keywords(component, "add_toleration", toleration)
+
+
+def _job(component: Component, value: Any) -> None:
+    if value is False:
+        return
+    _keywords(component, "job", {} if value is True else value)
+
+
+def _starts_after(component: Component, value: Any) -> None:
+    if isinstance(value, Mapping):
+        _pairs("starts_after")(component, value)
+        return
+    for name in values.strings(value, "starts_after"):
+        component.starts_after(name)
+
+
+def _yml(key: str) -> Callable[[Component, Any], None]:
+    return lambda component, value: setattr(component, key, value)
+
+
+def _items(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise SpecError(f"{what} is a list, not {value!r}")
+    return value
+
+
+VOLUME_KINDS = ("nfs", "host_path", "pvc", "empty_dir", "shared_memory", "secret", "config", "git_repo")
+
+APPLY: dict[str, Callable[[Component, Any], None]] = {
+    "env": _method("set_envs"),
+    "binds": _method("binds"),
+    "connects": _method("connects"),
+    "exposes": _method("exposes"),
+    "resource_request": _with_keywords("resource_request"),
+    "resource_limit": _with_keywords("resource_limit"),
+    "image_pull_policy": _method("image_pull_policy"),
+    "restart_policy": _method("restart_policy"),
+    "termination_grace_period": _method("termination_grace_period"),
+    "ready": _with_keywords("ready"),
+    "starts_after": _starts_after,
+    "job": _job,
+    "volumes": _volumes,
+    "node_selector": _pairs("node_selector"),
+    "tolerations": _tolerations,
+    "labels": _method("add_labels"),
+    "pod_yml": _yml("pod_yml"),
+    "container_yml": _yml("container_yml"),
+}

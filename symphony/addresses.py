@@ -13,7 +13,6 @@ from typing import Any
 from symphony.errors import NotFound, SpecError
 from symphony.names import env_name, listing, near
 
-DEFAULT_PORTS = (7000, 8999)
 PREFIX = "SYMPH_"
 
 
@@ -102,10 +101,10 @@ class AddressScheme:
     refuse: Callable[[int], str | None] = lambda _: None
 
 
-def book(requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int] | None) -> AddressBook:
-    """Give every requested service its address."""
+def book(requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int]) -> AddressBook:
+    """Give every requested service its address; ``pool`` has the first and the last port to choose from."""
     requests = list(requests)
-    ports = choose_ports(requests, pool or DEFAULT_PORTS, scheme.refuse)
+    ports = choose_ports(requests, pool, scheme.refuse)
     return AddressBook(
         tuple(
             Endpoint(

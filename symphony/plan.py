@@ -17,6 +17,7 @@ from symphony.errors import SpecError
 from symphony.names import listing, near
 from symphony.spec import Experiment, Process, ProcessGroup
 from symphony.spec.settings import CONTAINER, Settings
+from symphony.spec.values import DEFAULT_PORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +103,7 @@ def resolve(experiment: Experiment, scheme: AddressScheme, defaults: Defaults | 
     _check_connects(experiment, requests)
     _check_ready(experiment)
     order = start_order(experiment)
-    addresses = book(requests.values(), scheme, experiment.port_range)
+    addresses = book(requests.values(), scheme, experiment.port_range or DEFAULT_PORTS)
     outer = defaults or Defaults()
     return Plan(
         experiment=experiment.name,

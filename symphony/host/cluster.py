@@ -16,17 +16,21 @@ from symphony.cluster import Cluster, ExecResult, already_exists, no_experiment
 from symphony.errors import LaunchFailed, NotFound, SpecError
 from symphony.host import checks, detach, gpus, logs, rundir
 from symphony.host.events import Reader, apply, fold
-from symphony.host.identity import is_alive
+from symphony.host.identity import ProcessId
 from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
 from symphony.host.observe import status
 from symphony.host.policy import Backoff
 from symphony.host.render import HOST, HostManifest, render
 from symphony.host.rundir import RunDirectory
+from symphony.host.stop import stop, wait_for_end
 from symphony.names import listing, near
 from symphony.plan import resolve
 from symphony.spec import Experiment
 from symphony.spec.values import Strings, one_of, strings
 from symphony.status import ENDED, ExperimentStatus, LogLine
+
+# How long a supervisor whose processes have all ended may take to stop what they left behind, in seconds.
+FINISHING = 60.0
 
 
 class HostCluster(Cluster):
@@ -83,7 +87,7 @@ class HostCluster(Cluster):
             checks.check(self._render(experiment, lambda _: None))
             self.delete(experiment.name)
         else:
-            self._refuse_live(experiment.name)
+            self._make_way(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
         with PortLeases() as ports, GpuLeases(devices) as leased:
             manifest = self._render(experiment, ports.refuse)
@@ -92,14 +96,21 @@ class HostCluster(Cluster):
             self._start(manifest, ports, gpu_leases)
         return manifest
 
-    def _refuse_live(self, name: str) -> None:
-        """Refuse the name of a live experiment; one that has ended gives way."""
-        found = rundir.find(self._root, name)
-        if found is None:
-            return
-        if not self._describe(found).ended or found.locked():
-            raise already_exists(name)
-        found.remove()
+    def _make_way(self, name: str) -> None:
+        """Refuse the name of a live experiment; remove one that has ended."""
+        while True:
+            with rundir.exclusive(self._root):
+                found = rundir.find(self._root, name)
+                if found is None:
+                    return
+                if not self._describe(found).ended:
+                    raise already_exists(name)
+                supervisor = found.supervisor()
+                if supervisor is None:
+                    found.remove()
+                    return
+            if not wait_for_end(supervisor, FINISHING):
+                raise already_exists(name)
 
     def _start(self, manifest: HostManifest, ports: PortLeases, gpu_leases: dict[str, list[int]]) -> None:
         kept, until_started = [*ports.leases.values()], ports.holds
@@ -117,7 +128,7 @@ class HostCluster(Cluster):
                     children=self.children,
                     backoff=self._backoff,
                 )
-            except KeyboardInterrupt:
+            except BaseException:  # interrupted, or the supervisor died
                 self._discard(manifest)
                 raise
         if report.word == detach.EXISTS:
@@ -135,15 +146,11 @@ class HostCluster(Cluster):
         """Stop an experiment and remove all of it. One that is not there is no error."""
         found = rundir.find(self._root, experiment)
         if found is not None:
-            from symphony.host.stop import stop
-
             stop(found)
             found.remove()
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
         """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""
-        from symphony.host.stop import stop
-
         stop(self._find(experiment), at_once=at_once)
 
     # --- observing ---
@@ -287,14 +294,14 @@ class _Observer:
         supervised = self._run.locked()
         for event in self._reader.new():
             apply(self._state, event)
-        here = self._run.same_boot()
-        return status(
-            self._manifest,
-            self._state,
-            supervised=supervised,
-            lives=lambda process: here and is_alive(process),
-            elsewhere=None if supervised else self._run.elsewhere(),
-        )
+        elsewhere = None if supervised else self._run.elsewhere()
+        orphaned = not supervised and not self._state.finished and elsewhere is None
+        return status(self._manifest, self._state, orphans=self._orphans() if orphaned else None, elsewhere=elsewhere)
+
+    def _orphans(self) -> dict[str, ProcessId]:
+        from symphony.host.trees import leaders
+
+        return leaders(self._manifest["run_id"])
 
     def ended(self, names: Sequence[str]) -> Callable[[], bool]:
         """A function that tells whether some processes will write no more."""

@@ -120,6 +120,7 @@ def obey(orders: Mapping[str, Any]) -> None:
     try:
         run = aside.claim(Path(orders["final"]))
     except FileExistsError:
+        aside.remove()
         _report(orders["report"], Report(word=EXISTS))
         return
     try:

@@ -116,10 +116,6 @@ class RunDirectory:
         host: str | None = record.get("host")
         return host if host and record["boot"] != boot_id() and host != os.uname().nodename else None
 
-    def same_boot(self) -> bool:
-        """Whether process ids in the event log still mean what they meant."""
-        return self._record().get("boot") == boot_id()
-
     def _record(self) -> dict[str, Any]:
         try:
             data: dict[str, Any] = json.loads((self.path / "supervisor.json").read_text())
@@ -181,9 +177,8 @@ def aside(root: Path) -> Iterator[tuple[RunDirectory, int]]:
     At the end the lock is let go here, and what kept it, such as a supervisor, owns the directory. A directory
     that nobody keeps is removed, now or by the next launch.
     """
-    root.mkdir(parents=True, exist_ok=True, mode=0o700)
     run = RunDirectory(root / f"{_ASIDE}{uuid.uuid4().hex}")
-    with _exclusive(root / ".lock"):
+    with exclusive(root):
         _sweep(root)
         run.path.mkdir(mode=0o700)
         lock = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -198,8 +193,10 @@ def aside(root: Path) -> Iterator[tuple[RunDirectory, int]]:
 
 
 @contextlib.contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def exclusive(root: Path) -> Iterator[None]:
+    """Keep every other launch of this user out for a moment: for what must be looked at and done in one step."""
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from symphony.errors import BackendError
 from symphony.host.commands import DEFAULT_GRACE
 from symphony.host.events import Reader, fold
+from symphony.host.identity import ProcessId, is_alive
 from symphony.host.rundir import RunDirectory
-from symphony.host.trees import marked, send, stop_all
 
 # A supervisor kills what outlives its grace period; this is for the reaping and the last look after that.
 MARGIN = 10.0
@@ -24,6 +24,8 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
     Raises `BackendError` where it runs on another host, or where something cannot be stopped.
     """
+    from symphony.host.trees import marked, send, stop_all
+
     host = run.elsewhere()
     if host is not None:
         raise BackendError(f"experiment {run.name!r} runs on {host}; delete it there")
@@ -32,7 +34,10 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     supervisor = run.supervisor()
     if supervisor is not None:
         send(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
-        _wait_for_end(run, supervisor.pid, 2 * grace + MARGIN)
+        if not wait_for_end(supervisor, 2 * grace + MARGIN):
+            raise BackendError(
+                f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not end; see {run.supervisor_log}"
+            )
     if not _finished(run):
         stop_all(lambda: marked(manifest["run_id"]), 0.0 if at_once else grace)
 
@@ -41,13 +46,15 @@ def _finished(run: RunDirectory) -> bool:
     return fold([], Reader(run.events).new()).finished
 
 
-def _wait_for_end(run: RunDirectory, pid: int, timeout: float) -> None:
+def wait_for_end(process: ProcessId, timeout: float) -> bool:
+    """Wait until a process that is no child of ours has ended; False where ``timeout`` seconds passed first."""
     deadline = time.monotonic() + timeout
-    with _ending(pid) as wait:
-        while run.locked():
+    with _ending(process.pid) as wait:
+        while is_alive(process):
             if time.monotonic() >= deadline:
-                raise BackendError(f"the supervisor of {run.name!r} (pid {pid}) does not end: {run.supervisor_log}")
+                return False
             wait()
+    return True
 
 
 @contextlib.contextmanager

@@ -39,6 +39,17 @@ def marked(run: str) -> list[ProcessId]:
     return found
 
 
+def leaders(run: str) -> dict[str, ProcessId]:
+    """The processes of a run that live, by name: those that a supervisor or a window began, not what they began."""
+    found: dict[str, ProcessId] = {}
+    for process in marked(run):
+        with contextlib.suppress(OSError):
+            name = (environment(process.pid) or {}).get("SYMPHONY_ROLE")
+            if name is not None and os.getsid(process.pid) == process.pid:
+                found.setdefault(name, process)
+    return found
+
+
 def group_members(group: int) -> list[int]:
     """The members of a process group that live."""
     found = []

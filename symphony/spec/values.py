@@ -10,6 +10,8 @@ from typing import Any
 from symphony.errors import SpecError, located
 from symphony.names import check_name, listing, near
 
+DEFAULT_PORTS = (7000, 8999)
+
 Strings = str | Sequence[Any]
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
 

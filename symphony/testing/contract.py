@@ -1,0 +1,436 @@
+"""The behaviour contract: one test class, inherited by every backend and run against the real thing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from symphony.cluster import Cluster
+from symphony.errors import AlreadyExists, NotFound, SpecError
+from symphony.plugins import find
+from symphony.spec import Experiment, Process, ProcessGroup
+from symphony.status import ExperimentStatus, State
+from symphony.testing import programs
+
+AWKWARD = (
+    "",
+    " ",
+    "two words",
+    "'single' \"double\" `back`",
+    "$HOME ${HOME} $(echo no) $(X) $$(X)",
+    "a\nb\n",
+    "tab\tbell\a",
+    "back\\slash \\n",
+    "-leading --dash=1",
+    "glob * ? [a] {a,b} ~ ! # % ^ & | ; < >",
+    "naïve café 日本語 🎻",
+)
+
+
+class _Reached(Exception):
+    """The status that `until` waited for."""
+
+
+def until(
+    cluster: Cluster, experiment: str, holds: Callable[[ExperimentStatus], bool], *, timeout: float = 60
+) -> ExperimentStatus:
+    """Wait for a status of which ``holds`` is true; fails the test where it never comes."""
+    seen: list[ExperimentStatus] = []
+
+    def look(status: ExperimentStatus) -> None:
+        seen.append(status)
+        if holds(status):
+            raise _Reached
+
+    try:
+        cluster.wait(experiment, timeout=timeout, on_change=look)
+    except _Reached:
+        return seen[-1]
+    except TimeoutError:
+        pytest.fail(f"{experiment} did not come to the status that was waited for: {seen[-1]}")
+    pytest.fail(f"{experiment} ended without the status that was waited for: {seen[-1]}")
+
+
+def all_running(status: ExperimentStatus) -> bool:
+    """Whether every process runs."""
+    return all(process.state is State.RUNNING for process in status)
+
+
+class BackendContract:
+    """Inherit it as ``TestContract`` and set ``backend``; override the fixture ``options`` for `Cluster.new`.
+
+    ``image`` is given to every process, ``python`` is how it runs Python 3 there, and ``timeout`` is how long
+    anything may take, in seconds.
+    """
+
+    backend: ClassVar[str]
+    image: ClassVar[str | None] = None
+    python: ClassVar[str] = sys.executable
+    timeout: ClassVar[float] = 60.0
+
+    # --- what a backend's tests may override ---
+
+    @pytest.fixture
+    def options(self) -> dict[str, Any]:
+        """The options of the cluster, as JSON knows them: another process opens it with the same."""
+        return {}
+
+    @contextlib.contextmanager
+    def foreign(self, cluster: Cluster) -> Iterator[Callable[[], bool]]:
+        """Something like an experiment that symphony did not make, and a function that tells whether it is whole."""
+        del cluster
+        yield lambda: True
+
+    # --- fixtures ---
+
+    @pytest.fixture
+    def cluster(self, options: dict[str, Any]) -> Iterator[Cluster]:
+        """The cluster; what is left in it at the end is deleted."""
+        cluster = Cluster.new(self.backend, **options)
+        yield cluster
+        for name in cluster.list_experiments():
+            cluster.delete(name)
+
+    @pytest.fixture
+    def experiment(self, cluster: Cluster) -> Experiment:
+        """An empty experiment."""
+        return cluster.new_experiment("contract")
+
+    def add(self, to: Experiment | ProcessGroup, name: str, program: str, *args: str, **options: Any) -> Process:
+        """A process that runs a Python program."""
+        options = {"container_image": self.image, **options}
+        return to.new_process(name, command=[self.python, "-u", "-c", program], args=list(args), **options)
+
+    def can(self, capability: str) -> None:
+        """Skip where the backend does not claim a capability: that is its word, not a missing tool."""
+        if capability not in find(self.backend).capabilities:
+            pytest.skip(f"the {self.backend} backend does not claim {capability!r}")
+
+    def finish(self, cluster: Cluster, experiment: Experiment) -> ExperimentStatus:
+        """Launch and wait for the end."""
+        cluster.launch(experiment)
+        return cluster.wait(experiment.name, timeout=self.timeout)
+
+    # --- dry run ---
+
+    def test_a_dry_run_shows_and_touches_nothing(
+        self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.add(experiment, "worker", programs.FOREVER).binds("echo").set_env("COLOUR", "teal")
+        before = experiment.dump_dict()
+        manifest = cluster.launch(experiment, dry_run=True)
+        shown = capsys.readouterr().out
+        assert shown == f"{manifest}\n"
+        for part in ("contract", "worker", "SYMPH_ECHO_PORT", "COLOUR", "teal"):
+            assert part in shown
+        assert cluster.list_experiments() == []
+        assert experiment.dump_dict() == before
+        json.dumps(manifest.to_dict())
+
+    # --- launching ---
+
+    def test_a_launched_experiment_is_listed_and_described(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "alone", programs.FOREVER)
+        group = experiment.new_process_group("team")
+        self.add(group, "member", programs.FOREVER)
+        cluster.launch(experiment)
+        assert cluster.list_experiments() == ["contract"]
+        status = until(cluster, "contract", all_running, timeout=self.timeout)
+        assert [process.path for process in status] == ["alone", "team/member"]
+        assert [process.path for process in cluster.describe_process_group("contract", "team")] == ["team/member"]
+        assert cluster.describe_process("contract", "member", "team").state is State.RUNNING
+        assert cluster.find_process("contract", "team/member").name == "member"
+
+    def test_a_live_name_is_refused_and_the_first_is_unharmed(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "worker", programs.FOREVER)
+        cluster.launch(experiment)
+        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        with pytest.raises(AlreadyExists, match="contract"):
+            cluster.launch(experiment)
+        assert cluster.describe_experiment("contract") == before
+
+    def test_force_replaces_a_live_experiment(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "old", programs.FOREVER)
+        cluster.launch(experiment)
+        until(cluster, "contract", all_running, timeout=self.timeout)
+        other = cluster.new_experiment("contract")
+        self.add(other, "new", programs.FOREVER)
+        cluster.launch(other, force=True)
+        status = until(cluster, "contract", all_running, timeout=self.timeout)
+        assert [process.name for process in status] == ["new"]
+
+    def test_an_experiment_that_is_wrong_does_not_replace_a_live_one(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        self.add(experiment, "worker", programs.FOREVER)
+        cluster.launch(experiment)
+        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        wrong = cluster.new_experiment("contract")
+        self.add(wrong, "worker", programs.FOREVER).connects("nowhere")
+        with pytest.raises(SpecError, match="nowhere"):
+            cluster.launch(wrong, force=True)
+        assert cluster.describe_experiment("contract") == before
+
+    def test_an_experiment_that_has_ended_gives_way(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "worker", programs.COUNT, "1")
+        assert self.finish(cluster, experiment).exit_code == 0
+        assert self.finish(cluster, experiment).exit_code == 0
+
+    def test_a_batch_is_launched_and_deleted(self, cluster: Cluster) -> None:
+        experiments = [cluster.new_experiment(name) for name in ("first", "second")]
+        for experiment in experiments:
+            self.add(experiment, "worker", programs.FOREVER).binds("echo")
+        cluster.launch_batch(experiments)
+        assert cluster.list_experiments() == ["first", "second"]
+        cluster.delete_batch(["first", "second"])
+        assert cluster.list_experiments() == []
+
+    # --- addresses and environment ---
+
+    def test_every_process_sees_every_address(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "one", programs.REPORT).binds(["a-b", "c"]).exposes({"web": 7345})
+        group = experiment.new_process_group("team")
+        self.add(group, "two", programs.REPORT).connects("c")
+        self.finish(cluster, experiment)
+        seen = [self.report(cluster, name)["env"] for name in ("one", "two")]
+        for name in ("A_B", "C", "WEB"):
+            for part in ("HOST", "PORT", "ADDR", "BIND_HOST"):
+                assert seen[0][f"SYMPH_{name}_{part}"] == seen[1][f"SYMPH_{name}_{part}"]
+            assert seen[0][f"SYMPH_{name}_ADDR"] == f"{seen[0][f'SYMPH_{name}_HOST']}:{seen[0][f'SYMPH_{name}_PORT']}"
+        assert seen[0]["SYMPH_WEB_PORT"] == "7345"
+        assert len({seen[0][f"SYMPH_{name}_PORT"] for name in ("A_B", "C", "WEB")}) == 3
+        assert [env["SYMPHONY_ROLE"] for env in seen] == ["one", "two"]
+        assert [env["SYMPHONY_GROUP"] for env in seen] == ["", "team"]
+        assert {env["SYMPHONY_EXPERIMENT"] for env in seen} == {"contract"}
+        assert {env["SYMPHONY_BACKEND"] for env in seen} == {self.backend}
+
+    def test_processes_talk_over_the_addresses_they_are_given(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "server", programs.SERVER).binds("echo")
+        self.add(experiment, "client", programs.CLIENT).connects("echo")
+        assert self.finish(cluster, experiment).exit_code == 0
+        assert cluster.get_log("contract", "client") == "HELLO\n"
+
+    def test_awkward_arguments_and_variables_arrive_as_they_are(self, cluster: Cluster, experiment: Experiment) -> None:
+        env = {f"AWKWARD_{index}": text for index, text in enumerate(AWKWARD)}
+        self.add(experiment, "worker", programs.REPORT, *AWKWARD, env=env)
+        self.finish(cluster, experiment)
+        seen = self.report(cluster, "worker")
+        assert seen["argv"] == list(AWKWARD)
+        assert {key: value for key, value in seen["env"].items() if key in env} == env
+
+    def test_variables_of_the_inner_win_and_addresses_over_all(self, cluster: Cluster, experiment: Experiment) -> None:
+        experiment.set_envs({"LEVEL": "experiment", "OUTER": "yes", "SYMPH_C_PORT": "1", "SYMPH_RAY_ID": "mine"})
+        group = experiment.new_process_group("team").set_env("LEVEL", "group")
+        self.add(group, "plain", programs.REPORT).binds("c")
+        self.add(group, "own", programs.REPORT, env={"LEVEL": "process", "SYMPH_C_HOST": "nowhere"})
+        self.finish(cluster, experiment)
+        plain, own = (self.report(cluster, name)["env"] for name in ("plain", "own"))
+        assert (plain["LEVEL"], own["LEVEL"]) == ("group", "process")
+        assert plain["OUTER"] == own["OUTER"] == "yes"
+        assert own["SYMPH_RAY_ID"] == "mine"
+        assert own["SYMPH_C_HOST"] == plain["SYMPH_C_HOST"] != "nowhere"
+        assert own["SYMPH_C_PORT"] != "1"
+
+    def test_shell_lines_run_in_a_shell(self, cluster: Cluster, experiment: Experiment) -> None:
+        experiment.new_process("line", container_image=self.image, cmd='X=1; echo "$X" $((1 + 1))')
+        experiment.new_process("lines", container_image=self.image, cmds=["echo one", "false", "echo never"])
+        status = self.finish(cluster, experiment)
+        assert cluster.get_log("contract", "line") == "1 2\n"
+        assert cluster.get_log("contract", "lines") == "one\n"
+        assert [process.exit_code for process in status] == [0, 1]
+
+    def test_secrets_can_be_read(self, cluster: Cluster, tmp_path: Path) -> None:
+        (tmp_path / "source").write_text("swordfish")
+        experiment = cluster.new_experiment("contract", secrets={"token": str(tmp_path / "source")})
+        self.add(experiment, "worker", programs.SECRET)
+        assert self.finish(cluster, experiment).exit_code == 0
+        assert cluster.get_log("contract", "worker") == "swordfish"
+
+    # --- ends ---
+
+    def test_ends_are_told_as_they_were(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "good", "print('done')")
+        self.add(experiment, "bad", "raise SystemExit(3)")
+        self.add(experiment, "killed", "import os; os.kill(os.getpid(), 9)")
+        status = self.finish(cluster, experiment)
+        ends = {process.name: (process.state, process.exit_code) for process in status}
+        assert ends == {
+            "good": (State.SUCCEEDED, 0),
+            "bad": (State.FAILED, 3),
+            "killed": (State.FAILED, 137),
+        }
+        assert status.exit_code in (3, 137)
+        assert all(process.started and process.ended for process in status)
+
+    def test_ends_and_logs_survive_the_launcher(
+        self, cluster: Cluster, experiment: Experiment, options: dict[str, Any]
+    ) -> None:
+        self.add(experiment, "worker", "print('said'); raise SystemExit(7)")
+        code = (
+            "import json, sys; from symphony import Cluster, Experiment;"
+            "name, options, spec = map(json.loads, sys.argv[1:]);"
+            "Cluster.new(name, **options).launch(Experiment.load_dict(spec))"
+        )
+        arguments = [json.dumps(item) for item in (self.backend, options, experiment.dump_dict())]
+        subprocess.run([sys.executable, "-c", code, *arguments], check=True, timeout=self.timeout)
+        status = cluster.wait("contract", timeout=self.timeout)
+        assert status.exit_code == 7
+        assert cluster.get_log("contract", "worker") == "said\n"
+
+    def test_wait_says_what_still_runs(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "worker", programs.FOREVER)
+        cluster.launch(experiment)
+        with pytest.raises(TimeoutError, match="worker"):
+            cluster.wait("contract", timeout=0.1)
+
+    def test_a_failure_restarts_by_policy(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.can("restart")
+        self.add(experiment, "crash", "raise SystemExit(4)").restart_policy("OnFailure")
+        self.add(experiment, "done", "pass").restart_policy("OnFailure")
+        cluster.launch(experiment)
+        status = until(cluster, "contract", lambda now: now.processes[0].restarts >= 1, timeout=self.timeout)
+        done = until(cluster, "contract", lambda now: now.processes[1].state is State.SUCCEEDED, timeout=self.timeout)
+        assert status.processes[0].state is not State.FAILED
+        assert done.processes[1].restarts == 0
+
+    # --- order ---
+
+    def test_a_process_starts_when_its_predecessor_is_ready(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "client", programs.CLIENT).connects("echo").starts_after("server")
+        server = self.add(experiment, "server", programs.SERVER)
+        server.binds("echo").ready(log="^listening", timeout=self.timeout)
+        cluster.launch(experiment)
+        status = cluster.wait("contract", timeout=self.timeout)
+        client, server_status = status.processes
+        assert status.exit_code == 0
+        assert (client.started or 0) >= (server_status.started or 0)
+
+    def test_readiness_is_told(self, cluster: Cluster, experiment: Experiment) -> None:
+        process = self.add(experiment, "server", programs.SERVER, env={"CLIENTS": "1000"})
+        process.binds("echo").ready(tcp="echo", timeout=self.timeout)
+        cluster.launch(experiment)
+        status = until(cluster, "contract", lambda now: now.processes[0].ready, timeout=self.timeout)
+        assert status.processes[0].state is State.RUNNING
+
+    def test_what_can_no_longer_start_has_failed(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "first", "raise SystemExit(5)")
+        self.add(experiment, "second", programs.FOREVER).starts_after("first", "succeeded")
+        status = self.finish(cluster, experiment)
+        second = status.processes[1]
+        assert second.state is State.FAILED
+        assert second.started is None
+        assert "first" in second.reason
+        assert status.exit_code == 5
+
+    # --- logs ---
+
+    def test_logs_are_whole_and_have_an_end(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "worker", programs.COUNT, "5000")
+        self.finish(cluster, experiment)
+        expected = [f"line {number}" for number in range(5000)]
+        assert cluster.get_log("contract", "worker").splitlines() == expected
+        assert cluster.get_log("contract", "worker", tail=3).splitlines() == expected[-3:]
+        assert "".join(cluster.get_log("contract", "worker", follow=True)).splitlines() == expected
+
+    def test_following_ends_with_the_processes(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "server", programs.SERVER).binds("echo")
+        self.add(experiment, "client", programs.CLIENT).connects("echo")
+        cluster.launch(experiment)
+        lines = {(line.process, line.text) for line in cluster.iter_logs("contract", follow=True)}
+        assert lines == {("server", "listening"), ("client", "HELLO")}
+
+    def test_since_leaves_out_what_is_older(self, cluster: Cluster, experiment: Experiment) -> None:
+        program = "import time; print('old'); time.sleep(2.5); print('new')"
+        self.add(experiment, "worker", program)
+        status = self.finish(cluster, experiment)
+        started = status.processes[0].started or 0.0
+        since = _iso(started + 1.5)
+        assert cluster.get_log("contract", "worker", since=since) == "new\n"
+        assert cluster.get_log("contract", "worker", since="1h") == "old\nnew\n"
+
+    # --- using ---
+
+    def test_a_command_runs_beside_a_process(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.can("exec")
+        self.add(experiment, "worker", programs.FOREVER, env={"COLOUR": "teal"})
+        cluster.launch(experiment)
+        until(cluster, "contract", all_running, timeout=self.timeout)
+        program = "import os; print(os.environ['COLOUR'], os.environ['SYMPHONY_ROLE']); raise SystemExit(6)"
+        result = cluster.exec_command("contract", "worker", [self.python, "-c", program])
+        assert (result.stdout, result.exit_code) == ("teal worker\n", 6)
+
+    def test_an_exposed_service_has_an_address_outside(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.can("external-url")
+        self.add(experiment, "server", programs.SERVER).binds(["echo", "inner"]).exposes("echo")
+        cluster.launch(experiment)
+        assert re.fullmatch(r"[^:/]+:\d+", cluster.external_url("contract", "echo"))
+        with pytest.raises(NotFound, match="inner"):
+            cluster.external_url("contract", "inner")
+
+    def test_settings_that_a_backend_lacks_are_kept_and_listed(self, cluster: Cluster, experiment: Experiment) -> None:
+        process = self.add(experiment, "worker", programs.COUNT, "1")
+        process.resource_request(cpu=0.01, memory="16Mi").add_label("team", "red").mount_shared_memory("16Mi")
+        manifest = cluster.manifest(experiment)
+        shown = str(manifest)
+        for ignored in manifest.ignored:
+            assert ignored.setting in shown
+        assert self.finish(cluster, experiment).exit_code == 0
+
+    # --- deleting ---
+
+    def test_delete_is_complete_and_idempotent(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.add(experiment, "worker", programs.FOREVER)
+        cluster.launch(experiment)
+        until(cluster, "contract", all_running, timeout=self.timeout)
+        cluster.delete("contract")
+        assert cluster.list_experiments() == []
+        with pytest.raises(NotFound, match="contract"):
+            cluster.describe_experiment("contract")
+        cluster.delete("contract")
+        cluster.launch(experiment)
+        assert cluster.list_experiments() == ["contract"]
+
+    def test_what_symphony_did_not_make_is_neither_listed_nor_deleted(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        with self.foreign(cluster) as whole:
+            assert cluster.list_experiments() == []
+            self.add(experiment, "worker", programs.FOREVER)
+            cluster.launch(experiment)
+            cluster.delete("contract")
+            assert whole()
+            assert cluster.list_experiments() == []
+
+    # --- what is not there ---
+
+    def test_what_is_not_there_is_said_with_the_near_miss(self, cluster: Cluster, experiment: Experiment) -> None:
+        group = experiment.new_process_group("team")
+        self.add(group, "worker", programs.FOREVER)
+        cluster.launch(experiment)
+        with pytest.raises(NotFound, match="did you mean 'contract'"):
+            cluster.describe_experiment("contrakt")
+        with pytest.raises(NotFound, match="did you mean 'worker'"):
+            cluster.describe_process("contract", "wroker")
+        with pytest.raises(NotFound, match="in group 'team'"):
+            cluster.find_process("contract", "crew/worker")
+        with pytest.raises(NotFound, match="crew"):
+            cluster.describe_process_group("contract", "crew")
+
+    def report(self, cluster: Cluster, process: str) -> dict[str, Any]:
+        """What `programs.REPORT` printed."""
+        report: dict[str, Any] = json.loads(cluster.get_log("contract", process))
+        return report
+
+
+def _iso(at: float) -> str:
+    from datetime import datetime, timezone
+
+    return datetime.fromtimestamp(at, timezone.utc).isoformat()

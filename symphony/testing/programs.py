@@ -1,0 +1,48 @@
+"""Small programs that contract tests launch, for ``python3 -c``, on the standard library alone."""
+
+REPORT = """
+import json, os, sys
+print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
+"""
+
+SERVER = """
+import os, socket
+server = socket.create_server((os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])))
+print("listening", flush=True)
+for _ in range(int(os.environ.get("CLIENTS", "1"))):
+    connection = server.accept()[0]
+    connection.sendall(connection.recv(100).upper())
+    connection.close()
+"""
+
+CLIENT = """
+import os, socket, time
+address = os.environ["SYMPH_ECHO_HOST"], int(os.environ["SYMPH_ECHO_PORT"])
+for attempt in range(600):
+    try:
+        connection = socket.create_connection(address, timeout=5)
+        break
+    except OSError:
+        time.sleep(0.05)
+connection.sendall(b"hello")
+print(connection.recv(100).decode(), flush=True)
+"""
+
+FOREVER = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: exit(0))
+print("up", flush=True)
+while True:
+    time.sleep(3600)
+"""
+
+COUNT = """
+import sys
+for number in range(int(sys.argv[1])):
+    print("line", number)
+"""
+
+SECRET = """
+import os, pathlib
+print(pathlib.Path(os.environ["SYMPHONY_SECRETS_DIR"], "token").read_text(), end="")
+"""

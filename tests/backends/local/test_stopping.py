@@ -1,0 +1,131 @@
+"""Stopping: TERM, the grace period, KILL, and whatever the processes started themselves."""
+
+import os
+import shlex
+import signal
+import sys
+import time
+
+import pytest
+
+from symphony import State
+from symphony.testing import until
+from symphony.testing.programs import FOREVER
+
+from .conftest import eventually, marked, python, run_id_of, supervisor_of
+
+STUBBORN = "import signal, time; signal.signal(15, lambda *_: None); print('up')\nwhile True: time.sleep(100)"
+SAVES = "import signal, time; signal.signal(15, lambda *_: (print('saved'), exit(0))); print('up')\nwhile True: time.sleep(100)"
+DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+print("up")
+"""
+
+
+def ready(status):
+    return all(process.ready for process in status)
+
+
+def test_the_grace_period_is_given_and_then_it_is_killed(cluster, experiment):
+    python(experiment, "saves", SAVES).ready(log="up")
+    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
+    cluster.launch(experiment)
+    until(cluster, "exp", ready)
+    began = time.monotonic()
+    cluster.stop("exp")
+    assert time.monotonic() - began >= 1.0
+    saves, stubborn = cluster.describe_experiment("exp")
+    assert (saves.state, saves.exit_code) == (State.SUCCEEDED, 0)
+    assert (stubborn.state, stubborn.exit_code) == (State.FAILED, 137)
+    assert saves.stopped
+    assert stubborn.stopped
+    assert cluster.describe_experiment("exp").exit_code == 0
+    assert cluster.get_log("exp", "saves") == "up\nsaved\n"
+
+
+def test_at_once_waits_for_nobody(cluster, experiment):
+    python(experiment, "stubborn", STUBBORN).ready(log="up")
+    cluster.launch(experiment)
+    until(cluster, "exp", ready)
+    cluster.stop("exp", at_once=True)
+    assert cluster.describe_process("exp", "stubborn").exit_code == 137
+
+
+def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
+    python(experiment, "first", FOREVER)
+    experiment.new_process("second", command="true").starts_after("first", "succeeded")
+    experiment.new_process("crash", command="false").restart_policy("Always")
+    cluster.launch(experiment)
+    until(cluster, "exp", lambda now: now.processes[2].restarts == 1 and now.processes[2].state is State.PENDING)
+    cluster.stop("exp")
+    status = cluster.describe_experiment("exp")
+    assert all(process.stopped for process in status)
+    assert status.processes[1].started is None
+    assert status.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param("import subprocess as s; s.Popen(['sleep', '1000']); print('up'); input() or 1", id="same-group"),
+        pytest.param(DAEMON + "time.sleep(1000)", id="a-daemon"),
+        pytest.param(
+            "import subprocess as s, sys; s.Popen([sys.executable, '-c', %r]); print('up'); import time; time.sleep(1000)"
+            % STUBBORN,
+            id="a-stubborn-child",
+        ),
+    ],
+)
+def test_delete_ends_grandchildren(cluster, experiment, program):
+    process = python(experiment, "parent", program.replace("input() or 1", "import time; time.sleep(1000)"))
+    process.ready(log="up").termination_grace_period(1)
+    cluster.launch(experiment)
+    until(cluster, "exp", ready)
+    run_id = run_id_of(cluster)
+    assert len(marked(run_id)) >= 2
+    cluster.delete("exp")
+    assert marked(run_id) == []
+
+
+@pytest.mark.parametrize("program", [DAEMON, "import subprocess as s; s.Popen(['sleep', '1000'])"])
+def test_what_a_process_leaves_behind_ends_with_the_experiment(cluster, experiment, program):
+    python(experiment, "parent", program)
+    cluster.launch(experiment)
+    assert cluster.wait("exp", timeout=20).exit_code == 0
+    run_id = run_id_of(cluster)
+    eventually(lambda: marked(run_id) == [])
+
+
+def test_a_child_gets_the_grace_that_its_shell_does_not_need(cluster, experiment):
+    """The shell dies of TERM at once; what it ran is saving."""
+    slow = SAVES.replace("(print('saved')", "(time.sleep(0.5), print('saved')")
+    experiment.new_process("shell", cmd=f"true; {sys.executable} -u -c {shlex.quote(slow)}; true").ready(log="up")
+    cluster.launch(experiment)
+    until(cluster, "exp", ready)
+    cluster.stop("exp")
+    assert "saved" in cluster.get_log("exp", "shell")
+
+
+def test_a_supervisor_told_twice_stops_once(cluster, experiment):
+    python(experiment, "saves", SAVES.replace("(print('saved')", "(time.sleep(0.3), print('saved')")).ready(log="up")
+    cluster.launch(experiment)
+    until(cluster, "exp", ready)
+    for _ in range(3):
+        os.kill(supervisor_of(cluster), signal.SIGTERM)
+    cluster.stop("exp")
+    assert cluster.describe_process("exp", "saves").exit_code == 0
+
+
+def test_nothing_of_the_supervisor_remains(cluster, experiment):
+    experiment.new_process("p", command="true")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=20)
+    run = cluster._root / "exp"
+    eventually(lambda: '"finished"' in (run / "events.jsonl").read_text())
+    assert (run / "supervisor.log").read_text() == ""

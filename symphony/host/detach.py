@@ -63,10 +63,10 @@ def start(
     }
     with os.fdopen(read_end, "rb") as report:
         try:
-            _spawn(orders, run, final.name, descriptors)
-        finally:
-            os.close(write_end)
-        try:
+            try:
+                _spawn(orders, run, final.name, descriptors)
+            finally:
+                os.close(write_end)
             said = report.read()
         except BaseException:  # interrupted: the caller takes back what now comes to be
             report.read()

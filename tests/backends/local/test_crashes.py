@@ -1,5 +1,6 @@
 """Launchers and supervisors that are killed: nothing is unaccounted for, and no status lies."""
 
+import contextlib
 import json
 import os
 import random
@@ -65,9 +66,8 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
     process.stdin.write("go\n")
     process.stdin.flush()
     delay = random.Random(seed).uniform(0.0, 0.12)
-    with pytest.raises(subprocess.TimeoutExpired):
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(delay)
-        raise subprocess.TimeoutExpired("it was quick", delay)
     process.kill()
     process.wait()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from symphony.host import checks
 from symphony.host.commands import Command
 from symphony.host.render import HostManifest
 from symphony.host.rundir import RunDirectory
+
+NOBODY = 65534
 
 
 def manifest(tmp_path: Path, *, secrets: dict[str, str] | None = None, **command: Any) -> HostManifest:
@@ -64,11 +67,25 @@ def test_what_is_not_there_is_refused_in_one_line(tmp_path: Path, options: dict[
     assert len(str(refusal.value).splitlines()) == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_secret_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    program(tmp_path, "token", 0o000)
-    with pytest.raises(SpecError, match="cannot be read by this user"):
-        checks.check(manifest(tmp_path, secrets={"t": str(tmp_path / "token")}))
+def test_a_secret_that_cannot_be_read_is_refused() -> None:
+    """In a child that is an ordinary user where this one is root, who may read everything."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        program(folder, "token", 0o000)
+        given = manifest(folder, secrets={"t": str(folder / "token")})
+        child = os.fork()
+        if child == 0:
+            code = 2
+            try:
+                if os.geteuid() == 0:
+                    os.setresuid(NOBODY, NOBODY, NOBODY)
+                checks.check(given)
+            except SpecError as exc:
+                code = 0 if "cannot be read by this user" in str(exc) else 3
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_secrets_are_copied_where_only_this_user_can_read_them(tmp_path: Path) -> None:

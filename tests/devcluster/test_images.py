@@ -1,0 +1,78 @@
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+
+import pytest
+
+from devcluster import images
+from devcluster.console import Refusal
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    path = tmp_path / "thing-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("thing/__init__.py", "answer = 42\n")
+        archive.writestr(
+            "thing-1.dist-info/entry_points.txt",
+            "[console_scripts]\nthing = thing.cli:main\n\n[other.group]\na = b\n",
+        )
+    return path
+
+
+def test_a_wheel_becomes_a_layer_with_its_commands(wheel):
+    with tarfile.open(fileobj=io.BytesIO(images.wheel_layer(wheel))) as tar:
+        names = tar.getnames()
+        command = tar.extractfile("usr/local/bin/thing").read().decode()
+        mode = tar.getmember("usr/local/bin/thing").mode
+    assert "usr/local/lib/python3.11/dist-packages/thing/__init__.py" in names
+    assert "from thing.cli import main" in command
+    assert mode == 0o755
+
+
+def test_an_image_names_its_layers_by_what_is_in_them(tmp_path):
+    layers = []
+    for name in ("one", "two"):
+        path = tmp_path / f"{name}.tar"
+        with tarfile.open(path, "w") as tar:
+            tar.add(__file__, name)
+        layers.append(images.Layer(path=path, digest=hashlib.sha256(path.read_bytes()).hexdigest()))
+    image = tmp_path / "image.tar"
+    images.write_image(image, name="a/b:c", layers=layers, command=["x"])
+    with tarfile.open(image) as tar:
+        (manifest,) = json.load(tar.extractfile("manifest.json"))
+        config_bytes = tar.extractfile(manifest["Config"]).read()
+        digests = [hashlib.sha256(tar.extractfile(name).read()).hexdigest() for name in manifest["Layers"]]
+    config = json.loads(config_bytes)
+    assert manifest["RepoTags"] == ["a/b:c"]
+    assert manifest["Config"] == f"{hashlib.sha256(config_bytes).hexdigest()}.json"
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{digest}" for digest in digests]
+    assert config["config"]["Cmd"] == ["x"]
+
+
+def find(tmp_path, **changes):
+    settings = {"given": None, "tools": tmp_path, "log": tmp_path / "log", "say": print}
+    return images.find_wheel(tmp_path, tmp_path / "cache", **(settings | changes))
+
+
+def test_a_project_with_nothing_to_build_gives_no_wheel(tmp_path):
+    assert find(tmp_path) is None
+
+
+def test_what_is_no_wheel_is_refused(tmp_path, wheel):
+    (tmp_path / "no.whl").write_text("text")
+    with pytest.raises(Refusal, match="is not a wheel"):
+        find(tmp_path, given=tmp_path / "no.whl")
+    assert find(tmp_path, given=wheel) == wheel
+
+
+def test_the_image_changes_with_the_wheel(tmp_path, wheel):
+    before = images.place(tmp_path, base=tmp_path / "base", wheel=wheel)
+    assert images.place(tmp_path, base=tmp_path / "base", wheel=wheel) == before
+    assert images.place(tmp_path, base=tmp_path / "base", wheel=None) != before
+    assert images.place(tmp_path, base=tmp_path / "other", wheel=wheel) != before
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("thing/more.py", "")
+    assert images.place(tmp_path, base=tmp_path / "base", wheel=wheel) != before

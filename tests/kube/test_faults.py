@@ -1,0 +1,125 @@
+"""The proxy does what it is told to, and nothing else."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import urllib3
+from kubernetes import client
+
+from kubetest.rawapi import ApiError, RawApi, access
+
+from . import pods
+from .streams import run_in_pod
+
+MAP = {"metadata": {"name": "m"}}
+
+
+@pytest.fixture
+def through(kube_faults) -> RawApi:
+    """Calls through the proxy, never repeated."""
+    return RawApi(access(kube_faults.kubeconfig))
+
+
+def test_without_a_fault_all_passes_and_is_counted(kube_cluster, kube_faults, through):
+    maps = kube_cluster.path("configmaps")
+    through.call("POST", maps, MAP)
+    assert through.call("GET", f"{maps}/m")["metadata"]["name"] == "m"
+    assert through.find(f"{maps}/none") is None
+    assert kube_faults.count() == 3
+    assert kube_faults.count(method="POST", path=r"/configmaps$") == 1
+    assert [call.fault for call in kube_faults.calls()] == [None, None, None]
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+def test_answers_come_as_often_as_was_asked_for(kube_cluster, kube_faults, through, status):
+    kube_faults.answer(status, method="POST", path=r"/configmaps$", times=2, retry_after=1)
+    maps = kube_cluster.path("configmaps")
+    for _ in range(2):
+        with pytest.raises(ApiError) as caught:
+            through.call("POST", maps, MAP)
+        assert caught.value.status == status
+    assert kube_cluster.raw.find(f"{maps}/m") is None
+    through.call("POST", maps, MAP)
+    assert kube_faults.count(method="POST") == 3
+
+
+def test_a_fault_is_only_for_the_calls_that_it_names(kube_cluster, kube_faults, through):
+    kube_faults.answer(500, method="POST", path="/secrets")
+    through.call("GET", kube_cluster.path("secrets"))
+    through.call("POST", kube_cluster.path("configmaps"), MAP)
+    assert [call.fault for call in kube_faults.calls()] == [None, None]
+
+
+def test_the_official_client_sees_the_status_and_when_to_come_again(kube_cluster, kube_faults):
+    kube_faults.answer(429, method="POST", retry_after=7)
+    core = client.CoreV1Api(kube_cluster.client_of(kube_faults.kubeconfig))
+    with pytest.raises(client.exceptions.ApiException) as caught:
+        core.create_namespaced_config_map(kube_cluster.namespace, MAP)
+    assert caught.value.status == 429
+    assert caught.value.headers["retry-after"] == "7"
+
+
+def test_a_delay_is_waited_for(kube_cluster, kube_faults, through):
+    kube_faults.delay(0.5, path="/configmaps", times=1)
+    begun = time.monotonic()
+    through.call("GET", kube_cluster.path("configmaps"))
+    assert time.monotonic() - begun >= 0.5
+    begun = time.monotonic()
+    through.call("GET", kube_cluster.path("configmaps"))
+    assert time.monotonic() - begun < 0.5
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_reset_before_or_after_the_deed(kube_cluster, kube_faults, through, after):
+    kube_faults.reset(method="POST", times=1, after=after)
+    maps = kube_cluster.path("configmaps")
+    with pytest.raises(urllib3.exceptions.ProtocolError, match="reset"):
+        through.call("POST", maps, MAP)
+    assert (kube_cluster.raw.find(f"{maps}/m") is not None) is after
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_dropped_call_is_never_answered(kube_cluster, kube_faults, after):
+    kube_faults.drop(method="POST", times=1, after=after)
+    core = client.CoreV1Api(kube_cluster.client_of(kube_faults.kubeconfig))
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        core.create_namespaced_config_map(kube_cluster.namespace, MAP, _request_timeout=1)
+    assert (kube_cluster.raw.find(kube_cluster.path("configmaps/m")) is not None) is after
+
+
+def test_clear_ends_every_fault(kube_cluster, kube_faults, through):
+    kube_faults.answer(500)
+    kube_faults.reset()
+    kube_faults.clear()
+    through.call("GET", kube_cluster.path("configmaps"))
+
+
+def test_a_watch_streams_through(kube_cluster, through):
+    maps = kube_cluster.path("configmaps?fieldSelector=metadata.name=m")
+    events = through.watch(maps, seconds=20)
+    kube_cluster.raw.call("POST", kube_cluster.path("configmaps"), MAP)
+    begun = time.monotonic()
+    assert next(events)["object"]["metadata"]["name"] == "m"
+    assert time.monotonic() - begun < 10, "the event only came when the watch ended"
+    events.close()
+
+
+def test_exec_goes_through(kube_cluster, kube_faults):
+    core = client.CoreV1Api(kube_cluster.client_of(kube_faults.kubeconfig))
+    idle = pods.pod("idle", pods.container(kube_cluster.image, pods.FOREVER))
+    core.create_namespaced_pod(kube_cluster.namespace, idle)
+    kube_cluster.wait_for_pod("idle")
+    command = ["sh", "-c", "read word; echo heard $word; exit 5"]
+    output, code = run_in_pod(core.api_client, kube_cluster.namespace, "idle", *command, stdin="hello\n")
+    assert (output, code) == ("heard hello\n", 5)
+    assert kube_faults.count(path="/exec") == 1
+
+
+def test_the_official_client_repeats_what_may_be_repeated(kube_cluster, kube_faults):
+    """Worth knowing: a 429 with Retry-After is tried again by the library itself, but for POST."""
+    kube_faults.answer(429, method="GET", path="/configmaps", retry_after=0, times=2)
+    core = client.CoreV1Api(kube_cluster.client_of(kube_faults.kubeconfig))
+    core.list_namespaced_config_map(kube_cluster.namespace)
+    assert kube_faults.count(method="GET", path="/configmaps") == 3

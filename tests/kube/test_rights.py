@@ -1,0 +1,120 @@
+"""Refusals: by RBAC, by quota and by limits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from kubernetes import client
+from kubernetes.client.exceptions import ApiException
+
+from . import pods
+
+RESEARCHER = [
+    {
+        "apiGroups": ["batch"],
+        "resources": ["jobs"],
+        "verbs": ["create", "delete", "get", "list", "watch"],
+    },
+    {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list", "watch"]},
+]
+
+
+@pytest.fixture
+def researcher(kube_cluster) -> client.ApiClient:
+    return kube_cluster.client_of(kube_cluster.user("researcher", RESEARCHER))
+
+
+@pytest.fixture
+def stranger(kube_cluster) -> client.ApiClient:
+    return kube_cluster.client_of(kube_cluster.user("stranger", []))
+
+
+def test_a_researcher_runs_jobs_and_reads_their_logs(kube_cluster, researcher):
+    namespace = kube_cluster.namespace
+    container = pods.container(kube_cluster.image, "print('done')")
+    client.BatchV1Api(researcher).create_namespaced_job(namespace, pods.job("mine", container))
+    core = client.CoreV1Api(researcher)
+    path = kube_cluster.path("pods?labelSelector=job-name=mine")
+    name = next(event["object"]["metadata"]["name"] for event in kube_cluster.raw.watch(path, seconds=30))
+    kube_cluster.wait_for_pod(name, "Succeeded")
+    assert core.read_namespaced_pod_log(name, namespace) == "done\n"
+
+
+def test_a_researcher_is_refused_what_shared_clusters_refuse(kube_cluster, researcher):
+    core, namespace = client.CoreV1Api(researcher), kube_cluster.namespace
+    secret = {"metadata": {"name": "s"}, "stringData": {"k": "v"}}
+    refused = {
+        "namespaces": lambda: core.create_namespace({"metadata": {"name": "symphony-test-no"}}),
+        "services": lambda: core.create_namespaced_service(namespace, pods.service("s", 7000)),
+        "secrets": lambda: core.create_namespaced_secret(namespace, secret),
+        "pods": lambda: core.list_namespaced_pod("kube-system"),
+    }
+    for resource, attempt in refused.items():
+        with pytest.raises(ApiException) as caught:
+            attempt()
+        assert caught.value.status == 403
+        assert f'resource "{resource}"' in json.loads(caught.value.body)["message"]
+
+
+def test_a_stranger_may_do_nothing(kube_cluster, stranger):
+    with pytest.raises(ApiException) as caught:
+        client.CoreV1Api(stranger).list_namespaced_pod(kube_cluster.namespace)
+    assert caught.value.status == 403
+
+
+def test_a_wrong_token_is_not_let_in(kube_cluster):
+    kubeconfig = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
+    with pytest.raises(ApiException) as caught:
+        client.CoreV1Api(kube_cluster.client_of(kubeconfig)).list_namespaced_pod("default")
+    assert caught.value.status == 401
+
+
+def test_the_devclusters_own_users(kube_cluster):
+    users = kube_cluster.session.cluster.users
+    if not users:
+        pytest.skip("only the devcluster has users of its own")
+    team = "team-a"
+    researcher = client.CoreV1Api(kube_cluster.client_of(users["researcher"]))
+    stranger = client.CoreV1Api(kube_cluster.client_of(users["stranger"]))
+    assert researcher.list_namespaced_pod(team).items == []
+    for attempt in (
+        lambda: researcher.list_namespaced_secret(team),
+        lambda: researcher.create_namespaced_service(team, pods.service("s", 7000)),
+        lambda: researcher.list_namespaced_pod("default"),
+        lambda: researcher.create_namespace({"metadata": {"name": "symphony-test-no"}}),
+        lambda: stranger.list_namespaced_pod(team),
+    ):
+        with pytest.raises(ApiException) as caught:
+            attempt()
+        assert caught.value.status == 403
+
+
+def test_the_team_namespace_has_a_quota_and_default_limits(kube_cluster):
+    if not kube_cluster.session.cluster.users:
+        pytest.skip("only the devcluster has a team's namespace")
+    core = client.CoreV1Api(kube_cluster.client)
+    idle = pods.pod("polite", pods.container(kube_cluster.image, pods.FOREVER))
+    created = core.create_namespaced_pod("team-a", idle, dry_run="All")
+    assert created.spec.containers[0].resources.limits == {"cpu": "500m", "memory": "256Mi"}
+    greedy = {"limits": {"nvidia.com/gpu": "3"}}
+    asking = pods.pod("greedy", pods.container(kube_cluster.image, pods.FOREVER, resources=greedy))
+    with pytest.raises(ApiException) as caught:
+        core.create_namespaced_pod("team-a", asking, dry_run="All")
+    assert "exceeded quota" in caught.value.body
+
+
+def test_a_quota_refuses_what_is_over_it(kube_cluster):
+    core, namespace = client.CoreV1Api(kube_cluster.client), kube_cluster.namespace
+    quota = {"metadata": {"name": "one-pod"}, "spec": {"hard": {"pods": "1"}}}
+    core.create_namespaced_resource_quota(namespace, quota)
+    path = kube_cluster.path("resourcequotas")
+    for event in kube_cluster.raw.watch(path, seconds=30):
+        if event["object"].get("status", {}).get("used"):  # from now on it counts
+            break
+    container = pods.container(kube_cluster.image, pods.FOREVER)
+    core.create_namespaced_pod(namespace, pods.pod("first", container))
+    with pytest.raises(ApiException) as caught:
+        core.create_namespaced_pod(namespace, pods.pod("second", container))
+    assert caught.value.status == 403
+    assert "exceeded quota: one-pod" in caught.value.body

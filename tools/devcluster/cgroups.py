@@ -1,0 +1,69 @@
+"""The cluster's control groups: one folder in every hierarchy, removed with all that is in it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from devcluster.console import Failure, Refusal
+from devcluster.node import CGROUP
+
+MOUNTS = Path("/sys/fs/cgroup")
+NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
+
+
+def check() -> None:
+    """Refuse unless the machine has version 1 hierarchies, which Kubernetes 1.20 was made for."""
+    missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
+    if missing:
+        raise Refusal(
+            f"no cgroup v1 hierarchy for {', '.join(missing)} in {MOUNTS}, which this Kubernetes "
+            "needs: boot with systemd.unified_cgroup_hierarchy=0, or run the tests with kind"
+        )
+
+
+def make(name: str) -> None:
+    """Make the folder `name` (such as /symphony-devcluster/node1) in every hierarchy."""
+    for hierarchy in _hierarchies():
+        folder = hierarchy
+        for part in Path(name).parts[1:]:
+            folder /= part
+            folder.mkdir(exist_ok=True)
+            if hierarchy.name.startswith("cpuset"):  # a new one may use nothing until it is told
+                for setting in ("cpuset.cpus", "cpuset.mems"):
+                    (folder / setting).write_text((folder.parent / setting).read_text())
+
+
+def remove() -> None:
+    """Remove our folders everywhere. The kernel needs a moment after the last process ended."""
+    deadline = time.monotonic() + 5
+    while left := [folder for folder in _ours() if folder.exists()]:
+        for folder in left:
+            _remove_tree(folder)
+        if time.monotonic() > deadline:
+            raise Failure(f"{left[0]} is still in use: see its cgroup.procs")
+        time.sleep(0.02)
+
+
+def left() -> list[Path]:
+    """Return our folders that are there."""
+    return [folder for folder in _ours() if folder.exists()]
+
+
+def _remove_tree(folder: Path) -> None:
+    for child in folder.iterdir():
+        if child.is_dir():
+            _remove_tree(child)
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # still busy; asked again
+
+
+def _ours() -> list[Path]:
+    return [hierarchy / CGROUP[1:] for hierarchy in _hierarchies()]
+
+
+def _hierarchies() -> list[Path]:
+    """Return the mounted hierarchies once each: 'cpu' may be a link to 'cpu,cpuacct'."""
+    return [path for path in sorted(MOUNTS.iterdir()) if not path.is_symlink() and (path / "cgroup.procs").exists()]

@@ -1,0 +1,196 @@
+"""The command line: `devcluster up|down|status|kubeconfig|images|logs`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+
+from devcluster import access, cluster, host, parts, processes, record, report
+from devcluster import paths as folders
+from devcluster.console import Console, Failure, Refusal
+from devcluster.paths import Paths
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+EXAMPLES = """\
+examples:
+  devcluster up                        bring the cluster up (the first time builds it: minutes)
+  export KUBECONFIG=$(devcluster kubeconfig)
+  kubectl get nodes                    an administrator's view
+  kubectl --kubeconfig $(devcluster kubeconfig researcher) get pods
+  devcluster images                    put the project's latest sources into the test image
+  devcluster logs kube-apiserver -n 50
+  devcluster status --json
+  devcluster down                      end it and remove all that it made, but for the cache
+
+exit codes: 0 fine; 1 something failed, or status found no cluster; 2 refused, with the remedy
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command and return the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    # after a plain 'su', root's PATH lacks the folders where ip and iptables are
+    os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+    arguments = _parser().parse_args(argv)
+    console = Console(quiet=getattr(arguments, "quiet", False))
+    try:
+        paths = folders.find(os.environ, Path.home())
+        code: int = arguments.run(arguments, paths, console)
+    except Refusal as exc:
+        print(f"devcluster: {exc}", file=sys.stderr)
+        return 2
+    except Failure as exc:
+        print(f"devcluster: {exc}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("devcluster: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="devcluster",
+        description="A real Kubernetes on this machine, for the tests.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    up = commands.add_parser("up", help="bring the cluster up; harmless if it is up")
+    images = commands.add_parser("images", help="make the test image anew and give it to the nodes")
+    for command in (up, images):
+        command.add_argument("--wheel", type=Path, help="put this wheel in, not the sources'")
+        command.add_argument("-q", "--quiet", action="store_true", help="only say what went wrong")
+    up.add_argument("--timings", action="store_true", help="print the seconds of each step as JSON")
+    up.set_defaults(run=_up)
+    images.set_defaults(run=_images)
+    down = commands.add_parser("down", help="end it and remove all that it made, but for the cache")
+    down.add_argument("-q", "--quiet", action="store_true", help="only say what went wrong")
+    down.set_defaults(run=_down)
+    status = commands.add_parser("status", help="what runs, and how to reach it")
+    status.add_argument("--json", action="store_true", help="for programs")
+    status.set_defaults(run=_status)
+    config = commands.add_parser("kubeconfig", help="print the path of a user's kubeconfig")
+    config.add_argument("user", nargs="?", choices=access.PEOPLE, default="admin")
+    config.set_defaults(run=_kubeconfig)
+    logs = commands.add_parser("logs", help="print the end of a log, or the names of all logs")
+    logs.add_argument("name", nargs="?", help="such as kube-apiserver or node1-kubelet")
+    logs.add_argument("-n", "--lines", type=_positive, default=20, help="how many (20)")
+    logs.set_defaults(run=_logs)
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of lines")
+    return int(text)
+
+
+def _up(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
+    wheel = _wheel(arguments)
+    host.check_user(os.geteuid())
+    with record.exclusive(paths):
+        running = record.load(paths)
+        if running is not None and cluster.healthy(paths, running):
+            _refresh(paths, running, wheel=wheel, console=console)
+        else:
+            if cluster.stop(paths):
+                console.say("took away what was left of a cluster that did not run any more")
+            host.check_making(paths, building=not parts.complete(paths))
+            host.check_running(paths)
+            _start(paths, wheel=wheel, console=console)
+    if arguments.timings:
+        print(json.dumps(console.timings, indent=1))
+    console.say(f"the cluster is up; export KUBECONFIG={paths.kubeconfig('admin')}")
+    return 0
+
+
+def _start(paths: Paths, *, wheel: Path | None, console: Console) -> None:
+    for old in paths.logs.glob("*.log"):
+        old.unlink()
+    found = parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
+    try:
+        cluster.start(paths, found, console)
+    except BaseException:
+        console.say(f"it failed: taking everything down again; the logs stay in {paths.logs}")
+        cluster.stop(paths)
+        raise
+
+
+def _refresh(paths: Paths, running: record.Record, *, wheel: Path | None, console: Console) -> None:
+    found = parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
+    if str(found.image) == running.image:
+        return
+    with console.step("new image to the nodes"), ThreadPoolExecutor() as pool:
+        cluster.refresh_image(running, found, pool=pool, run=paths.run)
+    running.finish(image=str(found.image), timings=console.timings)
+
+
+def _images(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
+    wheel = _wheel(arguments)
+    host.check_user(os.geteuid())
+    with record.exclusive(paths):
+        running = record.load(paths)
+        if running is not None and cluster.healthy(paths, running):
+            _refresh(paths, running, wheel=wheel, console=console)
+        else:
+            host.check_making(paths, building=not parts.complete(paths))
+            parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
+    print(report.images_text(paths))
+    return 0
+
+
+def _wheel(arguments: argparse.Namespace) -> Path | None:
+    wheel: Path | None = arguments.wheel
+    if wheel is not None and not wheel.is_file():
+        raise Refusal(f"no file {wheel}: make a wheel with 'pip wheel --no-deps .'")
+    return wheel
+
+
+def _down(_arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
+    host.check_user(os.geteuid())
+    with record.exclusive(paths), console.step("down"):
+        was = cluster.stop(paths)
+    console.say("the cluster is down" if was else "there was no cluster")
+    return 0
+
+
+def _status(arguments: argparse.Namespace, paths: Paths, _console: Console) -> int:
+    host.check_user(os.geteuid())
+    status = report.gather(paths)
+    print(json.dumps(status, indent=1) if arguments.json else report.text(status))
+    return 0 if status["up"] else 1
+
+
+def _kubeconfig(arguments: argparse.Namespace, paths: Paths, _console: Console) -> int:
+    path = paths.kubeconfig(arguments.user)
+    if not path.exists():
+        raise Refusal("the cluster is not up: run 'devcluster up' first")
+    print(path)
+    return 0
+
+
+def _logs(arguments: argparse.Namespace, paths: Paths, _console: Console) -> int:
+    names = sorted(path.stem for path in paths.logs.glob("*.log"))
+    if arguments.name is None:
+        print("\n".join(names))
+        return 0
+    if arguments.name not in names:
+        raise Refusal(f"no log '{arguments.name}': there are {', '.join(names) or 'none yet'}")
+    print(processes.tail(paths.logs / f"{arguments.name}.log", arguments.lines))
+    return 0

@@ -1,0 +1,323 @@
+"""The cluster as a whole: up, down, and what there is to know of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from devcluster import (
+    access,
+    api,
+    cgroups,
+    control,
+    engine,
+    network,
+    node,
+    objects,
+    processes,
+    record,
+    sandbox,
+)
+from devcluster.console import Console, Failure
+from devcluster.node import NODES, Node
+from devcluster.parts import Parts
+from devcluster.paths import Paths
+from devcluster.processes import Process, wait_for
+from devcluster.record import Record
+from devcluster.sandbox import Machine
+
+_PACKAGE = Path(__file__).parent
+
+
+def healthy(paths: Paths, running: Record) -> bool:
+    """Say whether all that was started still runs and the API server answers."""
+    everything = [*running.daemons.values(), *(machine.init for machine in running.machines)]
+    if not running.complete or not all(processes.alive(process) for process in everything):
+        return False
+    try:
+        return api.connect(paths.kubeconfig("admin")).ready()
+    except OSError:
+        return False
+
+
+def start(paths: Paths, parts: Parts, console: Console) -> None:
+    """Bring everything up and return when a Pod has run on every node."""
+    Starter(paths, parts, console).start()
+
+
+def stop(paths: Paths) -> bool:
+    """Take away all that was started and the state; logs stay. Say whether there was anything."""
+    running = record.load(paths)
+    if running is None:  # a bridge or control group, if there is one, is another cluster's
+        return False
+    for machine in running.machines:
+        processes.stop(machine.init)
+    for daemon in running.daemons.values():
+        processes.stop(daemon)  # only waits in the machine for what has just ended
+    network.remove_bridge()
+    cgroups.remove()
+    if paths.run.exists():
+        shutil.rmtree(paths.run)
+    paths.record.unlink()
+    return True
+
+
+def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, run: Path) -> None:
+    """Give a new test image to every node and to the docker daemon."""
+    futures = [pool.submit(_import, running.machine(n.name), parts.image) for n in NODES]
+    futures.append(pool.submit(_docker_load, running.machine("engine"), run, parts.image))
+    _results(futures)
+
+
+@dataclass(slots=True)
+class Starter:
+    """One start of the cluster, step by step."""
+
+    paths: Paths
+    parts: Parts
+    console: Console
+
+    def start(self) -> None:
+        """Start everything; parts that do not need one another start at the same time."""
+        noted, image = Record(path=self.paths.record), self.parts.image
+        noted.begin()
+        self.paths.run.mkdir(mode=0o700)
+        with self.console.step("machines and network"):
+            self._machines(noted)
+        with ThreadPoolExecutor() as pool:
+            runtimes = {n.name: pool.submit(self._runtime, noted, n) for n in NODES}
+            docker = pool.submit(self._engine, noted)
+            with self.console.step("control plane"):
+                self._control_plane(noted)
+            with self.console.step("nodes"):
+                self._join(noted, runtimes)
+                imports = [pool.submit(_import, noted.machine(n.name), image) for n in NODES]
+                self._wait_for_nodes(noted)
+            with self.console.step("test image"):
+                _results(imports)
+            with self.console.step("a Pod on every node"):
+                self._probe()
+            with self.console.step("docker and registry"):
+                docker.result()
+        noted.finish(image=str(self.parts.image), timings=self.console.timings)
+
+    def _machines(self, noted: Record) -> None:
+        network.make_bridge()
+        controller = self._boot(noted, "control", network.CONTROL, own_network=True)
+        self._boot(noted, "engine", network.HOST, own_network=False)
+        network.plug(controller)
+        joined = []
+        for each in NODES:
+            cgroups.make(each.cgroup)
+            lib = self._lib(each)
+            lib.mkdir(parents=True)
+            node.prepare(each, lib)
+            log = self.paths.run / each.name / "log"
+            log.mkdir()
+            machine = self._boot(
+                noted,
+                each.name,
+                each.place.machine,
+                own_network=True,
+                folders={"/var/lib": lib, "/var/log": log},
+            )
+            network.plug(machine)
+            joined.append((machine, each.place))
+        network.join(joined, [controller])
+
+    def _boot(
+        self,
+        noted: Record,
+        name: str,
+        address: str,
+        *,
+        own_network: bool,
+        folders: dict[str, Path] | None = None,
+    ) -> Machine:
+        script = sandbox.setup(
+            packages=[self.parts.packages],
+            folders=folders or {},
+            hostname=name,
+            pause=self.parts.binaries / "pause",
+        )
+        log = self.paths.logs / f"{name}.log"
+        return noted.add_machine(sandbox.boot(name, script=script, address=address, own_network=own_network, log=log))
+
+    def _lib(self, each: Node) -> Path:
+        return self.paths.run / each.name / "lib"
+
+    def _daemon(self, noted: Record, machine: Machine, name: str, argv: list[str]) -> Process:
+        log = self.paths.logs / f"{name}.log"
+        return noted.add_daemon(processes.spawn(name, machine.inside(argv), log=log))
+
+    def _control_plane(self, noted: Record) -> None:
+        """Start the control plane and put into it what a new cluster begins with."""
+        machine, run = noted.machine("control"), self.paths.run
+        certificates, key = run / "certificates", run / "service-account.key"
+        certificates.mkdir()
+        log = self.paths.logs / "control.log"
+        etcd = self._daemon(noted, machine, "etcd", control.etcd(run / "etcd"))
+        processes.run(machine.inside(["openssl", "genrsa", "-out", str(key), "2048"]), log=log)
+        tokens = access.make_tokens([n.name for n in NODES])
+        access.write_private(run / "tokens.csv", access.token_file(tokens))
+        server = self._daemon(
+            noted,
+            machine,
+            "kube-apiserver",
+            control.api_server(
+                self.parts.binaries,
+                certificates=certificates,
+                tokens=run / "tokens.csv",
+                service_account_key=key,
+            ),
+        )
+        authority = certificates / "apiserver.crt"
+        needs, server_log = (etcd, server), self.paths.logs / "kube-apiserver.log"
+        made = (certificates / "apiserver.key").exists  # it writes that when the other is whole
+        wait_for(made, "its certificate", seconds=60, needs=needs, log=server_log)
+        self._write_kubeconfigs(authority.read_bytes(), tokens)
+        client = api.connect(self.paths.kubeconfig("admin"))
+        wait_for(client.ready, "the API server", seconds=60, needs=needs, log=server_log)
+        system = partial(client.find, "/api/v1/namespaces/kube-system")
+        wait_for(system, "namespace kube-system", seconds=30, needs=needs, log=server_log)
+        for collection, content in objects.initial():
+            client.call("POST", collection, content)
+        self._controllers(noted, machine, authority=authority, key=key)
+
+    def _write_kubeconfigs(self, authority: bytes, tokens: dict[str, str]) -> None:
+        self.paths.kubeconfigs.mkdir(mode=0o700)
+        for user, token in tokens.items():
+            text = access.kubeconfig(server=control.SERVER, authority=authority, user=user, token=token)
+            access.write_private(self.paths.kubeconfig(user), text)
+
+    def _controllers(self, noted: Record, machine: Machine, *, authority: Path, key: Path) -> None:
+        binaries, config = self.parts.binaries, self.paths.kubeconfig
+        manager = control.controller_manager(
+            binaries,
+            kubeconfig=config("system:kube-controller-manager"),
+            authority=authority,
+            service_account_key=key,
+        )
+        scheduler = control.scheduler(binaries, kubeconfig=config("system:kube-scheduler"))
+        resolver = ["/usr/bin/env", f"PYTHONPATH={_PACKAGE.parent}", "/usr/bin/python3", "-m"]
+        resolver += ["devcluster.dns", network.CONTROL, str(config(access.DNS_USER))]
+        self._daemon(noted, machine, "kube-controller-manager", manager)
+        self._daemon(noted, machine, "kube-scheduler", scheduler)
+        self._daemon(noted, machine, "dns", resolver)
+
+    def _runtime(self, noted: Record, each: Node) -> None:
+        """Start a node's containerd and give it the image that every Pod begins with."""
+        machine, name = noted.machine(each.name), f"{each.name}-containerd"
+        daemon = self._daemon(noted, machine, name, node.containerd())
+        wait_for(
+            partial(_succeeds, machine, *_CTR, "version"),
+            name,
+            seconds=30,
+            needs=[daemon],
+            log=self.paths.logs / f"{name}.log",
+        )
+        _import(machine, self.parts.pause_image)
+
+    def _join(self, noted: Record, runtimes: dict[str, Future[None]]) -> None:
+        """Start kubelet and kube-proxy on every node."""
+        for each in NODES:
+            node.admit(
+                self._lib(each),
+                kubelet=self.paths.kubeconfig(f"system:node:{each.name}").read_text(),
+                proxy=self.paths.kubeconfig("system:kube-proxy").read_text(),
+            )
+            runtimes[each.name].result()
+            machine, binaries = noted.machine(each.name), self.parts.binaries
+            self._daemon(noted, machine, f"{each.name}-kubelet", node.kubelet(binaries, each))
+            self._daemon(noted, machine, f"{each.name}-kube-proxy", node.proxy(binaries, each))
+
+    def _wait_for_nodes(self, noted: Record) -> None:
+        """Wait until every node is ready, and give it its GPUs."""
+        client = api.connect(self.paths.kubeconfig("admin"))
+        for each in NODES:
+            kubelet, path = f"{each.name}-kubelet", f"/api/v1/nodes/{each.name}"
+            wait_for(
+                partial(_node_ready, client, path),
+                f"node {each.name}",
+                seconds=120,
+                needs=[noted.daemons[kubelet]],
+                log=self.paths.logs / f"{kubelet}.log",
+            )
+            if each.gpus:
+                patch = objects.gpu_patch(each.gpus)
+                client.call("PATCH", f"{path}/status", patch, api.JSON_PATCH)
+
+    def _probe(self) -> None:
+        """Run a Pod on every node, which needs the scheduler, DNS, a Service and the image."""
+        client = api.connect(self.paths.kubeconfig("admin"))
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        wait_for(partial(client.find, account), "the default service account", seconds=30)
+        pods = "/api/v1/namespaces/default/pods"
+        probes = [objects.probe_pod(each.name) for each in NODES]
+        for probe in probes:
+            client.call("POST", pods, probe)
+        for probe in probes:
+            path = f"{pods}/{probe['metadata']['name']}"
+            name = f"Pod {probe['metadata']['name']}"
+            wait_for(partial(_pod_succeeded, client, path), name, seconds=90)
+            client.call("DELETE", path, {"gracePeriodSeconds": 0})
+
+    def _engine(self, noted: Record) -> None:
+        """Start the registry and the docker daemon, and give that the test image to build on."""
+        machine, run = noted.machine("engine"), self.paths.run
+        for name in engine.LISTENERS:
+            self._daemon(noted, machine, name, engine.registry(run, name))
+        daemon = self._daemon(noted, machine, "dockerd", engine.docker_daemon(run))
+        client = _docker(run)
+        wait_for(
+            partial(_succeeds, machine, *client, "version"),
+            "dockerd",
+            seconds=60,
+            needs=[daemon],
+            log=self.paths.logs / "dockerd.log",
+        )
+        _docker_load(machine, run, self.parts.image)
+
+
+_CTR = ("ctr", "--address", node.CONTAINERD_SOCKET, "--namespace", "k8s.io")
+
+
+def _docker(run: Path) -> tuple[str, ...]:
+    return ("/usr/bin/docker", "--host", f"unix://{engine.docker_socket(run)}")
+
+
+def _import(machine: Machine, image: Path) -> None:
+    _command(machine, *_CTR, "images", "import", str(image))
+
+
+def _docker_load(machine: Machine, run: Path, image: Path) -> None:
+    _command(machine, *_docker(run), "load", "--quiet", "--input", str(image))
+
+
+def _succeeds(machine: Machine, *argv: str) -> bool:
+    return subprocess.run(machine.inside(argv), capture_output=True).returncode == 0
+
+
+def _command(machine: Machine, *argv: str) -> None:
+    done = subprocess.run(machine.inside(argv), capture_output=True, text=True)
+    if done.returncode:
+        said = done.stderr.strip()[-300:]
+        raise Failure(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {said}")
+
+
+def _node_ready(client: api.Client, path: str) -> bool:
+    return objects.is_ready(client.find(path) or {})
+
+
+def _pod_succeeded(client: api.Client, path: str) -> bool:
+    phase: str = client.call("GET", path)["status"]["phase"]
+    return phase == "Succeeded"
+
+
+def _results(futures: list[Future[None]]) -> None:
+    for future in futures:
+        future.result()

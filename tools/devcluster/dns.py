@@ -1,0 +1,162 @@
+"""The cluster's DNS: answers every question from the API server, so a Service is known at once.
+
+No copy is kept: `<service>.<namespace>.svc.cluster.local` is looked up when it is asked for. A
+Service has its address; a headless one those of its ready Pods, which also have names of their own
+below it. Only A records (RFC 1035) are served; nothing exists outside cluster.local.
+"""
+
+from __future__ import annotations
+
+import socketserver
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from devcluster import api
+from devcluster.api import Object
+
+DOMAIN = ("svc", "cluster", "local")
+TTL = 1  # seconds; no one may keep an answer for long
+
+_A, _ANY, _IN = 1, 255, 1
+_NO_ERROR, _BROKEN, _SERVER_FAILURE, _NO_SUCH_NAME, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
+
+# name -> its addresses; None if there is no such name
+Resolver = Callable[[tuple[str, ...]], list[str] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question: its labels in lower case, its type, and its bytes for the answer to repeat."""
+
+    labels: tuple[str, ...]
+    type: int
+    raw: bytes
+
+
+def answer(message: bytes, resolve: Resolver) -> bytes | None:
+    """Return the answer to a DNS message, or None for one that deserves none."""
+    if len(message) < 12 or message[2] & 0x80:  # no header, or itself an answer
+        return None
+    if (message[2] >> 3) & 0xF:
+        return _reply(message, _NOT_IMPLEMENTED, b"", [])
+    try:
+        question = parse(message)
+    except (IndexError, ValueError, struct.error):
+        return _reply(message, _BROKEN, b"", [])
+    try:
+        addresses = resolve(question.labels)
+    except (OSError, api.ApiError) as exc:
+        print(f"{'.'.join(question.labels)}: {exc}", file=sys.stderr, flush=True)
+        return _reply(message, _SERVER_FAILURE, question.raw, [])
+    if addresses is None:
+        return _reply(message, _NO_SUCH_NAME, question.raw, [])
+    wanted = addresses if question.type in (_A, _ANY) else []
+    return _reply(message, _NO_ERROR, question.raw, wanted)
+
+
+def parse(message: bytes) -> Question:
+    """Return the question in a message. Raises ValueError, IndexError or struct.error if broken."""
+    labels = []
+    at = 12
+    while length := message[at]:
+        if length > 63:
+            raise ValueError("a compressed name in a question")
+        labels.append(message[at + 1 : at + 1 + length].decode("ascii").lower())
+        at += 1 + length
+    (kind, _) = struct.unpack_from("!HH", message, at + 1)
+    return Question(labels=tuple(labels), type=kind, raw=message[12 : at + 5])
+
+
+def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> bytes:
+    flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code  # answer, authoritative, recursion
+    header = message[:2] + struct.pack("!HHHHH", flags, bool(question), len(addresses), 0, 0)
+    records = b"".join(
+        struct.pack("!HHHIH", 0xC00C, _A, _IN, TTL, 4) + IPv4Address(address).packed for address in addresses
+    )
+    return header + question + records
+
+
+def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> list[str] | None:
+    """Return the addresses of a name below the cluster's domain; `find` gets an API object."""
+    if labels[-3:] != DOMAIN or len(labels) not in (5, 6):
+        return None
+    *host, service, namespace = labels[:-3]
+    base = f"/api/v1/namespaces/{namespace}"
+    found = find(f"{base}/services/{service}")
+    if found is None:
+        return None
+    address = found["spec"].get("clusterIP", "None")
+    if address != "None":
+        return None if host else [address]
+    endpoints = find(f"{base}/endpoints/{service}") or {}
+    pods = [pod for subset in endpoints.get("subsets") or [] for pod in subset.get("addresses") or []]
+    if host:
+        pods = [pod for pod in pods if pod.get("hostname") == host[0]]
+    return [pod["ip"] for pod in pods] or (None if host else [])
+
+
+class _Threads(threading.local):
+    """A client for every thread: a connection serves one at a time."""
+
+    client: api.Client | None = None
+
+
+def serve(address: str, kubeconfig: Path) -> None:
+    """Answer on UDP and TCP port 53 of `address`, for ever."""
+    threads = _Threads()
+
+    def find(path: str) -> Object | None:
+        client = threads.client = threads.client or api.connect(kubeconfig)
+        try:
+            return client.find(path)
+        except OSError:  # the kept-alive connection may have been closed meanwhile
+            return client.find(path)
+
+    def resolve(labels: tuple[str, ...]) -> list[str] | None:
+        return lookup(labels, find)
+
+    class Udp(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            message, sock = self.request
+            if reply := answer(message, resolve):
+                sock.sendto(reply if len(reply) <= 512 else _truncated(reply), self.client_address)
+
+    class Tcp(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while len(size := self.rfile.read(2)) == 2:
+                reply = answer(self.rfile.read(int.from_bytes(size, "big")), resolve)
+                if reply is None:
+                    return
+                self.wfile.write(len(reply).to_bytes(2, "big") + reply)
+
+    udp = socketserver.UDPServer((address, 53), Udp)
+    tcp = socketserver.ThreadingTCPServer((address, 53), Tcp)
+    tcp.daemon_threads = True
+    threading.Thread(target=tcp.serve_forever, daemon=True).start()
+    workers = [threading.Thread(target=_work, args=[udp]) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+
+
+def _truncated(reply: bytes) -> bytes:
+    """Return only the header, with the flag that says: ask again over TCP."""
+    return reply[:2] + bytes([reply[2] | 0x02, reply[3]]) + bytes(8)
+
+
+def _work(server: socketserver.UDPServer) -> None:
+    """Answer questions in this thread, whose client keeps its connection to the API server."""
+    while True:
+        message, client = server.socket.recvfrom(4096)
+        try:
+            server.finish_request((message, server.socket), client)
+        except Exception as exc:  # one bad packet must not end the thread
+            print(f"question from {client}: {exc!r}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,79 @@
+"""A docker daemon and a registry, in a machine that shares the host's network.
+
+So the registry is on the host's loopback, where `docker push` needs no certificate, and a build
+with `--network=host` reaches what the host reaches. The nodes pull through a second listener on the
+bridge. The daemon makes no bridge and no firewall rule: a container has no network unless it is
+given the host's.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+from devcluster import network
+from devcluster.console import Refusal
+from devcluster.node import CGROUP
+
+PORT = 5000
+LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}
+
+
+def docker_socket(run: Path) -> Path:
+    """Return the daemon's socket. Refuses a path longer than a socket's name may be."""
+    path = run / "docker.sock"
+    if len(str(path)) > 100:  # sun_path holds 108 bytes, unix(7)
+        raise Refusal(f"{path} is too long for a socket: set XDG_STATE_HOME to a shorter path")
+    return path
+
+
+def check_port() -> None:
+    """Refuse if something else already listens where the registry belongs."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", PORT))
+        except OSError:
+            raise Refusal(
+                f"port {PORT} on 127.0.0.1 is in use, where the cluster's registry belongs: "
+                f"end the process that 'ss -ltnp sport = :{PORT}' names"
+            ) from None
+
+
+def docker_daemon(run: Path) -> list[str]:
+    """Return dockerd's command line, with every file of it below `run` or in its machine."""
+    config = run / "docker.json"
+    config.write_text("{}\n")
+    return [
+        "dockerd",
+        f"--config-file={config}",
+        f"--host=unix://{docker_socket(run)}",
+        f"--data-root={run / 'docker'}",
+        "--exec-root=/run/docker",
+        "--pidfile=/run/docker.pid",
+        f"--cgroup-parent={CGROUP}/docker",
+        "--oom-score-adjust=0",
+        "--bridge=none",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--ip-forward=false",
+        "--ip-masq=false",
+        "--userland-proxy=false",
+    ]
+
+
+def registry(run: Path, name: str) -> list[str]:
+    """Return one listener's command line; all of them serve the same images."""
+    config = run / f"{name}.json"
+    content = {
+        "version": 0.1,
+        "log": {"level": "warn"},
+        "storage": {
+            "filesystem": {"rootdirectory": str(run / "registry")},
+            "delete": {"enabled": True},
+        },
+        "http": {"addr": f"{LISTENERS[name]}:{PORT}"},
+    }
+    config.write_text(json.dumps(content, indent=1))
+    return ["docker-registry", "serve", str(config)]

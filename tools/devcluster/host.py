@@ -1,0 +1,104 @@
+"""Whether this machine can and may hold the cluster; every refusal says how to mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from devcluster import cgroups, engine, network, processes
+from devcluster.console import Refusal
+from devcluster.paths import Paths
+
+OTHERWISE = "use kind, or set SYMPHONY_TEST_KUBECONFIG to a cluster of yours (docs/testing.md)"
+RUNTIMES = ("containerd", "crio", "dockerd", "k3s", "kube-apiserver", "kubelet", "podman")
+_GIB = 1 << 30
+_TOOLS = ("apt-get", "dpkg-deb", "ip", "mount", "nsenter", "tar", "unshare")
+
+
+def check_making(paths: Paths, *, building: bool) -> None:
+    """Refuse unless packages, binaries and images can be made; `building` needs more room."""
+    check_user(os.geteuid())
+    check_system(_os_release(), platform.machine())
+    check_tools()
+    check_filesystems(Path("/proc/filesystems").read_text())
+    check_room(paths.cache, needed=8 if building else 2)
+
+
+def check_running(paths: Paths) -> None:
+    """Refuse unless a cluster can run here without harm to others."""
+    check_strangers(running_names())
+    cgroups.check()
+    check_room(paths.state, needed=4)
+    network.check()
+    engine.check_port()
+
+
+def check_user(uid: int) -> None:
+    """Refuse anyone but root."""
+    if uid != 0:
+        raise Refusal(f"only root can make namespaces and mounts: run it as root, or {OTHERWISE}")
+
+
+def check_system(release: Mapping[str, str], machine: str) -> None:
+    """Refuse any other system than the one that the packages are from."""
+    if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
+        name = release.get("PRETTY_NAME", "this system")
+        raise Refusal(f"{name} is not Debian 12, whose packages this is made of: {OTHERWISE}")
+    if machine != "x86_64":
+        raise Refusal(f"{machine} is not x86_64, the only kind this is built for: {OTHERWISE}")
+
+
+def check_tools() -> None:
+    """Refuse a machine without the few programs that start the rest."""
+    for tool in _TOOLS:
+        if shutil.which(tool) is None:
+            package = {"ip": "iproute2", "mount": "mount"}.get(tool, "util-linux, tar and apt")
+            raise Refusal(f"no program '{tool}' on this machine: apt-get install {package}")
+
+
+def check_strangers(running: Iterable[tuple[int, str]]) -> None:
+    """Refuse if a container runtime already serves others; `running` is (pid, program name)."""
+    for pid, name in running:
+        if name in RUNTIMES:
+            raise Refusal(
+                f"{name} (pid {pid}) already runs containers on this machine, and a second runtime "
+                f"would meddle with its: stop it if nobody needs it, or {OTHERWISE}"
+            )
+
+
+def check_filesystems(known: str) -> None:
+    """Refuse a kernel without overlay mounts."""
+    if "overlay" not in known.split():
+        raise Refusal(f"this kernel has no overlay file system: modprobe overlay, or {OTHERWISE}")
+
+
+def check_room(folder: Path, *, needed: int) -> None:
+    """Refuse a disk with less than `needed` GiB left where `folder` is or will be."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free / _GIB
+    if free < needed:
+        raise Refusal(
+            f"{free:.1f} GiB are free for {folder} and {needed} are needed: make room, or point "
+            "XDG_CACHE_HOME and XDG_STATE_HOME to a larger disk"
+        )
+
+
+def running_names() -> list[tuple[int, str]]:
+    """Return (pid, program name) of every process."""
+    found = []
+    for pid in processes.all_pids():
+        try:
+            found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def _os_release() -> dict[str, str]:
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}

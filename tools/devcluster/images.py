@@ -1,0 +1,201 @@
+"""The test image, made without any registry: Debian, Python, pyzmq and the project's wheel.
+
+An image is a tar file as of `docker save`: layers, a configuration and a manifest
+(https://github.com/moby/docker-image-spec, v1.2). docker and containerd both read it.
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import io
+import json
+import shlex
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster import packages, processes, sandbox, store
+from devcluster.console import Console, Refusal
+from devcluster.node import PAUSE_IMAGE
+
+NAME = "docker.io/library/symphony-test:devcluster"
+# debootstrap resolves no virtual packages: the cffi backend of pyzmq is named
+CONTENT = (
+    "python3",
+    "python3-cffi-backend",
+    "python3-pluggy",
+    "python3-psutil",
+    "python3-yaml",
+    "python3-zmq",
+)
+_SITE = "usr/local/lib/python3.11/dist-packages"
+_ENV = (
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG=C.UTF-8",
+    "PYTHONUNBUFFERED=1",
+)
+_UNNEEDED = (
+    "usr/share/doc",
+    "usr/share/info",
+    "usr/share/locale",
+    "usr/share/man",
+    "var/cache",
+    "var/lib/apt/lists",
+    "var/log",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: its tar file and the SHA-256 of that."""
+
+    path: Path
+    digest: str
+
+
+def base_place(cache: Path) -> Path:
+    """Return the cache entry of the base layer."""
+    return cache / "base" / store.key(packages.RELEASE, CONTENT, _UNNEEDED)
+
+
+def make_base(folder: Path, *, tools: Path, console: Console, log: Path) -> None:
+    """Leave `layer.tar` in `folder`: Debian with Python and pyzmq."""
+    root = shlex.quote(str(folder / "root"))
+    mirror = shlex.quote(packages.main_mirror())
+    unneeded = " ".join(f"{root}/{name}/*" for name in _UNNEEDED)
+    script = (
+        sandbox.overlay([tools])
+        + f"debootstrap --variant=minbase --include={','.join(CONTENT)} "
+        + f"{packages.RELEASE} {root} {mirror}\n"
+        + f"rm -rf {unneeded}\n"
+        + f"find {root} -name __pycache__ -prune -exec rm -rf {{}} +\n"
+        + f"tar -C {root} --numeric-owner --sort=name --exclude=./dev/* "
+        + f"-cf {shlex.quote(str(folder / 'layer.tar'))} .\n"
+        + f"rm -rf {root}\n"
+    )
+    processes.run(sandbox.once(script), log=log, console=console)
+
+
+def find_wheel(
+    project: Path,
+    cache: Path,
+    *,
+    given: Path | None,
+    tools: Path,
+    log: Path,
+    say: Callable[[str], None],
+) -> Path | None:
+    """Return the wheel for the image: the given one, or one built from the project's sources.
+
+    None if the project has nothing to build. A wheel is built again only when a source has changed.
+    """
+    if given is not None:
+        if not zipfile.is_zipfile(given):
+            raise Refusal(f"{given} is not a wheel: give the .whl file that 'pip wheel' made")
+        return given
+    if not (project / "pyproject.toml").exists():
+        return None
+    entry = cache / "wheels" / _source_key(project)
+
+    def build(folder: Path) -> None:
+        script = sandbox.overlay([tools]) + shlex.join(
+            ["/usr/bin/python3", "-m", "pip", "wheel", "--no-deps", "-w", str(folder), str(project)]
+        )
+        processes.run(sandbox.once(script), log=log)
+
+    store.ensure(entry, build, say=say)
+    store.prune(entry.parent, keep=entry)
+    return next(entry.glob("*.whl"))
+
+
+def _source_key(project: Path) -> str:
+    files = [project / "pyproject.toml"]
+    for folder in ("symphony", "backends"):
+        files += (path for path in (project / folder).rglob("*") if path.is_file())
+    content = [
+        (str(path.relative_to(project)), path.read_bytes()) for path in sorted(files) if "__pycache__" not in path.parts
+    ]
+    return store.key(content)
+
+
+def place(cache: Path, *, base: Path, wheel: Path | None) -> Path:
+    """Return the cache entry of the image with this base and this wheel."""
+    return cache / "images" / store.key(base.name, store.digest(wheel) if wheel else None)
+
+
+def make(folder: Path, *, base: Path, wheel: Path | None) -> None:
+    """Leave `image.tar` in `folder`."""
+    layers = [_layer(base / "layer.tar")]
+    if wheel is not None:
+        (folder / "wheel.tar").write_bytes(wheel_layer(wheel))
+        layers.append(_layer(folder / "wheel.tar"))
+    write_image(folder / "image.tar", name=NAME, layers=layers, command=["python3"])
+
+
+def make_pause(folder: Path, *, pause: Path) -> None:
+    """Leave `image.tar` in `folder`: the image with which every Pod begins."""
+    layer = folder / "layer.tar"
+    with tarfile.open(layer, "w") as tar:
+        tar.add(pause, "pause")
+    write_image(folder / "image.tar", name=PAUSE_IMAGE, layers=[_layer(layer)], command=["/pause"])
+
+
+def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequence[str]) -> None:
+    """Write an image of these layers, as `docker save` would."""
+    config = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Cmd": list(command), "Env": list(_ENV)},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{x.digest}" for x in layers]},
+        }
+    ).encode()
+    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = [
+        {
+            "Config": config_name,
+            "RepoTags": [name],
+            "Layers": [f"{layer.digest}/layer.tar" for layer in layers],
+        }
+    ]
+    with tarfile.open(path, "w") as tar:
+        for layer in layers:
+            tar.add(layer.path, f"{layer.digest}/layer.tar")
+        _add(tar, config_name, config)
+        _add(tar, "manifest.json", json.dumps(manifest).encode())
+
+
+def wheel_layer(wheel: Path) -> bytes:
+    """Return a layer (tar) with a pure Python wheel installed: its files and its commands."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar, zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            if not name.endswith("/"):
+                _add(tar, f"{_SITE}/{name}", archive.read(name))
+        for command, target in _commands(archive):
+            module, _, function = target.partition(":")
+            script = f"#!/usr/bin/python3\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+            _add(tar, f"usr/local/bin/{command}", script.encode(), mode=0o755)
+    return buffer.getvalue()
+
+
+def _commands(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+    for name in archive.namelist():
+        if name.endswith(".dist-info/entry_points.txt"):
+            parser = configparser.ConfigParser(delimiters=("=",))
+            parser.read_string(archive.read(name).decode())
+            if parser.has_section("console_scripts"):
+                yield from parser.items("console_scripts")
+
+
+def _layer(path: Path) -> Layer:
+    return Layer(path=path, digest=store.digest(path))
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    tar.addfile(info, io.BytesIO(content))

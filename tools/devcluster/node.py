@@ -1,0 +1,193 @@
+"""A node: containerd, kubelet and kube-proxy in a machine of their own.
+
+The files that they need are written to the machine's own /var/lib (`lib` on the host).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from devcluster import access, network
+from devcluster.network import NodeAddress
+
+CONTAINERD_SOCKET = "/run/containerd/containerd.sock"
+PAUSE_IMAGE = "docker.io/library/pause:devcluster"
+REGISTRY = "127.0.0.1:5000"
+REGISTRY_ON_BRIDGE = f"http://{network.HOST}:5000"
+CGROUP = "/symphony-devcluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What distinguishes one node: labels, taints and how many GPUs it pretends to have."""
+
+    name: str
+    place: NodeAddress
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+    gpus: int = 0
+
+    @property
+    def cgroup(self) -> str:
+        """Return the control group of its Pods."""
+        return f"{CGROUP}/{self.name}"
+
+
+# A plain node, one with GPUs, and one that only what tolerates its taint may use.
+NODES = (
+    Node(
+        name="node1",
+        place=NodeAddress(number=1),
+        labels={"topology.kubernetes.io/zone": "zone-1", "symphony.test/pool": "plain"},
+    ),
+    Node(
+        name="node2",
+        place=NodeAddress(number=2),
+        labels={"topology.kubernetes.io/zone": "zone-2", "symphony.test/pool": "gpu"},
+        gpus=4,
+    ),
+    Node(
+        name="node3",
+        place=NodeAddress(number=3),
+        labels={"topology.kubernetes.io/zone": "zone-3", "symphony.test/pool": "reserved"},
+        taints=("symphony.test/reserved=team-a:NoSchedule",),
+    ),
+)
+
+
+def prepare(node: Node, lib: Path) -> None:
+    """Write what containerd and the Pod network need below `lib`."""
+    for name in ("containerd", "kubelet", "cni/net.d", "kube-proxy"):
+        (lib / name).mkdir(parents=True)
+    (lib / "containerd/config.toml").write_text(containerd_config())
+    (lib / "cni/net.d/10-devcluster.conflist").write_text(json.dumps(cni_config(node), indent=1))
+    (lib / "kubelet/config.json").write_text(json.dumps(kubelet_config(node), indent=1))
+    (lib / "kubelet/resolv.conf").write_text(f"nameserver {network.CONTROL}\n")
+
+
+def admit(lib: Path, *, kubelet: str, proxy: str) -> None:
+    """Write the kubeconfigs of the node's kubelet and kube-proxy."""
+    access.write_private(lib / "kubelet/kubeconfig", kubelet)
+    access.write_private(lib / "kube-proxy/kubeconfig", proxy)
+
+
+def containerd_config() -> str:
+    """Return containerd's configuration, where the registry is its own mirror over plain HTTP."""
+    mirrors = "".join(
+        f'  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{name}"]\n    endpoint = ["{REGISTRY_ON_BRIDGE}"]\n'
+        for name in (REGISTRY, "localhost:5000")
+    )
+    # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower that value and dies of it
+    return f"""\
+version = 2
+root = "/var/lib/containerd"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE_IMAGE}"
+  restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/var/lib/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+{mirrors}"""
+
+
+def cni_config(node: Node) -> dict[str, Any]:
+    """Return the Pod network: a bridge in the node, addresses from the node's range, host ports."""
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "hairpinMode": True,  # a Pod reaches itself through its Service
+        "ipam": {
+            "type": "host-local",
+            "dataDir": "/run/cni",
+            "subnet": node.place.pods,
+            "routes": [{"dst": "0.0.0.0/0"}],
+        },
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "0.4.0", "name": "devcluster", "plugins": [bridge, ports]}
+
+
+def kubelet_config(node: Node) -> dict[str, Any]:
+    """Return the kubelet's configuration.
+
+    Anyone who reaches the kubelet may use it: it listens on the bridge alone. A full disk is no
+    reason to evict the tests' Pods.
+    """
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": node.place.machine,
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": node.cgroup,
+        "clusterDNS": [network.DNS_SERVICE],
+        "clusterDomain": "cluster.local",
+        "resolvConf": "/var/lib/kubelet/resolv.conf",
+        "failSwapOn": False,
+        "enforceNodeAllocatable": [],
+        "evictionHard": {
+            "imagefs.available": "0%",
+            "nodefs.available": "0%",
+            "nodefs.inodesFree": "0%",
+        },
+        "imageGCHighThresholdPercent": 100,
+        "maxPods": 250,
+        "nodeStatusUpdateFrequency": "2s",  # so a node is called ready soon after it is
+        "registryPullQPS": 0,
+        "serializeImagePulls": False,
+        "eventRecordQPS": 0,
+        "kubeAPIQPS": 100,
+        "kubeAPIBurst": 200,
+    }
+
+
+def containerd() -> list[str]:
+    """Return containerd's command line."""
+    return ["containerd", "--config=/var/lib/containerd/config.toml"]
+
+
+def kubelet(binaries: Path, node: Node) -> list[str]:
+    """Return the kubelet's command line."""
+    labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
+    taints = [f"--register-with-taints={','.join(node.taints)}"] if node.taints else []
+    return [
+        str(binaries / "kubelet"),
+        "--config=/var/lib/kubelet/config.json",
+        "--kubeconfig=/var/lib/kubelet/kubeconfig",
+        "--cert-dir=/var/lib/kubelet/pki",
+        "--root-dir=/var/lib/kubelet",
+        "--volume-plugin-dir=/var/lib/kubelet/volume-plugins",
+        "--container-runtime=remote",
+        f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
+        f"--hostname-override={node.name}",
+        f"--node-ip={node.place.machine}",
+        f"--node-labels={labels}",
+        *taints,
+    ]
+
+
+def proxy(binaries: Path, node: Node) -> list[str]:
+    """Return kube-proxy's command line; it may not set the host's connection tracking limits."""
+    return [
+        str(binaries / "kube-proxy"),
+        "--kubeconfig=/var/lib/kube-proxy/kubeconfig",
+        "--proxy-mode=iptables",
+        f"--cluster-cidr={network.PODS_NET}",
+        f"--hostname-override={node.name}",
+        "--iptables-min-sync-period=100ms",  # a new Service is there the moment after
+        "--conntrack-max-per-core=0",
+        "--conntrack-tcp-timeout-established=0",
+        "--conntrack-tcp-timeout-close-wait=0",
+    ]

@@ -1,0 +1,136 @@
+"""What is in a new cluster: rights, the team's namespace with its limits, DNS, GPUs. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from devcluster import images, network
+from devcluster.access import DNS_USER, TEAM_NAMESPACE
+
+Object = dict[str, Any]
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def initial() -> list[tuple[str, Object]]:
+    """Return (collection, object) for everything that a new cluster begins with, in order."""
+    core = "/api/v1/namespaces"
+    rights = f"/apis/{_RBAC}/v1"
+    team = f"{rights}/namespaces/{TEAM_NAMESPACE}"
+    return [
+        (core, {"metadata": {"name": TEAM_NAMESPACE}}),
+        (f"{core}/{TEAM_NAMESPACE}/resourcequotas", _quota()),
+        (f"{core}/{TEAM_NAMESPACE}/limitranges", _limits()),
+        (f"{team}/roles", {"metadata": {"name": "researcher"}, "rules": researcher_rules()}),
+        (f"{team}/rolebindings", _binding("researcher", kind="Role", user="researcher")),
+        (f"{rights}/clusterroles", {"metadata": {"name": DNS_USER}, "rules": _dns_rules()}),
+        (f"{rights}/clusterrolebindings", _binding(DNS_USER, kind="ClusterRole", user=DNS_USER)),
+        (f"{core}/kube-system/services", _dns_service()),
+        (f"{core}/kube-system/endpoints", _dns_endpoints()),
+    ]
+
+
+def researcher_rules() -> list[Object]:
+    """Return what shared research clusters let their users do: create Jobs, read Pods and logs."""
+    return [
+        {
+            "apiGroups": ["batch"],
+            "resources": ["jobs"],
+            "verbs": ["create", "delete", "get", "list", "watch"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["pods", "pods/log"],
+            "verbs": ["get", "list", "watch"],
+        },
+    ]
+
+
+def gpu_patch(count: int) -> list[Object]:
+    """Return the JSON patch of a node's status that makes it offer GPUs without a device."""
+    return [
+        {"op": "add", "path": f"/status/{kind}/nvidia.com~1gpu", "value": str(count)}
+        for kind in ("capacity", "allocatable")
+    ]
+
+
+# It tries again by itself: the kubelet would only start it again after 10 s.
+_PROBE = """
+import socket, time
+for attempt in range(200):
+    try:
+        socket.create_connection(("kubernetes.default", 443), 5)
+        break
+    except OSError as exc:
+        print(exc, flush=True)
+        time.sleep(0.1)
+else:
+    raise SystemExit("no way to a Service")
+"""
+
+
+def probe_pod(node: str) -> Object:
+    """Return a Pod that succeeds where Pods can run, resolve names and reach Services."""
+    return {
+        "metadata": {"name": f"devcluster-probe-{node}"},
+        "spec": {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": [{"operator": "Exists"}],
+            "restartPolicy": "OnFailure",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "probe", "image": images.NAME, "command": ["python3", "-c", _PROBE]}],
+        },
+    }
+
+
+def is_ready(node: Object) -> bool:
+    """Say whether a Node object says that it is ready."""
+    conditions: Sequence[Object] = node.get("status", {}).get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def _quota() -> Object:
+    hard = {
+        "count/jobs.batch": "10",
+        "pods": "10",
+        "requests.cpu": "2",
+        "requests.memory": "2Gi",
+        "requests.nvidia.com/gpu": "2",
+    }
+    return {"metadata": {"name": "team"}, "spec": {"hard": hard}}
+
+
+def _limits() -> Object:
+    limit = {
+        "type": "Container",
+        "default": {"cpu": "500m", "memory": "256Mi"},
+        "defaultRequest": {"cpu": "50m", "memory": "64Mi"},
+        "max": {"cpu": "2", "memory": "1Gi"},
+    }
+    return {"metadata": {"name": "team"}, "spec": {"limits": [limit]}}
+
+
+def _dns_rules() -> list[Object]:
+    return [{"apiGroups": [""], "resources": ["services", "endpoints"], "verbs": ["get"]}]
+
+
+def _binding(name: str, *, kind: str, user: str) -> Object:
+    return {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": user}],
+    }
+
+
+def _dns_service() -> Object:
+    ports = [{"name": p.lower(), "port": 53, "protocol": p.upper()} for p in ("udp", "tcp")]
+    return {
+        "metadata": {"name": "kube-dns"},
+        "spec": {"clusterIP": network.DNS_SERVICE, "ports": ports},
+    }
+
+
+def _dns_endpoints() -> Object:
+    ports = [{"name": p.lower(), "port": 53, "protocol": p.upper()} for p in ("udp", "tcp")]
+    subset = {"addresses": [{"ip": network.CONTROL}], "ports": ports}
+    return {"metadata": {"name": "kube-dns"}, "subsets": [subset]}

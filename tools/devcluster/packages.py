@@ -1,0 +1,170 @@
+"""Debian packages, unpacked into the cache instead of installed.
+
+So no package's service is ever started, nothing on the machine changes, and packages that conflict
+with installed ones do no harm. A sandbox lays the unpacked `usr` over the machine's (sandbox.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from devcluster import processes
+from devcluster.console import Console, Refusal
+
+RELEASE = "bookworm"
+APT_SOURCES = Path("/etc/apt")
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+RUNTIME = (
+    "conntrack",
+    "containerd",
+    "containernetworking-plugins",
+    "debootstrap",
+    "docker-registry",
+    "docker.io",
+    "etcd-server",
+    "iproute2",
+    "iptables",
+    "openssl",
+    "python3-pip",
+    "runc",
+)
+BUILD = ("golang-go", "make", "rsync")
+
+# What Debian's alternatives system would have linked on installation.
+_ALTERNATIVES = {
+    "usr/sbin/xtables-nft-multi": tuple(
+        f"{family}{action}" for family in ("iptables", "ip6tables") for action in ("", "-save", "-restore")
+    )
+}
+
+
+class Apt:
+    """apt-get with lists and archives of its own; the machine's are neither used nor changed."""
+
+    def __init__(self, folder: Path, *, log: Path, console: Console) -> None:
+        self._folder = folder
+        self._log = log
+        self._console = console
+        self._updated = False
+
+    @property
+    def archives(self) -> Path:
+        """Return the folder where downloaded packages are."""
+        return self._folder / "cache" / "archives"
+
+    def run(self, *arguments: str, cwd: Path | None = None) -> None:
+        """Run apt-get; Failure with the end of its output if it fails."""
+        if not self._updated:
+            self._prepare()
+        self._apt(*arguments, cwd=cwd)
+
+    def _prepare(self) -> None:
+        for name in ("lists/partial", "cache/archives/partial"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        (self._folder / "sources.list").write_text(sources_list(machine_mirrors()))
+        self._apt("update")
+        self._updated = True
+
+    def _apt(self, *arguments: str, cwd: Path | None = None) -> None:
+        options = {
+            "Dir::Etc::SourceList": self._folder / "sources.list",
+            "Dir::Etc::SourceParts": "-",
+            "Dir::State::Lists": self._folder / "lists",
+            "Dir::Cache": self._folder / "cache",
+            "Acquire::Retries": 3,
+            "APT::Sandbox::User": "root",  # _apt may not enter the user's cache folder
+        }
+        flags = [f"-o{key}={value}" for key, value in options.items()]
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+        processes.run(
+            ["apt-get", "-qq", *flags, *arguments],
+            log=self._log,
+            console=self._console,
+            cwd=cwd,
+            env=environment,
+        )
+
+
+def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
+    """Unpack the packages and what they need beyond what is installed into `root`."""
+    for old in apt.archives.glob("*.deb"):
+        old.unlink()
+    apt.run("install", "--yes", "--download-only", "--no-install-recommends", *names)
+    root.mkdir()
+    for name in ("bin", "sbin", "lib"):  # a merged /usr, as the machine's
+        (root / "usr" / name).mkdir(parents=True)
+        (root / name).symlink_to(f"usr/{name}")
+    for archive in sorted(apt.archives.glob("*.deb")):
+        _extract(archive, root)
+        archive.unlink()
+    for target, links in _ALTERNATIVES.items():
+        if (root / target).exists():
+            for link in links:
+                (root / target).with_name(link).symlink_to(Path(target).name)
+
+
+def _extract(archive: Path, root: Path) -> None:
+    content = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE)
+    tar = ["tar", "-x", "--keep-directory-symlink", "-C", str(root)]
+    subprocess.run(tar, stdin=content.stdout, check=True)
+    if content.wait():
+        raise Refusal(f"{archive} is not a Debian package: delete {archive.parent} and try again")
+
+
+def machine_mirrors() -> list[tuple[str, str]]:
+    """Return (address, suite) of the Debian mirrors that the machine itself uses, or refuse."""
+    texts = []
+    for path in (APT_SOURCES / "sources.list", *sorted(APT_SOURCES.glob("sources.list.d/*"))):
+        if path.is_file() and path.suffix in (".list", ".sources"):
+            texts.append((path.suffix, path.read_text()))
+    mirrors = [
+        found
+        for suffix, text in texts
+        for found in (_deb822(text) if suffix == ".sources" else _one_line(text))
+        if found[1] in (RELEASE, f"{RELEASE}-updates", f"{RELEASE}-security")
+    ]
+    if not any(suite == RELEASE for _, suite in mirrors):
+        raise Refusal(
+            f"no Debian mirror for {RELEASE} main in /etc/apt/sources.list or sources.list.d: "
+            "add the line that this machine should use"
+        )
+    return list(dict.fromkeys(mirrors))
+
+
+def main_mirror() -> str:
+    """Return the address of the mirror that has the release itself."""
+    return next(address for address, suite in machine_mirrors() if suite == RELEASE)
+
+
+def sources_list(mirrors: Iterable[tuple[str, str]]) -> str:
+    """Return a sources.list with binary and source packages, verified by Debian's own keys."""
+    return "".join(
+        f"{kind} [signed-by={KEYRING}] {address} {suite} main\n"
+        for address, suite in mirrors
+        for kind in ("deb", "deb-src")
+    )
+
+
+def _deb822(text: str) -> Iterator[tuple[str, str]]:
+    for stanza in text.split("\n\n"):
+        lines = [line for line in stanza.splitlines() if not line.startswith("#")]
+        fields = {key: value.split() for key, _, value in (line.partition(":") for line in lines)}
+        enabled = fields.get("Enabled", ["yes"]) != ["no"]
+        if enabled and "deb" in fields.get("Types", []) and "main" in fields.get("Components", []):
+            for address in fields.get("URIs", []):
+                yield from ((address, suite) for suite in fields.get("Suites", []))
+
+
+_ONE_LINE = re.compile(r"deb\s+(?:\[[^]]*]\s+)?(\S+)\s+(\S+)\s+(.*)")
+
+
+def _one_line(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        match = _ONE_LINE.match(line.strip())
+        if match and "main" in match[3].split():
+            yield match[1], match[2]

@@ -1,0 +1,95 @@
+"""What a cluster is made of, all from the cache: made and checked before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from devcluster import build, images, packages, store
+from devcluster.console import Console
+from devcluster.packages import Apt
+from devcluster.paths import Paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Folders of the cache, each whole: packages, binaries and the two images."""
+
+    packages: Path
+    binaries: Path
+    pause_image: Path
+    image: Path
+    has_wheel: bool
+
+
+def complete(paths: Paths) -> bool:
+    """Say whether everything that takes minutes is there; only names are looked at."""
+    return runtime(paths.cache).exists() and build.place(paths.cache).exists()
+
+
+def gather(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
+    """Return every part, made first where it is missing or damaged."""
+    paths.logs.mkdir(parents=True, exist_ok=True)
+    apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
+    unpacked = runtime(paths.cache)
+    with console.step("packages"):
+        store.ensure(unpacked, partial(_unpack, apt), say=console.say)
+    binaries = build.place(paths.cache)
+    with console.step("Kubernetes binaries", "built once, some 5 minutes on 2 cores"):
+        make = partial(_build, paths=paths, apt=apt, console=console)
+        store.ensure(binaries, make, say=console.say)
+    with console.step("images"):
+        return _images(
+            paths,
+            tools=unpacked / "root",
+            binaries=binaries,
+            project=project,
+            wheel=wheel,
+            console=console,
+        )
+
+
+def runtime(cache: Path) -> Path:
+    """Return the cache entry of the packages that a running cluster needs."""
+    return cache / "packages" / f"runtime-{store.key(packages.RELEASE, packages.RUNTIME)}"
+
+
+def _unpack(apt: Apt, folder: Path) -> None:
+    packages.unpack(apt, packages.RUNTIME, folder / "root")
+
+
+def _build(folder: Path, *, paths: Paths, apt: Apt, console: Console) -> None:
+    tools = folder / "tools"
+    packages.unpack(apt, packages.BUILD, tools)
+    build.make(folder, apt=apt, tools=tools, console=console, log=paths.logs / "build.log")
+
+
+def _images(
+    paths: Paths,
+    *,
+    tools: Path,
+    binaries: Path,
+    project: Path,
+    wheel: Path | None,
+    console: Console,
+) -> Parts:
+    log = paths.logs / "images.log"
+    base = images.base_place(paths.cache)
+    make_base = partial(images.make_base, tools=tools, console=console, log=log)
+    store.ensure(base, make_base, say=console.say)
+    pause = paths.cache / "pause" / binaries.name
+    make_pause = partial(images.make_pause, pause=binaries / "pause")
+    store.ensure(pause, make_pause, say=console.say)
+    found = images.find_wheel(project, paths.cache, given=wheel, tools=tools, log=log, say=console.say)
+    image = images.place(paths.cache, base=base, wheel=found)
+    store.ensure(image, partial(images.make, base=base, wheel=found), say=console.say)
+    for entry in (base, pause, image):
+        store.prune(entry.parent, keep=entry)
+    return Parts(
+        packages=tools,
+        binaries=binaries,
+        pause_image=pause / "image.tar",
+        image=image / "image.tar",
+        has_wheel=found is not None,
+    )

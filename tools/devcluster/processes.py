@@ -1,0 +1,177 @@
+"""Processes as (pid, start time): a pid alone may by now be somebody else's."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from devcluster.console import Console, Failure
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process that this tool started: `start` is field 22 of /proc/PID/stat (see proc(5))."""
+
+    name: str
+    pid: int
+    start: int
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None if it has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    return None if state in "ZX" else int(fields[18])
+
+
+def identify(name: str, pid: int) -> Process:
+    """Return the record of a process that was just started."""
+    start = start_time(pid)
+    if start is None:
+        raise Failure(f"{name} ended as soon as it was started")
+    return Process(name=name, pid=pid, start=start)
+
+
+def alive(process: Process) -> bool:
+    """Say whether this very process still runs."""
+    return start_time(process.pid) == process.start
+
+
+def stop(process: Process, *, grace: float = 0) -> None:
+    """End a process and wait until it is gone: TERM and `grace` seconds if any, then KILL."""
+    try:
+        handle = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not alive(process):  # asked after the handle was taken, so the handle is the process
+            return
+        ended = False
+        if grace:
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
+            ended = _ended(handle, grace)
+        if not ended:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            if not _ended(handle, 30):
+                raise Failure(f"{process.name} (pid {process.pid}) did not end when it was killed")
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(handle)
+
+
+def _ended(handle: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def spawn(name: str, argv: Sequence[str], *, log: Path) -> Process:
+    """Start a process in a session of its own with its output in `log`."""
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return identify(name, child.pid)
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    console: Console | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run a command to its end with its output in `log`; its last line is shown now and then.
+
+    Raises Failure with the log's last lines if it fails.
+    """
+    with log.open("ab") as output:
+        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=cwd, env=env)
+    begun = time.monotonic()
+    try:
+        while (code := _wait(child, 20)) is None:
+            if console is not None:
+                line = tail(log, 1).strip()[:100]
+                console.say(f"  {time.monotonic() - begun:4.0f} s: {line}")
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+    if code:
+        command = " ".join(argv)[:120]
+        raise Failure(f"'{command}' failed with {code}; the end of {log}:\n{tail(log, 8)}")
+
+
+def _wait(child: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def tail(log: Path, lines: int) -> str:
+    """Return the last lines of a log file, or nothing if it is not there yet."""
+    try:
+        size = log.stat().st_size
+        with log.open("rb") as file:
+            file.seek(max(0, size - 2000 * lines))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def wait_for(
+    probe: Callable[[], T],
+    what: str,
+    *,
+    seconds: float,
+    needs: Sequence[Process] = (),
+    log: Path | None = None,
+) -> T:
+    """Ask `probe` until its answer is true; Failure in the end, or when a needed process ended."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if answer := probe():
+            return answer
+        dead = next((process for process in needs if not alive(process)), None)
+        if dead is not None or time.monotonic() > deadline:
+            cause = f"{dead.name} has ended" if dead else f"not within {seconds:.0f} s"
+            told = f"; the end of {log}:\n{tail(log, 8)}" if log else ""
+            raise Failure(f"waiting for {what}: {cause}{told}")
+        time.sleep(0.05)
+
+
+def all_pids() -> Iterator[int]:
+    """Yield the ids of every process on the machine."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            yield int(entry.name)
+
+
+def memory_kib(pid: int) -> int:
+    """Return a process's proportional share of memory in KiB (0 if it has ended)."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    shares = (line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
+    return int(next(shares, "0"))

@@ -1,0 +1,110 @@
+"""What runs, on disk: written at every start, so that whatever happens `down` finds it all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from devcluster.console import Refusal
+from devcluster.paths import Paths
+from devcluster.processes import Process
+from devcluster.sandbox import Machine
+
+
+@dataclass(slots=True)
+class Record:
+    """Machines, the daemons in them (by the host's process that waits for each), image, timings."""
+
+    path: Path
+    machines: list[Machine] = field(default_factory=list)
+    daemons: dict[str, Process] = field(default_factory=dict)
+    image: str = ""
+    complete: bool = False
+    timings: dict[str, float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def begin(self) -> None:
+        """Write it while it is empty: from now on `down` has something to take away."""
+        with self._lock:
+            self._save()
+
+    def add_machine(self, machine: Machine) -> Machine:
+        """Note a machine that was just started."""
+        with self._lock:
+            self.machines.append(machine)
+            self._save()
+        return machine
+
+    def add_daemon(self, process: Process) -> Process:
+        """Note a daemon that was just started."""
+        with self._lock:
+            self.daemons[process.name] = process
+            self._save()
+        return process
+
+    def finish(self, *, image: str, timings: dict[str, float]) -> None:
+        """Note that all of it runs, and with which image."""
+        with self._lock:
+            self.image, self.complete = image, True
+            self.timings = {**self.timings, **timings}
+            self._save()
+
+    def machine(self, name: str) -> Machine:
+        """Return a machine by its name. Raises KeyError."""
+        return {machine.name: machine for machine in self.machines}[name]
+
+    def _save(self) -> None:
+        content = {
+            "machines": [asdict(machine) for machine in self.machines],
+            "daemons": [asdict(process) for process in self.daemons.values()],
+            "image": self.image,
+            "complete": self.complete,
+            "timings": self.timings,
+        }
+        fresh = self.path.with_suffix(".new")
+        fresh.write_text(json.dumps(content, indent=1))
+        fresh.rename(self.path)
+
+
+def load(paths: Paths) -> Record | None:
+    """Return the record of what was started, or None if nothing was. Refuses a damaged record."""
+    try:
+        content = json.loads(paths.record.read_text())
+        daemons = [Process(**entry) for entry in content["daemons"]]
+        machines = [
+            Machine(name=m["name"], address=m["address"], init=Process(**m["init"])) for m in content["machines"]
+        ]
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as exc:
+        raise Refusal(
+            f"{paths.record} is damaged ({exc!r}): end the processes of the cluster by hand "
+            f"(those of 'lsns -t pid'), then delete it"
+        ) from exc
+    return Record(
+        path=paths.record,
+        machines=machines,
+        daemons={process.name: process for process in daemons},
+        image=content["image"],
+        complete=content["complete"],
+        timings=content["timings"],
+    )
+
+
+@contextmanager
+def exclusive(paths: Paths) -> Iterator[None]:
+    """Hold the tool's lock; refuse if another one has it."""
+    paths.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (paths.state / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refusal("another 'devcluster' is bringing the cluster up or down: wait for it to end") from None
+        os.set_inheritable(file.fileno(), False)
+        yield

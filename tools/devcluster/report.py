@@ -1,0 +1,124 @@
+"""What there is to know of the cluster, as data and as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from devcluster import (
+    access,
+    api,
+    build,
+    cluster,
+    control,
+    engine,
+    images,
+    node,
+    objects,
+    parts,
+    processes,
+    record,
+)
+from devcluster.paths import Paths
+from devcluster.record import Record
+
+
+def gather(paths: Paths) -> dict[str, Any]:
+    """Return the status as `status --json` prints it; only {"up": false} if nothing was started."""
+    running = record.load(paths)
+    if running is None:
+        return {"up": False}
+    up = cluster.healthy(paths, running)
+    return {
+        "up": up,
+        "kubernetes": build.VERSION,
+        "server": control.SERVER,
+        "kubeconfigs": {user: str(paths.kubeconfig(user)) for user in access.PEOPLE},
+        "team_namespace": access.TEAM_NAMESPACE,
+        "image": images.NAME,
+        "image_archive": running.image,
+        "registry": node.REGISTRY,
+        "docker_host": f"unix://{engine.docker_socket(paths.run)}",
+        "docker": _docker_client(paths),
+        "nodes": _nodes(paths) if up else [],
+        "processes": [
+            {"name": process.name, "pid": process.pid, "alive": processes.alive(process)}
+            for process in (*(m.init for m in running.machines), *running.daemons.values())
+        ],
+        "memory_mib": memory_mib(running),
+        "logs": str(paths.logs),
+        "seconds": running.timings,
+    }
+
+
+def text(status: dict[str, Any]) -> str:
+    """Return the status for a person."""
+    if not status["up"]:
+        dead = [process["name"] for process in status.get("processes", []) if not process["alive"]]
+        cause = f"{', '.join(dead)} ended" if dead else "the API server does not answer"
+        return (
+            f"the cluster is broken ({cause}): 'devcluster up' brings up a new one"
+            if "processes" in status
+            else "the cluster is not up"
+        )
+    nodes = "\n".join(
+        f"  {n['name']}  {n['address']}  {'ready' if n['ready'] else 'NOT READY'}"
+        f"  gpus={n['gpus']}  taints={','.join(n['taints']) or '-'}"
+        for n in status["nodes"]
+    )
+    return (
+        f"Kubernetes {status['kubernetes']} at {status['server']}, {status['memory_mib']} MiB\n"
+        f"{nodes}\n"
+        f"image     {status['image']}\n"
+        f"registry  {status['registry']}\n"
+        f"docker    export DOCKER_HOST={status['docker_host']}\n"
+        f"kubectl   export KUBECONFIG={status['kubeconfigs']['admin']}"
+    )
+
+
+def memory_mib(running: Record) -> int:
+    """Return the memory of all processes of all machines (each one's proportional share)."""
+    ours = {_pid_namespace(machine.init.pid) for machine in running.machines} - {""}
+    pids = [pid for pid in processes.all_pids() if _pid_namespace(pid) in ours]
+    outside = [daemon.pid for daemon in running.daemons.values() if processes.alive(daemon)]
+    return sum(processes.memory_kib(pid) for pid in {*pids, *outside}) // 1024
+
+
+def _docker_client(paths: Paths) -> str:
+    unpacked = parts.runtime(paths.cache) / "root/usr/bin/docker"
+    return str(unpacked if unpacked.exists() else "/usr/bin/docker")
+
+
+def images_text(paths: Paths) -> str:
+    """Return the test image's name and its archive."""
+    archive = next((paths.cache / "images").glob("*/image.tar"))
+    return f"{images.NAME} {archive}"
+
+
+def _pid_namespace(pid: int) -> str:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _nodes(paths: Paths) -> list[dict[str, Any]]:
+    listed = api.connect(paths.kubeconfig("admin")).call("GET", "/api/v1/nodes")["items"]
+    return [node_summary(item) for item in listed]
+
+
+def node_summary(item: dict[str, Any]) -> dict[str, Any]:
+    """Return what matters of a Node; a test may have added one that says little of itself."""
+    status = item.get("status", {})
+    addresses = status.get("addresses") or [{"address": "-"}]
+    return {
+        "name": item["metadata"]["name"],
+        "ready": objects.is_ready(item),
+        "address": addresses[0]["address"],
+        "labels": item["metadata"].get("labels", {}),
+        "taints": [
+            f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
+            for taint in item.get("spec", {}).get("taints", [])
+        ],
+        "gpus": int(status.get("allocatable", {}).get("nvidia.com/gpu", "0")),
+    }

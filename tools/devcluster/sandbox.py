@@ -1,0 +1,88 @@
+"""Machines within the machine: namespaces of their own, with Debian's packages laid over /usr.
+
+A machine has its own mounts, processes and host name, and usually its own network. Its first
+process is the `pause` program, which reaps orphans; when that is killed, the kernel ends every
+process of the machine, and mounts and interfaces go with the last of them: nothing is left over.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster import processes
+from devcluster.console import Failure
+from devcluster.processes import Process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A running machine; `address` is where it is reached on the bridge."""
+
+    name: str
+    init: Process
+    address: str
+
+    def inside(self, argv: Sequence[str]) -> list[str]:
+        """Return the command line that runs `argv` in this machine."""
+        namespaces = ["--mount", "--pid", "--net", "--uts"]
+        return ["nsenter", f"--target={self.init.pid}", *namespaces, "--", *argv]
+
+    def path(self, path: str) -> Path:
+        """Return how the host sees a file of this machine (a socket too)."""
+        return Path(f"/proc/{self.init.pid}/root{path}")
+
+
+def overlay(packages: Sequence[Path]) -> str:
+    """Return the shell lines that lay unpacked packages over /usr, for a namespace of one's own."""
+    layers = ":".join([*(str(package / "usr") for package in packages), "/usr"])
+    return f"mount -t overlay -o lowerdir={layers} overlay /usr\n"
+
+
+def setup(*, packages: Sequence[Path], folders: Mapping[str, Path], hostname: str, pause: Path) -> str:
+    """Return the script that a new machine begins with; `folders` are mounted over its own."""
+    binds = "".join(f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in folders.items())
+    return (
+        "set -e\n"
+        "read -r pid rest </proc/self/stat\n"  # still the host's /proc, so the host's number
+        + overlay(packages)
+        + "mount -t tmpfs -o mode=755 tmpfs /run\n"
+        + binds
+        + "mount -t proc proc /proc\n"
+        # the runtimes expect mounts that can propagate: to their own containers, never to the host
+        + "mount --make-rshared /\n"
+        + f"hostname {hostname}\n"
+        + 'echo "$pid"\n'
+        + f"exec {shlex.quote(str(pause))} >/dev/null\n"
+    )
+
+
+def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) -> Machine:
+    """Start a machine and return it once its mounts are made; Failure with its log otherwise."""
+    namespaces = ["--mount", "--pid", "--fork", "--uts", *(["--net"] if own_network else [])]
+    read_end, write_end = os.pipe()
+    with log.open("ab") as errors:
+        child = subprocess.Popen(
+            ["unshare", *namespaces, "sh", "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=write_end,
+            stderr=errors,
+            start_new_session=True,
+        )
+    os.close(write_end)
+    with os.fdopen(read_end) as answers:
+        answer = answers.readline().strip()
+    if not answer:
+        child.wait()
+        raise Failure(f"machine {name} could not be made: {processes.tail(log, 5)}")
+    return Machine(name=name, init=processes.identify(name, int(answer)), address=address)
+
+
+def once(script: str) -> list[str]:
+    """Return the command line of a script that sees mounts and processes of its own, as it ends."""
+    start = "set -e\nmount -t proc proc /proc\n"
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", start + script]

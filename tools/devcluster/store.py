@@ -1,0 +1,93 @@
+"""Cache entries: folders that are complete and undamaged, or are made again.
+
+An entry is made in a folder beside its place and renamed into it at the end, so a half-made one
+never has the name of a whole one. Its manifest lists size and checksum of every file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+
+
+def ensure(entry: Path, make: Callable[[Path], None], *, say: Callable[[str], None]) -> bool:
+    """Make `entry` with `make(folder)` unless it is there and whole; say whether it was made.
+
+    `say` is told of an entry that has to be made again, and why.
+    """
+    if (wrong := damage(entry)) is None:
+        return False
+    fresh = entry.with_name(entry.name + ".part")
+    if entry.exists():
+        say(f"  {entry} is damaged ({wrong}): making it again")
+        shutil.rmtree(entry)
+    if fresh.exists():
+        say(f"  {fresh} was left half-made: starting afresh")
+        shutil.rmtree(fresh)
+    fresh.mkdir(parents=True)
+    make(fresh)
+    seal(fresh)
+    fresh.rename(entry)
+    return True
+
+
+def seal(folder: Path) -> None:
+    """Write the manifest of all that is in `folder`."""
+    content = {str(path.relative_to(folder)): _fingerprint(path) for path in _files(folder)}
+    (folder / MANIFEST).write_text(json.dumps(content, indent=1, sort_keys=True))
+
+
+def damage(entry: Path) -> str | None:
+    """Return what is wrong with an entry, or None when every file is as it was made."""
+    try:
+        expected: dict[str, str] = json.loads((entry / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return "no manifest"
+    for name, fingerprint in expected.items():
+        path = entry / name
+        if not os.path.lexists(path):
+            return f"{name} is missing"
+        if _fingerprint(path) != fingerprint:
+            return f"{name} is not as it was made"
+    return None
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            sha.update(block)
+    return sha.hexdigest()
+
+
+def key(*parts: object) -> str:
+    """Return a short name that changes whenever one of the parts does."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def prune(folder: Path, *, keep: Path) -> None:
+    """Remove the entries beside `keep` that it has replaced."""
+    for path in folder.iterdir():
+        if path != keep:
+            shutil.rmtree(path)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(root, name).is_symlink()]
+        for name in names + links:
+            if (path := Path(root, name)) != folder / MANIFEST:
+                yield path
+
+
+def _fingerprint(path: Path) -> str:
+    if path.is_symlink():
+        return f"link {path.readlink()}"
+    return f"{path.stat().st_size} {digest(path)}" if path.is_file() else "other"

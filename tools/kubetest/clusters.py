@@ -1,0 +1,169 @@
+"""Which Kubernetes the tests run against: one's own, a kind cluster, the devcluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+DOCKERFILE = Path(__file__).parent / "image" / "Dockerfile"
+KIND_IMAGE = "symphony-test:kind"
+# two workers, so that Pods can be spread
+KIND_CONFIG = """\
+kind: Cluster
+apiVersion: kind.x-k8s.io/v1alpha4
+nodes: [{role: control-plane}, {role: worker}, {role: worker}]
+"""
+
+
+class NoCluster(Exception):
+    """There is no Kubernetes for the tests; the message says what is wanting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """A docker daemon and a registry that both it and the nodes reach under the same name."""
+
+    client: str
+    host: str
+    registry: str
+
+    def docker(self, *arguments: str, stdin: bytes | None = None) -> str:
+        """Run the docker client and return what it prints. Raises CalledProcessError."""
+        command = [self.client, "--host", self.host, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, check=True)
+        return done.stdout.decode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A Kubernetes: an administrator's kubeconfig and an image with Python, pyzmq and symphony.
+
+    `disposable` says that it exists for tests alone: nodes may be changed, and whatever is left in
+    it was left by a test.
+    """
+
+    kind: str
+    kubeconfig: Path
+    image: str
+    disposable: bool
+    users: Mapping[str, Path]
+    engine: Engine | None = None
+
+
+@contextmanager
+def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
+    """Yield the first cluster there is; `scratch` is a folder for files. Raises NoCluster."""
+    if own := environ.get("SYMPHONY_TEST_KUBECONFIG"):
+        yield from_kubeconfig(Path(own), environ)
+    elif (engine := kind_engine()) is not None:
+        with made_by_kind(environ, scratch, engine=engine) as cluster:
+            yield cluster
+    else:
+        yield from_devcluster(_devcluster_status())
+
+
+def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
+    """Return the user's own cluster. Raises NoCluster if it is not fully named."""
+    if not path.is_file():
+        raise NoCluster(f"SYMPHONY_TEST_KUBECONFIG names {path}, which is no file")
+    image = environ.get("SYMPHONY_TEST_IMAGE")
+    if not image:
+        raise NoCluster(
+            "SYMPHONY_TEST_KUBECONFIG is set and SYMPHONY_TEST_IMAGE is not: name an image with "
+            f"Python, pyzmq and symphony that this cluster can pull; {DOCKERFILE} makes one"
+        )
+    return Cluster(kind="own", kubeconfig=path, image=image, disposable=False, users={})
+
+
+def kind_engine() -> str | None:
+    """Return the container engine that kind can use here, or None without kind or an engine."""
+    if shutil.which("kind") is None:
+        return None
+    for engine in ("docker", "podman"):
+        if shutil.which(engine) and _quietly(engine, "info"):
+            return engine
+    return None
+
+
+@contextmanager
+def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> Iterator[Cluster]:
+    """Make a kind cluster, load the test image into it, yield it, and delete it.
+
+    SYMPHONY_TEST_KIND_NODE chooses the node image, and so the version of Kubernetes.
+    """
+    name = f"symphony-test-{secrets.token_hex(3)}"
+    kubeconfig, config = scratch / "kind.kubeconfig", scratch / "kind.yaml"
+    config.write_text(KIND_CONFIG)
+    node = environ.get("SYMPHONY_TEST_KIND_NODE")
+    chosen = [f"--image={node}"] if node else []
+    settings = {**environ, "KIND_EXPERIMENTAL_PROVIDER": engine}
+    archive = scratch / "image.tar"
+    _run(engine, "build", "--tag", KIND_IMAGE, "--file", str(DOCKERFILE), str(PROJECT))
+    _run(engine, "save", "--output", str(archive), KIND_IMAGE)
+    try:
+        create = ["create", "cluster", "--name", name, "--wait=180s", f"--config={config}"]
+        _run("kind", *create, f"--kubeconfig={kubeconfig}", *chosen, env=settings)
+        _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
+        # podman gives an image without a registry the name localhost/...
+        image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
+        yield Cluster(kind="kind", kubeconfig=kubeconfig, image=image, disposable=True, users={})
+    finally:
+        _run("kind", "delete", "cluster", "--name", name, f"--kubeconfig={kubeconfig}", env=settings)
+
+
+def from_devcluster(status: Mapping[str, object]) -> Cluster:
+    """Return the devcluster, given its `status --json`. Raises NoCluster if it is not up."""
+    if not status.get("up"):
+        raise NoCluster(
+            "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, "
+            "and the devcluster is not up: run 'scripts/devcluster up' (docs/testing.md)"
+        )
+    configs = status["kubeconfigs"]
+    if not isinstance(configs, dict):
+        raise NoCluster(f"the devcluster's status cannot be understood: kubeconfigs is {configs!r}")
+    return Cluster(
+        kind="devcluster",
+        kubeconfig=Path(configs["admin"]),
+        image=str(status["image"]),
+        disposable=True,
+        users={user: Path(path) for user, path in configs.items()},
+        engine=Engine(
+            client=str(status["docker"]),
+            host=str(status["docker_host"]),
+            registry=str(status["registry"]),
+        ),
+    )
+
+
+def _devcluster_status() -> Mapping[str, object]:
+    command = [sys.executable, str(PROJECT / "scripts/devcluster"), "status", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        status: Mapping[str, object] = json.loads(done.stdout)
+    except ValueError:
+        # such as: only root may ask
+        raise NoCluster(
+            "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, and "
+            f"the devcluster cannot be asked: {done.stderr.strip()[-300:]}"
+        ) from None
+    return status
+
+
+def _quietly(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def _run(*command: str, env: Mapping[str, str] | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env=env or os.environ)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-1000:]
+        raise NoCluster(f"'{' '.join(command)}' failed: {said}")

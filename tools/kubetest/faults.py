@@ -1,0 +1,240 @@
+"""A proxy between a client and an API server that misbehaves when a test tells it to.
+
+    with FaultProxy(kubeconfig, scratch=folder) as proxy:
+        proxy.answer(429, method="POST", path=r"/pods$", times=2)
+        proxy.reset(path=r"/services", times=1, after=True)   # done, but nobody is told
+        ... use proxy.kubeconfig ...
+        assert proxy.count(method="POST", path=r"/pods$") == 3
+
+It listens on loopback without TLS. Requests and answers pass piece by piece, so that watches and
+followed logs stream through; exec and port-forward get a tunnel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from kubetest import relay
+from kubetest.rawapi import Access, access
+
+Action = Literal["delay", "drop", "reset", "answer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request that came by: what was asked, and which fault befell it, if any."""
+
+    method: str
+    path: str
+    fault: Action | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Fault:
+    """What to do with requests that match; `times` is how often it still will (None: always)."""
+
+    action: Action
+    method: str | None = None
+    path: str = ""
+    times: int | None = None
+    after: bool = False
+    seconds: float = 0
+    status: int = 500
+    retry_after: int | None = None
+
+    def matches(self, method: str, path: str) -> bool:
+        """Say whether this is for a request; `path` is searched for as a regular expression."""
+        return self.times != 0 and self.method in (None, method) and re.search(self.path, path) is not None
+
+
+class FaultProxy:
+    """The proxy; a context manager. Faults may be set and cleared at any time, from any thread."""
+
+    def __init__(self, kubeconfig: Path, *, scratch: Path) -> None:
+        self._access: Access = access(kubeconfig)
+        self._scratch = scratch
+        self._faults: list[Fault] = []
+        self._calls: list[Call] = []
+        self._lock = threading.Lock()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._port = 0
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def delay(self, seconds: float, *, method: str | None = None, path: str = "", times: int | None = None) -> None:
+        """Let matching requests pass after a pause."""
+        self._add(Fault(action="delay", seconds=seconds, method=method, path=path, times=times))
+
+    def drop(
+        self,
+        *,
+        method: str | None = None,
+        path: str = "",
+        times: int | None = None,
+        after: bool = False,
+    ) -> None:
+        """Never answer; with `after`, let the API server do it first."""
+        self._add(Fault(action="drop", method=method, path=path, times=times, after=after))
+
+    def reset(
+        self,
+        *,
+        method: str | None = None,
+        path: str = "",
+        times: int | None = None,
+        after: bool = False,
+    ) -> None:
+        """Break the connection (TCP reset); with `after`, let the API server do it first."""
+        self._add(Fault(action="reset", method=method, path=path, times=times, after=after))
+
+    def answer(
+        self,
+        status: int,
+        *,
+        method: str | None = None,
+        path: str = "",
+        times: int | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        """Answer with an error as the API server would, which is not asked."""
+        self._add(
+            Fault(
+                action="answer",
+                status=status,
+                method=method,
+                path=path,
+                times=times,
+                retry_after=retry_after,
+            )
+        )
+
+    def clear(self) -> None:
+        """Forget every fault that was set."""
+        with self._lock:
+            self._faults.clear()
+
+    def calls(self, *, method: str | None = None, path: str = "") -> list[Call]:
+        """Return the requests so far that match, in order."""
+        with self._lock:
+            return [call for call in self._calls if method in (None, call.method) and re.search(path, call.path)]
+
+    def count(self, *, method: str | None = None, path: str = "") -> int:
+        """Return how many requests so far match."""
+        return len(self.calls(method=method, path=path))
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig that leads through the proxy, with the credentials that it was given."""
+        user = {}
+        if self._access.authorization:
+            user = {"token": self._access.authorization.removeprefix("Bearer ")}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "p", "cluster": {"server": f"http://127.0.0.1:{self._port}"}}],
+            "users": [{"name": "p", "user": user}],
+            "contexts": [{"name": "p", "context": {"cluster": "p", "user": "p"}}],
+            "current-context": "p",
+        }
+        path = self._scratch / "faults.kubeconfig"
+        path.write_text(json.dumps(content))
+        return path
+
+    def __enter__(self) -> FaultProxy:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _add(self, fault: Fault) -> None:
+        with self._lock:
+            self._faults.append(fault)
+
+    def _take(self, method: str, path: str) -> Fault | None:
+        """Note a request, and return the first fault that is meant for it."""
+        with self._lock:
+            fault = next((fault for fault in self._faults if fault.matches(method, path)), None)
+            if fault is not None and fault.times is not None:
+                fault.times -= 1
+            action = fault.action if fault else None
+            self._calls.append(Call(method=method, path=path, fault=action))
+            return fault
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 20)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _end(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        try:
+            await self._serve(reader, writer)
+        except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
+            pass  # either end has gone, or the test is over
+        finally:
+            writer.close()
+            await relay.closed(writer)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass on a client's requests one after the other, unless a fault says otherwise."""
+        upstream = relay.Upstream(self._access)
+        try:
+            while head := await relay.read_head(reader):
+                body = await relay.read_body(head, reader)
+                fault = self._take(head.method, head.path)
+                if fault is not None and fault.action == "delay":
+                    await asyncio.sleep(fault.seconds)
+                elif fault is not None and fault.action == "answer":
+                    writer.write(relay.error_answer(fault.status, fault.retry_after))
+                    continue
+                elif fault is not None and not fault.after:
+                    return await _fail(fault, reader, writer)
+                answer = await upstream.ask(head, body)
+                if fault is not None and fault.after:
+                    await upstream.read_answer(head, answer)
+                    return await _fail(fault, reader, writer)
+                if not await upstream.pass_on(head, answer, reader, writer):
+                    return None
+        finally:
+            await upstream.close()
+
+
+async def _fail(fault: Fault, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Break the connection, or keep silent until the client gives up."""
+    if fault.action == "reset":
+        peer: socket.socket = writer.get_extra_info("socket")
+        # to close with a linger of 0 s is to reset, socket(7)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        return
+    while await reader.read(1 << 16):
+        pass

@@ -1,0 +1,174 @@
+"""Nodes without machines: a thousand Pods "running" without a container, for tests of scale.
+
+The API server, the scheduler and the controllers are the real ones; only the kubelet is played.
+Every Pod on a hollow node is reported as running and ready at once, and is gone when it is deleted.
+The nodes are tainted, so that a Pod must ask for them: `SELECTOR` and `TOLERATION`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+
+import urllib3
+
+from kubetest.rawapi import MERGE_PATCH, ApiError, Object, RawApi, access
+
+LABEL = "symphony.test/hollow"
+SELECTOR = {LABEL: "true"}
+TOLERATION = {"key": LABEL, "operator": "Exists", "effect": "NoSchedule"}
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_RENEWAL = 10.0  # seconds; a node is given up after 40 without a sign
+
+
+class HollowNodes:
+    """Some hollow nodes; a context manager. They and their Pods are gone when it ends."""
+
+    def __init__(self, kubeconfig: Path, *, count: int, pods_each: int = 500) -> None:
+        self._count = count
+        self._pods_each = pods_each
+        self._threads = 8
+        self._api = RawApi(access(kubeconfig), connections=self._threads + 2)
+        self._over = threading.Event()
+        self._addresses = itertools.count(1)
+        self._handled: set[str] = set()
+        self._workers: list[threading.Thread] = []
+        run = secrets.token_hex(3)  # a run that was killed may have left its nodes
+        self.names = [f"hollow-{run}-{number}" for number in range(1, count + 1)]
+
+    def __enter__(self) -> HollowNodes:
+        for name in self.names:
+            self._api.call("POST", "/api/v1/nodes", _node(name))
+            self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
+            self._api.call("POST", _LEASES, _lease(name))
+        self._workers = [
+            threading.Thread(target=self._renew, daemon=True),
+            threading.Thread(target=self._play, daemon=True),
+        ]
+        for worker in self._workers:
+            worker.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        for worker in self._workers:
+            worker.join()
+        closed = {"spec": {"unschedulable": True}}  # or a Job's new Pods would come as old ones go
+        for name in self.names:
+            self._api.call("PATCH", f"/api/v1/nodes/{name}", closed, MERGE_PATCH)
+        with ThreadPoolExecutor(self._threads) as pool:
+            for name in self.names:
+                pods = self._api.call("GET", f"/api/v1/pods?fieldSelector=spec.nodeName={name}")
+                list(pool.map(self._delete, pods["items"]))
+        for name in self.names:
+            self._api.call("DELETE", f"/api/v1/nodes/{name}")
+            self._forget(f"{_LEASES}/{name}")
+
+    def _renew(self) -> None:
+        """Say again and again that the nodes are alive."""
+        while not self._over.wait(_RENEWAL):
+            for name in self.names:
+                renewal = {"spec": {"renewTime": _now(micro=True)}}
+                self._api.call("PATCH", f"{_LEASES}/{name}", renewal, MERGE_PATCH)
+                self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
+
+    def _play(self) -> None:
+        """Do for every Pod what a kubelet would; the watch is short, so that the end is noticed."""
+        mine = set(self.names)
+        with ThreadPoolExecutor(self._threads) as pool:
+            while not self._over.is_set():
+                try:
+                    for event in self._api.watch("/api/v1/pods", seconds=1):
+                        pod = event["object"]
+                        if event["type"] != "DELETED" and pod["spec"].get("nodeName") in mine:
+                            self._consider(pod, pool)
+                except (ApiError, urllib3.exceptions.HTTPError):
+                    continue  # the watch was cut off: the next one begins with what there is
+
+    def _consider(self, pod: Object, pool: ThreadPoolExecutor) -> None:
+        meta = pod["metadata"]
+        ending = "deletionTimestamp" in meta
+        key = f"{meta['uid']} {ending}"
+        if key not in self._handled:
+            self._handled.add(key)
+            pool.submit(self._delete if ending else self._run, pod)
+
+    def _run(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        number = next(self._addresses)
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/status"
+        status = running_status(pod, address=f"10.245.{number // 250}.{number % 250 + 1}")
+        try:
+            self._api.call("PATCH", path, {"status": status}, MERGE_PATCH)
+        except ApiError as exc:
+            if exc.status != 404:  # deleted meanwhile
+                raise
+
+    def _delete(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        self._forget(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+
+    def _forget(self, path: str) -> None:
+        try:
+            self._api.call("DELETE", path, {"gracePeriodSeconds": 0})
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+
+    def _status(self) -> Object:
+        room = {"cpu": "1000", "memory": "1000Gi", "pods": str(self._pods_each)}
+        ready = {"type": "Ready", "status": "True", "reason": "Hollow", "lastHeartbeatTime": _now()}
+        return {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}
+
+
+def running_status(pod: Object, *, address: str) -> Object:
+    """Return the status of a Pod whose containers all run."""
+    now = _now()
+    kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+    return {
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "hostIP": "127.0.0.1",
+        "startTime": now,
+        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds],
+        "containerStatuses": [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "hollow",
+                "containerID": f"hollow://{pod['metadata']['uid']}/{container['name']}",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": now}},
+            }
+            for container in pod["spec"]["containers"]
+        ],
+    }
+
+
+def _node(name: str) -> Object:
+    labels = {**SELECTOR, "kubernetes.io/hostname": name}
+    taint = {"key": LABEL, "value": "true", "effect": "NoSchedule"}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {"taints": [taint]}}
+
+
+def _lease(name: str) -> Object:
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _now(micro=True)}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def _now(*, micro: bool = False) -> str:
+    form = "%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ"
+    return datetime.now(timezone.utc).strftime(form)

@@ -1,0 +1,206 @@
+"""HTTP/1.1 passed from one connection to another, piece by piece (RFC 9112)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from kubetest.rawapi import Access
+
+# how the API server calls the errors that it answers with
+REASONS = {
+    409: "AlreadyExists",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first line and the headers of a request or an answer; names in lower case."""
+
+    line: str
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def method(self) -> str:
+        """A request's method."""
+        return self.line.split(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """A request's path and query."""
+        return self.line.split(" ")[1]
+
+    @property
+    def status(self) -> int:
+        """An answer's status."""
+        return int(self.line.split(" ")[1])
+
+    def get(self, name: str) -> str:
+        """Return a header, or an empty string."""
+        return next((value for key, value in self.headers if key == name), "")
+
+    def encode(self, changes: Mapping[str, str]) -> bytes:
+        """Return it as it is sent, with some headers put in place of what was there."""
+        kept = [(key, value) for key, value in self.headers if key not in changes]
+        lines = [self.line, *(f"{key}: {value}" for key, value in (*kept, *changes.items()))]
+        return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+async def read_head(reader: asyncio.StreamReader) -> Head | None:
+    """Return the next message's head, or None where the connection ends."""
+    try:
+        text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.IncompleteReadError:
+        return None
+    line, *fields = text[:-4].split("\r\n")
+    pairs = (field.partition(":") for field in fields)
+    return Head(line=line, headers=tuple((key.lower(), value.strip()) for key, _, value in pairs))
+
+
+async def read_body(head: Head, reader: asyncio.StreamReader) -> bytes:
+    """Return a request's body as it was sent, in chunks or not."""
+    pieces = [piece async for piece in _pieces(head, reader, ends_with_connection=False)]
+    return b"".join(pieces)
+
+
+def error_answer(status: int, retry_after: int | None) -> bytes:
+    """Return an error as the API server answers it."""
+    body = json.dumps(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "message": "a fault that the test asked for",
+            "reason": REASONS.get(status, "Unknown"),
+            "code": status,
+        }
+    ).encode()
+    headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+    if retry_after is not None:
+        headers.append(("retry-after", str(retry_after)))
+    line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+    return Head(line=line, headers=tuple(headers)).encode({}) + body
+
+
+class Upstream:
+    """The connection to the API server that serves one client's, opened again if need be."""
+
+    def __init__(self, target: Access) -> None:
+        self._target = target
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, head: Head, body: bytes) -> Head:
+        """Send a request and return the answer's head. Raises OSError if there is no answer."""
+        address = urlsplit(self._target.host)
+        message = head.encode({"host": address.netloc}) + body
+        kept = self._streams is not None
+        answer = await self._send(message)
+        if answer is None and kept:  # the API server had closed the connection meanwhile
+            await self.close()
+            answer = await self._send(message)
+        if answer is None:
+            raise ConnectionError(f"{self._target.host} closed the connection")
+        return answer
+
+    async def pass_on(
+        self,
+        head: Head,
+        answer: Head,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Pass the answer to the client; say whether its connection goes on."""
+        upstream_reader, upstream_writer = await self._open()
+        writer.write(answer.encode({}))
+        if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
+            await asyncio.gather(_pipe(reader, upstream_writer), _pipe(upstream_reader, writer))
+            return False
+        async for piece in self._answer_pieces(head, answer):
+            writer.write(piece)
+            await writer.drain()
+        return answer.get("connection").lower() != "close" and _is_framed(answer)
+
+    async def read_answer(self, head: Head, answer: Head) -> None:
+        """Read an answer to its end and forget it."""
+        async for _ in self._answer_pieces(head, answer):
+            pass
+
+    async def close(self) -> None:
+        """Close the connection, without the farewell that the API server may be slow to return."""
+        if self._streams is not None:
+            _, writer = self._streams
+            self._streams = None
+            writer.transport.abort()
+            await closed(writer)
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            address = urlsplit(self._target.host)
+            port = address.port or (443 if self._target.tls else 80)
+            self._streams = await asyncio.open_connection(address.hostname, port, ssl=self._target.tls, limit=1 << 20)
+        return self._streams
+
+    async def _send(self, message: bytes) -> Head | None:
+        reader, writer = await self._open()
+        try:
+            writer.write(message)
+            return await read_head(reader)
+        except ConnectionError:
+            return None
+
+    async def _answer_pieces(self, head: Head, answer: Head) -> AsyncIterator[bytes]:
+        reader, _ = await self._open()
+        empty = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+        if head.method == "HEAD" or answer.status in empty:
+            return
+        async for piece in _pieces(answer, reader, ends_with_connection=True):
+            yield piece
+
+
+async def _pieces(head: Head, reader: asyncio.StreamReader, *, ends_with_connection: bool) -> AsyncIterator[bytes]:
+    """Yield a body as it arrives, with its chunks' framing."""
+    if head.get("transfer-encoding").lower() == "chunked":
+        size = -1
+        while size:
+            line = await reader.readline()
+            size = int(line.split(b";")[0], 16)
+            yield line + await reader.readexactly(size + 2)
+    elif length := head.get("content-length"):
+        left = int(length)
+        while left:
+            piece = await reader.read(min(left, 1 << 16))
+            if not piece:
+                raise ConnectionError("the connection ended in the middle of a body")
+            left -= len(piece)
+            yield piece
+    elif ends_with_connection:
+        while piece := await reader.read(1 << 16):
+            yield piece
+
+
+def _is_framed(answer: Head) -> bool:
+    return bool(answer.get("transfer-encoding") or answer.get("content-length"))
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Wait until a connection that was closed is gone, whatever became of its other end."""
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the end, and pass that on by closing."""
+    try:
+        while piece := await reader.read(1 << 16):
+            writer.write(piece)
+            await writer.drain()
+    finally:
+        writer.close()

@@ -143,18 +143,21 @@ def test_a_node_port_is_open_on_the_nodes(kube_cluster, core):
     kube_cluster.wait_for_pod("echo")
     addresses = [node.status.addresses[0].address for node in core.list_node().items]
     for address in addresses:
-        with connected(address, port) as connection:
-            connection.sendall(b"hello\n")
-            assert connection.recv(100) == b"HELLO\n"
+        assert exchange(address, port, b"hello\n") == b"HELLO\n"
 
 
-def connected(address: str, port: int) -> socket.socket:
-    """Connect as soon as kube-proxy has heard of the Pod; nothing tells when that is."""
-    deadline = time.monotonic() + 20
+def exchange(address: str, port: int, text: bytes) -> bytes:
+    """Send and receive, as soon as kube-proxy has heard of the Pod; nothing tells when that is.
+
+    Until then the port refuses, or is held open by this kube-proxy itself, which accepts and never answers.
+    """
+    deadline = time.monotonic() + 40
     while True:
         try:
-            return socket.create_connection((address, port), timeout=20)
-        except ConnectionRefusedError:
+            with socket.create_connection((address, port), timeout=1) as connection:
+                connection.sendall(text)
+                return connection.recv(100)
+        except (ConnectionRefusedError, TimeoutError):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -28,7 +28,8 @@ from symphony_tmux import render
 from symphony_tmux.client import DEFAULT_SERVER, OLDEST, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
 
-BATCH = 50
+# The first batch makes the session, and all others wait for it.
+FIRST_BATCH, BATCH = 8, 50
 SOON, LATER = 0.002, 0.05
 PATIENCE = 5.0
 LOOK_EVERY = 0.2
@@ -72,6 +73,7 @@ class TmuxChildren:
         self._made = False
         self._alive: dict[str, TmuxChild] = {}
         self._panes: dict[str, str] = {}
+        self._gates: set[str] = set()
         self._unlogged: list[tuple[Command, TmuxChild]] = []
         self._dying: dict[str, _End] = {}
         self._pause = SOON
@@ -94,48 +96,46 @@ class TmuxChildren:
 
         While tmux makes the windows of one batch, those of the batch before are looked at.
         """
-        able: list[Command] = []
-        for command in commands:
-            try:
-                self._prepare(command, {**env, **command.env})
-            except OSError as exc:
-                yield command, exc
-            else:
-                able.append(command)
+        waiting = list(commands)
         sent: list[tuple[list[Command], Callable[[], Answer]]] = []
         try:
-            for batch in self._batches(able):
-                sent.append((batch, self._send(batch, env)))
+            while waiting:
+                size = BATCH if self._made else FIRST_BATCH
+                batch, waiting = waiting[:size], waiting[size:]
+                able: list[Command] = []
+                for command in batch:
+                    try:
+                        self._prepare(command, {**env, **command.env})
+                    except OSError as exc:
+                        yield command, exc
+                    else:
+                        able.append(command)
+                if able:
+                    sent.append((able, self._send(able, env)))
                 if len(sent) > 1:
                     yield from self._take(*sent.pop(0), env)
             while sent:
                 yield from self._take(*sent.pop(0), env)
         finally:
-            for batch, answer in sent:  # a launch that fails half-way has to know what it takes back
-                for _ in self._take(batch, answer, env):
+            for able, answer in sent:  # a launch that fails half-way has to know what it takes back
+                for _ in self._take(able, answer, env):
                     pass
         self._loop.post(self._log_all)
-
-    def _batches(self, commands: list[Command]) -> Iterator[list[Command]]:
-        """The first window makes the session, alone: the others are added to what must be there."""
-        first = 0 if self._made else 1
-        if commands[:first]:
-            yield commands[:first]
-        for start in range(first, len(commands), BATCH):
-            yield commands[start : start + BATCH]
 
     def _prepare(self, command: Command, env: Mapping[str, str]) -> None:
         """Make the log and the gate; raises OSError for a folder or a command that is not there."""
         _check(command, env)
-        session = self._session
-        os.close(os.open(session.run.log(command.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
-        for path in (session.gate(command.name), session.sink(command.name)):
-            path.unlink(missing_ok=True)
-        os.mkfifo(session.gate(command.name), 0o600)
+        session, name = self._session, command.name
+        os.close(os.open(session.run.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        if name not in self._gates:
+            os.mkfifo(session.gate(name), 0o600)
+            self._gates.add(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(session.sink(name))  # noqa: PTH108  (a hot path: no Path)
 
     def _send(self, batch: list[Command], env: Mapping[str, str]) -> Callable[[], Answer]:
         if not self._made:
-            answer = self._tmux.ask(self._session.create(batch[0], env), start=True)
+            answer = self._tmux.ask(self._session.create(batch, env), start=True)
             self._note_server(answer)
             return lambda: answer
         return self._tmux.send([self._window(command, env) for command in batch]).answer
@@ -297,7 +297,7 @@ class TmuxChildren:
     def _sink(self, child: TmuxChild) -> int | None:
         """What writes the log of a process: a child of the tmux server."""
         try:
-            pid = int(self._session.sink(child.name).read_text())
+            pid = int(Path(self._session.sink(child.name)).read_text())
         except (OSError, ValueError):
             return None
         return pid if self._server is not None and _parent(pid) == self._server.pid else None

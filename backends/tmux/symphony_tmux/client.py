@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -38,11 +39,14 @@ class Asked:
 
     def __init__(self, process: subprocess.Popen[bytes], text: bytes) -> None:
         self._process = process
-        self._text = text
+        with contextlib.suppress(BrokenPipeError), process.stdin or contextlib.nullcontext() as stdin:
+            if stdin is not None:
+                stdin.write(text)
+        process.stdin = None
 
     def answer(self) -> Answer:
         """Wait until the batch is done."""
-        output, error = self._process.communicate(self._text)
+        output, error = self._process.communicate()
         said = error.decode(errors="replace").strip().splitlines()
         return Answer(output.decode(errors="replace").splitlines(), said[0] if said else "")
 

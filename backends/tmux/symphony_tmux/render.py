@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from shutil import which
 
 from symphony.host.commands import MARK, Command
 from symphony.host.rundir import RunDirectory
@@ -53,12 +53,7 @@ def quote(word: str) -> str:
     return '"' + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1")) + '"'
 
 
-def shell_for(*environments: Mapping[str, str]) -> str:
-    """The shell that waits at the gates: bash for names such as ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
-    from shutil import which
-
-    odd = any(_IDENTIFIER.fullmatch(name) is None for env in environments for name in env)
-    return (which("bash") if odd else None) or "/bin/sh"
+_WAIT_AND_BECOME = quote(WAIT_AND_BECOME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,23 +71,26 @@ class Session:
         """The session, exactly, as a target."""
         return f"={self.run.name}:"
 
-    def gate(self, process: str) -> Path:
+    def gate(self, process: str) -> str:
         """The FIFO at which a process waits for its log."""
-        return self.run.path / "gates" / process
+        return f"{self.run.path}/gates/{process}"
 
-    def sink(self, process: str) -> Path:
+    def sink(self, process: str) -> str:
         """The file that holds the id of what writes the log of a process."""
-        return self.run.path / "gates" / f"{process}.pid"
+        return f"{self.run.path}/gates/{process}.pid"
 
     # --- commands ---
 
-    def create(self, first: Command, env: Mapping[str, str]) -> list[str]:
-        """Make the session with its first window. ``env`` is what all of its windows get.
+    def create(self, commands: Sequence[Command], env: Mapping[str, str]) -> list[str]:
+        """Make the session with its first windows. ``env`` is what all of its windows get.
 
-        An option that tmux has since 3.3, as it has ``pane_dead_signal``, is asked for first: an older one stops.
+        It is all or nothing: one line, of which tmux leaves the rest where something fails. First it is asked for
+        an option that tmux has since 3.3, as it has ``pane_dead_signal``: there an older one stops.
         """
+        first, *others = commands
         index = self.windows[first.name]
-        shell = quote(env.get("SHELL", "/bin/sh") if os.access(env.get("SHELL", ""), os.X_OK) else "/bin/sh")
+        given = env.get("SHELL", "")
+        shell = quote(given if os.access(given, os.X_OK) else "/bin/sh")
         shared = {key: value for key, value in env.items() if key not in OF_A_TERMINAL and key != MARK}
         move = [f"move-window -s {self.target} -t {self.target}{index}"] if index else []
         return [
@@ -104,11 +102,12 @@ class Session:
             " ; ".join(
                 [
                     "show-options -gw remain-on-exit-format",
-                    f"new-session -d -E -s {quote(self.run.name)} {self._window(first, env, shared)}",
+                    f"new-session -d -E -s {self.run.name} {self._window(first, env, shared)}",
                     f"set-option -t {self.target} {RUN_OPTION} {self.run_id}",
                     *move,
                     f"set-option -w -t {self.target}{index} remain-on-exit on",
                     f'display-message -p -t {self.target} "server #{{pid}} #{{socket_path}}"',
+                    *(self.add(command, env) for command in others),
                 ]
             ),
         ]
@@ -129,9 +128,8 @@ class Session:
 
     def log(self, command: Command, pane: str) -> str:
         """Write what a window shows to the log of its process, then open its gate."""
-        gate, sink, log = (
-            _shell(path) for path in (self.gate(command.name), self.sink(command.name), self._log(command))
-        )
+        places = self.gate(command.name), self.sink(command.name), str(self.run.log(command.name))
+        gate, sink, log = map(_shell_word, places)
         return f"pipe-pane -t {pane} {quote(f'exec 9<>{gate}; echo $$ >{sink}; echo >&9; exec cat >>{log}')}"
 
     def look(self) -> str:
@@ -141,9 +139,6 @@ class Session:
     def kill(self) -> str:
         """Remove the session if it is the one of this run."""
         return " ".join(map(quote, kill_words(self.run.name, self.run_id)))
-
-    def _log(self, command: Command) -> Path:
-        return self.run.log(command.name)
 
     def _window(self, command: Command, env: Mapping[str, str], shared: Mapping[str, str] | None = None) -> str:
         name = f"{command.group}:{command.name}" if command.group else command.name
@@ -162,18 +157,19 @@ class Session:
         chosen = {**self.own_env, **command.env}
         overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRULED & chosen.keys())]
         words = [
-            shell_for(env, command.env),
-            "-c",
-            WAIT_AND_BECOME,
-            "sh",
-            str(self.gate(command.name)),
+            self.gate(command.name),
             f"{self.limits.umask:03o}",
             str(self.limits.files),
             command.cwd,
             *(["env", *overruled] if overruled else []),
             *command.argv,
         ]
-        return " ".join(map(quote, words))
+        return " ".join([self._shell(env, command), "-c", _WAIT_AND_BECOME, "sh", *map(quote, words)])
+
+    def _shell(self, env: Mapping[str, str], command: Command) -> str:
+        """The shell that waits at the gate: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
+        odd = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
+        return (which("bash") if odd else None) or "/bin/sh"
 
 
 def kill_words(session: str, run_id: str) -> list[str]:
@@ -235,9 +231,9 @@ def server(answer: Sequence[str]) -> tuple[int, str] | None:
     return None
 
 
-def _shell(path: Path) -> str:
+def _shell_word(path: str) -> str:
     """A path in a shell line that tmux expands first: neither ``#`` nor ``%`` may stand in it."""
-    quoted = shlex.quote(str(path))
+    quoted = shlex.quote(path)
     for mark, octal in (("#", "043"), ("%", "045")):
         quoted = quoted.replace(mark, f"'\"$(printf '\\\\{octal}')\"'")
     return quoted

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
 
 DISTRIBUTION = "symphony-launcher"
+HOOK = "symphony_backend"
 
 
 def names() -> list[str]:
@@ -38,7 +39,7 @@ def open_backend(name: str) -> type[Cluster]:
     try:
         loaded = getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as exc:
-        raise PluginError(_missing(info, exc)) from exc
+        raise PluginError(_missing(info, module_name, exc)) from exc
     except Exception as exc:
         raise PluginError(f"backend {info.name!r} cannot be loaded from {info.load!r}: {_said(exc)}") from exc
     from symphony.cluster import Cluster
@@ -60,12 +61,31 @@ def find(name: str) -> BackendInfo:
 
 
 def backends() -> list[BackendInfo]:
-    """The record of every backend that is installed, by name."""
-    by_module: dict[str, list[EntryPoint]] = {}
+    """The record of every backend that is installed, once each, by name.
+
+    One whose plug-in is broken, or whose name two distributions claim, has a record that says so in its
+    ``summary`` and an empty ``load``: it must not hide the others.
+    """
+    targets: dict[str, set[str]] = {}
     for point in entry_points(group=GROUP):
-        by_module.setdefault(point.value, []).append(point)
-    records = [_record(points[0]) for points in by_module.values()]
-    return sorted(records, key=lambda record: record.name)
+        targets.setdefault(point.name.lower(), set()).add(point.value)
+    same: dict[frozenset[str], list[str]] = {}
+    for name in sorted(targets):
+        same.setdefault(frozenset(targets[name]), []).append(name)
+    found: dict[str, BackendInfo] = {}
+    for together in same.values():
+        record = _listed(together)
+        if record.name not in found or not record.load:
+            found[record.name] = record
+    return sorted(found.values(), key=lambda record: record.name)
+
+
+def _listed(together: list[str]) -> BackendInfo:
+    """The record behind names that lead to the same place, or one that says why there is none."""
+    try:
+        return find(together[0])
+    except PluginError as exc:
+        return BackendInfo(name=together[0], aliases=tuple(together[1:]), summary=f"cannot be used: {exc}", load="")
 
 
 def _only(points: Iterable[EntryPoint]) -> EntryPoint:
@@ -73,7 +93,7 @@ def _only(points: Iterable[EntryPoint]) -> EntryPoint:
     by_target = {(point.value, _distribution(point)): point for point in points}
     if len(by_target) > 1:
         claims = " and ".join(sorted(f"{dist} ({value})" for value, dist in by_target))
-        name = next(iter(by_target.values())).name
+        name = next(iter(by_target.values())).name.lower()
         raise PluginError(f"two distributions claim the backend {name!r}: {claims}; uninstall one of them")
     return next(iter(by_target.values()))
 
@@ -103,25 +123,45 @@ def _ask(module: ModuleType, point: EntryPoint) -> BackendInfo:
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(module)
-        manager.check_pending()
     except pluggy.PluginValidationError as exc:
-        found = [item for item in vars(module) if hasattr(getattr(module, item), f"{PROJECT}_impl")]
-        hint = "".join(near(item, ["symphony_backend"]) for item in found if item != "symphony_backend")
-        raise PluginError(f"{where} has a hook that symphony does not know: {_said(exc)}{hint}") from exc
-    answers = manager.hook.symphony_backend()
+        raise PluginError(f"{where} has a hook {HOOK} that takes arguments; it takes none") from exc
+    _refuse_unknown_hooks(module, where)
+    try:
+        answers = manager.hook.symphony_backend()
+    except Exception as exc:
+        raise PluginError(f"{where} fails in its hook {HOOK}: {_said(exc)}") from exc
     if len(answers) != 1 or not isinstance(answers[0], BackendInfo):
         given = "nothing" if not answers else repr(answers[0])
-        raise PluginError(f"{where} must have one hook symphony_backend that returns a BackendInfo, not {given}")
-    return answers[0]
+        raise PluginError(f"{where} must have one hook {HOOK} that returns a BackendInfo, not {given}")
+    return _of_that_name(answers[0], point, where)
 
 
-def _missing(info: BackendInfo, exc: ModuleNotFoundError) -> str:
-    if info.extra:
+def _refuse_unknown_hooks(module: ModuleType, where: str) -> None:
+    for name in dir(module):
+        if name != HOOK and hasattr(getattr(module, name), f"{PROJECT}_impl"):
+            raise PluginError(f"{where} has a hook {name!r} that symphony does not know{near(name, [HOOK])}")
+
+
+def _of_that_name(info: BackendInfo, point: EntryPoint, where: str) -> BackendInfo:
+    """Refuse a record that does not know the name by which it was found: the two would drift apart."""
+    known = (info.name, *info.aliases)
+    if point.name.lower() not in {name.lower() for name in known}:
+        raise PluginError(
+            f"{where} is installed as {point.name!r}, but its record says {listing(known)}; "
+            "make the names of its entry points and of its record the same"
+        )
+    return info
+
+
+def _missing(info: BackendInfo, module: str, exc: ModuleNotFoundError) -> str:
+    absent = exc.name or ""
+    own = f"{module}.".startswith(f"{absent}.")  # the very module that the record names, or a package of it
+    if info.extra and not own:
         return (
-            f"backend {info.name!r} needs the package {exc.name!r}; "
+            f"backend {info.name!r} needs the package {absent!r}; "
             f"install it with: pip install '{DISTRIBUTION}[{info.extra}]'"
         )
-    return f"backend {info.name!r} cannot be loaded from {info.load!r}: no module {exc.name!r} is installed"
+    return f"backend {info.name!r} cannot be loaded from {info.load!r}: no module {absent!r} is installed"
 
 
 def _said(exc: Exception) -> str:

@@ -53,7 +53,7 @@ def _check_command(command: Command, search: str | None) -> None:
 def write(run: RunDirectory, manifest: HostManifest) -> None:
     """Write what a supervisor reads: the manifest, and the secrets where only this user can read them."""
     with open(run.manifest, "w", opener=_private) as file:
-        json.dump(manifest.to_dict(), file)
+        file.write(json.dumps(manifest.to_dict()))  # dumps, not dump, which is written in Python
     if manifest.secrets:
         copy_secrets(manifest.secrets, run.secrets)
 

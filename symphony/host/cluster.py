@@ -42,7 +42,8 @@ class HostCluster(Cluster):
     ``state_dir`` is where run directories are kept, unless SYMPHONY_STATE_DIR or the XDG state directory say.
     ``gpus`` are the identifiers of the devices to lease (CUDA_VISIBLE_DEVICES, else all of the machine).
     ``backoff`` is how restarts wait. ``hold_ports`` says how long a port is held for its server: until it is
-    ``"started"``, or until it has ``"bound"`` it, which servers that do not set SO_REUSEADDR cannot.
+    ``"started"``, or, once it has ``"bound"`` it over the hold, to the end; servers that do not set SO_REUSEADDR
+    cannot do that.
     """
 
     children: ClassVar[str]
@@ -128,6 +129,7 @@ class HostCluster(Cluster):
                     children=self.children,
                     children_options=self._children_options(),
                     backoff=self._backoff,
+                    inherited=ports.release_holds,
                 )
             except BaseException:  # interrupted, or the supervisor died
                 self._discard(manifest)

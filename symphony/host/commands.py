@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Command:
 
     def to_dict(self) -> dict[str, Any]:
         """The command as JSON knows it."""
-        return asdict(self)
+        return {item: getattr(self, item) for item in self.__slots__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Command:

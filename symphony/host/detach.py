@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError, LaunchFailed
+from symphony.host.commands import MARK
 from symphony.host.identity import ProcessId, identify
 from symphony.host.policy import Backoff
 from symphony.host.rundir import RunDirectory
@@ -41,12 +42,13 @@ def start(
     children: str,
     children_options: Mapping[str, Any],
     backoff: Backoff,
+    inherited: Callable[[], None],
 ) -> Report:
     """Start a detached supervisor on a directory that has no name yet, and wait for its report.
 
     It inherits descriptors: ``keep`` as long as it lives (the lock, leases), ``holds`` by port until the server
     of that port starts, ``gpus`` by process until that has ended. ``children`` names what starts processes, with the
-    keywords ``children_options``.
+    keywords ``children_options``. ``inherited`` is called when it has them all and has not begun.
 
     Once it reported, whatever happens here no longer matters to it. An interruption while waiting is passed on
     when the launch is through, so that its caller can take it back.
@@ -67,10 +69,10 @@ def start(
     }
     with os.fdopen(read_end, "rb") as report:
         try:
-            _spawn(orders, run, final.name, descriptors)
-        finally:
-            os.close(write_end)
-        try:
+            try:
+                _spawn(orders, run, final.name, descriptors, inherited)
+            finally:
+                os.close(write_end)
             said = report.read()
         except BaseException:  # interrupted: the caller takes back what now comes to be
             report.read()
@@ -80,7 +82,9 @@ def start(
     return Report(**json.loads(said))
 
 
-def _spawn(orders: Mapping[str, Any], run: RunDirectory, name: str, descriptors: list[int]) -> None:
+def _spawn(
+    orders: Mapping[str, Any], run: RunDirectory, name: str, descriptors: list[int], inherited: Callable[[], None]
+) -> None:
     program = Path(__file__).with_name("supervise.py")
     try:
         with run.supervisor_log.open("wb") as log:
@@ -92,9 +96,11 @@ def _spawn(orders: Mapping[str, Any], run: RunDirectory, name: str, descriptors:
                 start_new_session=True,
                 pass_fds=descriptors,
                 cwd="/",
+                env={key: value for key, value in os.environ.items() if key != MARK},
             )
     except OSError as exc:
         raise BackendError(f"cannot start a supervisor with {sys.executable!r}: {exc.strerror}") from exc
+    inherited()  # it begins when it has read its orders
     with contextlib.suppress(BrokenPipeError):
         family.communicate(json.dumps(orders).encode())
     family.wait()

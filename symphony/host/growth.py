@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from symphony.host.loop import Loop
 from symphony.host.rundir import RunDirectory
+
+if TYPE_CHECKING:
+    from symphony.host.inotify import Watch
 
 INTERVAL = 1.0
 
@@ -31,12 +37,15 @@ class Growth:
             return
         loop.watch(self._watch.fileno(), self._told)
 
-    def watch(self, process: str) -> None:
-        """Note how the log of a process grows. For one that is watched already nothing changes."""
-        if self._watch is None or process in self._active:
-            return
+    def watch(self, processes: Iterable[str]) -> None:
+        """Note how the logs of processes grow. For one that is watched already nothing changes."""
+        for process in processes:
+            if self._watch is not None and process not in self._active:
+                self._watch_one(self._watch, process)
+
+    def _watch_one(self, watch: Watch, process: str) -> None:
         try:
-            self._watch.add(process, self._run.log(process))
+            watch.add(process, self._run.log(process))
         except OSError:  # the user's limit of watches; the log then has no times
             return
         if self._size(process) != self._noted.get(process, 0):
@@ -65,13 +74,13 @@ class Growth:
         self._active.discard(process)
         if self._watch is not None:
             self._note(process)
-            self.watch(process)
+            self.watch([process])
 
     def _note(self, process: str) -> None:
         size = self._size(process)
         if size != self._noted.get(process, 0):
             self._noted[process] = size
-            with self._run.when(process).open("a") as file:
+            with contextlib.suppress(OSError), self._run.when(process).open("a") as file:
                 file.write(f"{time.time():.3f} {size}\n")
 
     def _size(self, process: str) -> int:

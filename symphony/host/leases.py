@@ -5,7 +5,7 @@ a time, whoever's it is, passes to a child with its descriptor, and ends with it
 ended. Where there are no abstract sockets, a locked file in the temporary folder stands in.
 
 A leased port is also bound, not listening, with SO_REUSEADDR, until the process that serves it starts: that
-keeps programs that know nothing of leases off it. docs/adr/0002-ports.md has the reasons and measurements.
+keeps off it programs that neither know of leases nor set SO_REUSEADDR. docs/adr/0002-ports.md has the reasons and measurements.
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ class PortLeases:
         for descriptor in (*self.leases.values(), *self.holds.values()):
             os.close(descriptor)
         self.leases.clear()
+        self.holds.clear()
+
+    def release_holds(self) -> None:
+        """Let go here of what a supervisor has inherited: it alone decides when a hold ends."""
+        for descriptor in self.holds.values():
+            os.close(descriptor)
         self.holds.clear()
 
     def refuse(self, port: int) -> str | None:

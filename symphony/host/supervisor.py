@@ -167,9 +167,9 @@ class Supervisor:
                 self._record("never", command.name, reason=reason)
                 continue
             self._record("started", child.name, pid=child.pid, birth=child.birth, ready=command.ready is None)
-            self._growth.watch(child.name)
             if command.ready is not None:
                 self._probe(child, begins[child.name])
+        self._loop.post(lambda: self._growth.watch(names))
 
     def _release_ports(self, command: Command) -> None:
         for port in command.releases:

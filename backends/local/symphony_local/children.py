@@ -42,7 +42,7 @@ class LocalChildren:
 
     def __init__(self, loop: Loop, run: RunDirectory, ended: Ended, *, pidfds: bool = True) -> None:
         self._loop = loop
-        self._run = run
+        self._logs = str(run.logs)
         self._ended = ended
         self._alive: dict[str, LocalChild] = {}
         self._pidfds = pidfds and hasattr(os, "pidfd_open")
@@ -71,7 +71,9 @@ class LocalChildren:
                 yield command, child
 
     def _start(self, command: Command, env: Mapping[str, str]) -> LocalChild:
-        output = os.open(self._run.log(command.name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        output = os.open(
+            f"{self._logs}/{command.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
         try:
             popen = subprocess.Popen(
                 command.argv,

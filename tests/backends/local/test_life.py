@@ -6,7 +6,6 @@ import os
 import resource
 import stat
 import subprocess
-import sys
 import threading
 
 import pytest

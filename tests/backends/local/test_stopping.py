@@ -15,7 +15,13 @@ from symphony.testing.programs import FOREVER
 from .conftest import eventually, marked, python, run_id_of, supervisor_of
 
 STUBBORN = "import signal, time; signal.signal(15, lambda *_: None); print('up')\nwhile True: time.sleep(100)"
-SAVES = "import signal, time; signal.signal(15, lambda *_: (print('saved'), exit(0))); print('up')\nwhile True: time.sleep(100)"
+SAVES = """
+import signal, sys, time
+signal.signal(15, lambda *_: (time.sleep(float(sys.argv[1])), print("saved"), exit(0)))
+print("up")
+while True:
+    time.sleep(100)
+"""
 DAEMON = """
 import os, time
 if os.fork() == 0:
@@ -33,7 +39,7 @@ def ready(status):
 
 
 def test_the_grace_period_is_given_and_then_it_is_killed(cluster, experiment):
-    python(experiment, "saves", SAVES).ready(log="up")
+    python(experiment, "saves", SAVES, "0").ready(log="up")
     python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", ready)
@@ -76,8 +82,7 @@ def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
         pytest.param("import subprocess as s; s.Popen(['sleep', '1000']); print('up'); input() or 1", id="same-group"),
         pytest.param(DAEMON + "time.sleep(1000)", id="a-daemon"),
         pytest.param(
-            "import subprocess as s, sys; s.Popen([sys.executable, '-c', %r]); print('up'); import time; time.sleep(1000)"
-            % STUBBORN,
+            f"import subprocess as s, sys; s.Popen([sys.executable, '-c', {STUBBORN!r}]); print('up'); input() or 1",
             id="a-stubborn-child",
         ),
     ],
@@ -104,8 +109,8 @@ def test_what_a_process_leaves_behind_ends_with_the_experiment(cluster, experime
 
 def test_a_child_gets_the_grace_that_its_shell_does_not_need(cluster, experiment):
     """The shell dies of TERM at once; what it ran is saving."""
-    slow = SAVES.replace("(print('saved')", "(time.sleep(0.5), print('saved')")
-    experiment.new_process("shell", cmd=f"true; {sys.executable} -u -c {shlex.quote(slow)}; true").ready(log="up")
+    line = f"true; {sys.executable} -u -c {shlex.quote(SAVES)} 0.5; true"
+    experiment.new_process("shell", cmd=line).ready(log="up")
     cluster.launch(experiment)
     until(cluster, "exp", ready)
     cluster.stop("exp")
@@ -113,7 +118,7 @@ def test_a_child_gets_the_grace_that_its_shell_does_not_need(cluster, experiment
 
 
 def test_a_supervisor_told_twice_stops_once(cluster, experiment):
-    python(experiment, "saves", SAVES.replace("(print('saved')", "(time.sleep(0.3), print('saved')")).ready(log="up")
+    python(experiment, "saves", SAVES, "0.3").ready(log="up")
     cluster.launch(experiment)
     until(cluster, "exp", ready)
     for _ in range(3):

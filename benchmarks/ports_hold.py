@@ -1,0 +1,203 @@
+"""Which servers can bind a port that symphony holds for them, and what the hold keeps off.
+
+    python benchmarks/ports_hold.py
+
+A hold is a socket that is bound with SO_REUSEADDR and does not listen; it is made here by the code that makes it
+in a launch. Each way to bind is tried while the hold lasts, when it has ended, and on a port whose last server
+closed a connection just now (which the kernel remembers for a minute). Linux; nothing is left running.
+docs/adr/0002-ports.md says what follows from the table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import http.server
+import os
+import platform
+import socket
+import socketserver
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from symphony.host.leases import PortLeases, take
+from symphony.spec.values import DEFAULT_PORTS
+
+LOOPBACK = "127.0.0.1"
+IP_LOCAL_PORT_RANGE = 51  # linux/in.h, since 6.3: limits what bind to port 0 and connect may choose
+
+Attempt = Callable[[int], AbstractContextManager[object]]
+
+
+# --- servers: each binds, listens and answers a connection ---
+
+
+@contextlib.contextmanager
+def plain(port: int, *options: int, host: str = LOOPBACK) -> Iterator[None]:
+    with socket.socket() as server:
+        for option in options:
+            server.setsockopt(socket.SOL_SOCKET, option, 1)
+        server.bind((host, port))
+        server.listen()
+        reach(port)
+        yield
+
+
+@contextlib.contextmanager
+def create_server(port: int) -> Iterator[None]:
+    with socket.create_server((LOOPBACK, port)):
+        reach(port)
+        yield
+
+
+@contextlib.contextmanager
+def served(port: int, server: type[socketserver.TCPServer]) -> Iterator[None]:
+    with server((LOOPBACK, port), http.server.BaseHTTPRequestHandler):
+        reach(port)
+        yield
+
+
+@contextlib.contextmanager
+def asyncio_server(port: int) -> Iterator[None]:
+    async def serve() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), LOOPBACK, port)
+        async with server:
+            reach(port)
+
+    asyncio.run(serve())
+    yield
+
+
+@contextlib.contextmanager
+def zmq_server(port: int) -> Iterator[None]:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.REP) as server, context.socket(zmq.REQ) as client:
+        server.bind(f"tcp://{LOOPBACK}:{port}")
+        client.linger = server.linger = 0
+        client.connect(f"tcp://{LOOPBACK}:{port}")
+        client.send(b"hello")
+        if not server.poll(5000):
+            raise OSError(errno.ETIMEDOUT, "no message came")
+        yield
+
+
+def reach(port: int) -> None:
+    socket.create_connection((LOOPBACK, port), timeout=5).close()
+
+
+# --- what should be kept off ---
+
+
+@contextlib.contextmanager
+def chosen_by_kernel(port: int) -> Iterator[None]:
+    """Bind to port 0 where the kernel may give this one port alone."""
+    with socket.socket() as one:
+        one.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("I", port << 16 | port))
+        one.bind((LOOPBACK, 0))
+        chosen = one.getsockname()[1]
+        if chosen != port:  # the limit counts within the kernel's own range alone
+            raise OSError("another port")
+        yield
+
+
+@contextlib.contextmanager
+def another_launch(port: int) -> Iterator[None]:
+    with PortLeases() as ports:
+        reason = ports.refuse(port)
+        if reason:
+            raise OSError(errno.EADDRINUSE, reason)
+        yield
+
+
+@contextlib.contextmanager
+def another_lease(port: int) -> Iterator[None]:
+    lease = take("port", str(port))
+    if lease is None:
+        raise OSError(errno.EADDRINUSE, "is leased")
+    os.close(lease)
+    yield
+
+
+SERVERS: dict[str, Attempt] = {
+    "zmq REP": zmq_server,
+    "asyncio.start_server": asyncio_server,
+    "http.server.HTTPServer": lambda port: served(port, http.server.HTTPServer),
+    "http.server.ThreadingHTTPServer": lambda port: served(port, http.server.ThreadingHTTPServer),
+    "socket.create_server": create_server,
+    "socketserver.TCPServer": lambda port: served(port, socketserver.TCPServer),
+    "plain socket": plain,
+    "plain socket, SO_REUSEADDR": lambda port: plain(port, socket.SO_REUSEADDR),
+    "plain socket, SO_REUSEADDR, 0.0.0.0": lambda port: plain(port, socket.SO_REUSEADDR, host="0.0.0.0"),
+    "plain socket, SO_REUSEPORT": lambda port: plain(port, socket.SO_REUSEPORT),
+}
+OTHERS: dict[str, Attempt] = {
+    "bind to port 0, limited to this port": chosen_by_kernel,
+    "another launch, port not leased": another_launch,
+    "another launch, port leased": another_lease,
+}
+
+
+def tried(attempt: Attempt, port: int) -> str:
+    """What comes of it: ``binds``, or the name of the error."""
+    try:
+        with attempt(port):
+            return "binds"
+    except ImportError as exc:
+        return f"no {exc.name}"
+    except OSError as exc:
+        return errno.errorcode.get(exc.errno or 0, str(exc))
+
+
+def free_port(ports: PortLeases) -> int:
+    return next(
+        port for port in range(DEFAULT_PORTS[0], DEFAULT_PORTS[1] + 1) if fresh(port) and not ports.refuse(port)
+    )
+
+
+def fresh(port: int) -> bool:
+    """Whether no connection of a minute ago is left on it."""
+    with socket.socket() as one, contextlib.suppress(OSError):
+        one.bind(("0.0.0.0", port))
+        return True
+    return False
+
+
+def held(attempt: Attempt, *, leased: bool) -> tuple[str, str]:
+    """The same attempt on a port that is held, and on the same port when the hold has ended."""
+    with PortLeases() as ports:
+        port = free_port(ports)
+        if not leased:
+            os.close(ports.leases.pop(port))
+        during = tried(attempt, port)
+    if during == "binds":
+        with PortLeases() as ports:
+            port = free_port(ports)
+    return during, tried(attempt, port)
+
+
+def used(attempt: Attempt) -> str:
+    """The attempt on a port whose server has just closed a connection and ended."""
+    with PortLeases() as ports:
+        port = free_port(ports)
+    with socket.create_server((LOOPBACK, port)) as server, socket.create_connection((LOOPBACK, port)) as client:
+        server.accept()[0].close()
+        client.recv(1)
+    return tried(attempt, port)
+
+
+def main() -> None:
+    first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    print(f"Linux {platform.release()}, Python {platform.python_version()}")
+    print(f"symphony's pool is {DEFAULT_PORTS[0]}-{DEFAULT_PORTS[1]}; the kernel's own is {first}-{last}\n")
+    print(f"{'who':38}{'while held':14}{'after':14}just used by another")
+    for name, attempt in {**SERVERS, **OTHERS}.items():
+        during, after = held(attempt, leased=name.endswith(", port leased"))
+        print(f"{name:38}{during:14}{after:14}{used(attempt)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -185,7 +185,9 @@ class TmuxChildren:
                 f"got no window: the tmux server {name!r} has a session {session!r} that is not of these experiments; "
                 f"choose another name, or remove it: tmux -L {name} kill-session -t {session}"
             )
-        if "remain-on-exit-format" in answer.error or "unknown option" in answer.error:
+        if any(
+            words in answer.error for words in ("invalid option", "unknown option", "unknown command", "unknown flag")
+        ):
             return f"got no window: this tmux ({self._tmux.program}) is older than {OLDEST}; install a newer one"
         if self._made and answer.no_server:
             return f"got no window: {SERVER_DIED}"
@@ -365,18 +367,21 @@ def _umask() -> int:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of proc(5)'s stat from the state on, or None where there is no such process or no /proc."""
+    """The name of a process and the fields that follow in proc(5)'s stat, or None where there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
+    before, _, after = text.rpartition(") ")
+    return [before.partition("(")[2], *after.split()]
 
 
 def _asleep(pid: int) -> bool:
+    """Whether what writes a log waits for more, or has ended; it is a shell before it is cat."""
     fields = _stat(pid)
-    return fields is None or fields[0] in ("S", "Z", "X")
+    return fields is None or fields[1] in ("Z", "X") or fields[:2] == ["cat", "S"]
 
 
 def _parent(pid: int) -> int | None:
     fields = _stat(pid)
-    return None if fields is None else int(fields[1])
+    return None if fields is None else int(fields[2])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
@@ -233,7 +232,7 @@ def server(answer: Sequence[str]) -> tuple[int, str] | None:
 
 def _shell_word(path: str) -> str:
     """A path in a shell line that tmux expands first: neither ``#`` nor ``%`` may stand in it."""
-    quoted = shlex.quote(path)
+    quoted = path.replace("'", "'\"'\"'")
     for mark, octal in (("#", "043"), ("%", "045")):
-        quoted = quoted.replace(mark, f"'\"$(printf '\\\\{octal}')\"'")
-    return quoted
+        quoted = quoted.replace(mark, f"'\"$(printf '\\{octal}')\"'")
+    return f"'{quoted}'"

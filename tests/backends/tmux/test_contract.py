@@ -3,8 +3,8 @@
 import contextlib
 
 import pytest
-from symphony.testing import BackendContract
 
+from symphony.testing import BackendContract
 from tests.backends.tmux.conftest import tmux
 
 

@@ -33,6 +33,8 @@ FIRST_BATCH, BATCH = 8, 50
 SOON, LATER = 0.002, 0.05
 PATIENCE = 5.0
 LOOK_EVERY = 0.2
+# So many looks in a row at a log's writer asleep are enough where the kernel does not say more.
+QUIET = 10
 
 CLOSED = "its window was closed by hand"
 SESSION_CLOSED = "its tmux session was closed by hand"
@@ -255,7 +257,7 @@ class TmuxChildren:
             for end in unknown:
                 end.learn(here.get(end.child.pane), answer)
         for end in list(self._dying.values()):
-            if end.known and (self._drained(end.child) or end.late):
+            if end.known and (self._drained(end) or end.late):
                 self._tell(end)
         if self._dying:
             for end in self._dying.values():
@@ -281,13 +283,17 @@ class TmuxChildren:
             self._panes.pop(child.name, None)
         self._ended(child, end.code, end.reason)
 
-    def _drained(self, child: TmuxChild) -> bool:
+    def _drained(self, end: _End) -> bool:
         """Whether all that a process wrote is in its log.
 
         tmux has handed it on when it calls the pane dead. What writes the log sleeps again once it has read it.
         """
-        sink = self._sink(child)
-        return sink is None or _asleep(sink)
+        sink = self._sink(end.child)
+        if sink is None:
+            return True
+        asleep = _asleep(sink)
+        end.quiet = end.quiet + 1 if asleep else 0
+        return asleep and (_waits(sink) or end.quiet >= QUIET)
 
     def _stop_sink(self, child: TmuxChild) -> None:
         """End what writes the log of a window that is kept: tmux would keep it too."""
@@ -319,6 +325,7 @@ class _End:
         self.code: int | None = None
         self.reason = ""
         self.waited = 0.0
+        self.quiet = 0
 
     @property
     def late(self) -> bool:
@@ -380,6 +387,17 @@ def _asleep(pid: int) -> bool:
     """Whether what writes a log waits for more, or has ended; it is a shell before it is cat."""
     fields = _stat(pid)
     return fields is None or fields[1] in ("Z", "X") or fields[:2] == ["cat", "S"]
+
+
+def _waits(pid: int) -> bool:
+    """Whether the kernel says where a process sleeps: one that was interrupted on its way to sleep is nowhere.
+
+    Not all kernels say it.
+    """
+    try:
+        return Path(f"/proc/{pid}/wchan").read_text() not in ("", "0")
+    except OSError:
+        return False
 
 
 def _parent(pid: int) -> int | None:

@@ -130,7 +130,7 @@ def test_many_short_processes_lose_nothing(cluster, experiment):
     status = cluster.wait("exp", timeout=60)
     assert [process.exit_code for process in status] == list(range(60))
     for index in range(60):
-        assert cluster.get_log("exp", f"p-{index}") == f"one-{index}\ntwo"
+        assert cluster.get_log("exp", f"p-{index}") == f"one-{index}\ntwo", screen(index, "exp", "-S", "-")
 
 
 def test_a_process_gets_the_environment_of_its_launcher_and_no_other(cluster, experiment, monkeypatch, tmp_path):

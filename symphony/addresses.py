@@ -104,6 +104,7 @@ class AddressScheme:
 def book(requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int]) -> AddressBook:
     """Give every requested service its address; ``pool`` has the first and the last port to choose from."""
     requests = list(requests)
+    _refuse_shared_variables(requests)
     ports = choose_ports(requests, pool, scheme.refuse)
     return AddressBook(
         tuple(
@@ -118,6 +119,17 @@ def book(requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[
             for request in requests
         )
     )
+
+
+def _refuse_shared_variables(requests: Iterable[ServiceRequest]) -> None:
+    """Refuse ``x`` beside ``x-bind``: SYMPH_X_BIND_HOST would have to say two things."""
+    names = {request.name for request in requests}
+    for name in sorted(names):
+        if f"{name}-bind" in names:
+            raise SpecError(
+                f"services {name!r} and {f'{name}-bind'!r} share the variable {PREFIX}{env_name(name)}_BIND_HOST; "
+                "rename one of them"
+            )
 
 
 def choose_ports(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import abc
+import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported
 from symphony.names import listing, near
-from symphony.plan import Defaults, Ignored, Plan
-from symphony.spec import Experiment
-from symphony.spec.values import Strings, lines
-from symphony.spec.values import path as path_value
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+
+if TYPE_CHECKING:
+    from symphony.plan import Defaults, Ignored
+    from symphony.spec import Experiment
+    from symphony.spec.values import Strings
 
 
 class Manifest(abc.ABC):
@@ -41,9 +44,20 @@ class Cluster(abc.ABC):
     backend: ClassVar[str]
 
     def __init__(self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None) -> None:
-        self.defaults = Defaults(
-            preamble_cmds=tuple(lines(preamble_cmds, "preamble_cmds")) if preamble_cmds else (),
-            start_dir=None if start_dir is None else path_value(start_dir, "start_dir"),
+        self._preamble_cmds = preamble_cmds
+        self._start_dir = start_dir
+        if preamble_cmds is not None or start_dir is not None:
+            _ = self.defaults  # what is wrong must show here, not at the first launch
+
+    @functools.cached_property
+    def defaults(self) -> Defaults:
+        """What holds for every experiment launched here, before its own settings."""
+        from symphony.plan import Defaults
+        from symphony.spec.values import lines, path
+
+        return Defaults(
+            preamble_cmds=tuple(lines(self._preamble_cmds, "preamble_cmds")) if self._preamble_cmds else (),
+            start_dir=None if self._start_dir is None else path(self._start_dir, "start_dir"),
         )
 
     @staticmethod
@@ -58,7 +72,8 @@ class Cluster(abc.ABC):
         try:
             return backend(**options)
         except TypeError as exc:
-            unknown = str(exc).rpartition("argument ")[2].strip("'")
+            found = re.search(r"unexpected keyword argument '(\w+)'", str(exc))
+            unknown = found.group(1) if found else ""
             if unknown not in options:
                 raise
             hint = near(unknown, backend.option_names())
@@ -87,6 +102,8 @@ class Cluster(abc.ABC):
         start_dir: str | None = None,
     ) -> Experiment:
         """An empty experiment; nothing is launched. The keywords are those of `Experiment`."""
+        from symphony.spec import Experiment
+
         return Experiment(
             name, secrets=secrets, port_range=port_range, preamble_cmds=preamble_cmds, start_dir=start_dir
         )
@@ -119,6 +136,10 @@ class Cluster(abc.ABC):
     ) -> list[Manifest]:
         """Launch several experiments in turn; one that fails leaves those before it running."""
         return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in experiments]
+
+    def stop(self, experiment: str, *, at_once: bool = False) -> None:
+        """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""
+        raise Unsupported(f"the {self.backend} backend cannot stop an experiment and keep it; delete it")
 
     @abc.abstractmethod
     def delete(self, experiment: str) -> None:
@@ -307,4 +328,4 @@ def no_experiment(name: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"no experiment {name!r}{hint}")
 
 
-__all__ = ["Cluster", "ExecResult", "LogLine", "Manifest", "Plan", "fuzzy_match"]
+__all__ = ["Cluster", "ExecResult", "LogLine", "Manifest", "fuzzy_match"]

@@ -16,6 +16,11 @@ MAX_LENGTH = 63
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
+def is_name(name: str) -> bool:
+    """Whether this may be a name."""
+    return len(name) <= MAX_LENGTH and _LABEL.fullmatch(name) is not None
+
+
 def check_name(name: object, what: str) -> str:
     """Return ``name`` if it is valid, else raise `SpecError` with the corrected name.
 
@@ -23,7 +28,7 @@ def check_name(name: object, what: str) -> str:
     """
     if not isinstance(name, str):
         raise SpecError(f"the name of {_article(what)} is text, not {name!r}")
-    if len(name) <= MAX_LENGTH and _LABEL.fullmatch(name):
+    if is_name(name):
         return name
     hint = corrected(name)
     rule = f"use a-z, 0-9 and '-', a letter first, at most {MAX_LENGTH}"

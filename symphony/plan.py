@@ -7,7 +7,7 @@ order has no cycle. It does no IO but what the address scheme does to learn whic
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from symphony.addresses import AddressBook, AddressScheme, ServiceRequest, book
 from symphony.errors import SpecError
 from symphony.names import listing, near
 from symphony.spec import Experiment, Process, ProcessGroup
+from symphony.spec.component import refuse_shared_mounts
 from symphony.spec.settings import CONTAINER, Settings
 from symphony.spec.values import DEFAULT_PORTS
 
@@ -127,6 +128,7 @@ def _planned(experiment: Experiment, process: Process, outer: Defaults, after: d
     pod = (group or process).settings.at_level("pod")
     below = group.settings.at_level(CONTAINER) if group else Settings()
     settings = below.under(process.settings)
+    refuse_shared_mounts(process.path, settings.volumes)
     return PlannedProcess(
         name=process.name,
         group=group.name if group else None,
@@ -146,6 +148,11 @@ def _planned(experiment: Experiment, process: Process, outer: Defaults, after: d
         pod=pod,
         starts_after=after,
     )
+
+
+def shell_line(cmds: Sequence[str]) -> str:
+    """Shell lines as one, each run if those before it succeeded; a comment ends with its own line."""
+    return cmds[0] if len(cmds) == 1 else " && ".join(f"{{ {line}\n}}" for line in cmds)
 
 
 def _joined(*folders: str | None) -> str | None:

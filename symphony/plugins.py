@@ -90,6 +90,9 @@ def _listed(together: list[str]) -> BackendInfo:
 
 def _only(points: Iterable[EntryPoint]) -> EntryPoint:
     """The one entry point, or an error that names the distributions that claim its name."""
+    points = list(points)
+    if len(points) == 1:
+        return points[0]
     by_target = {(point.value, _distribution(point)): point for point in points}
     if len(by_target) > 1:
         claims = " and ".join(sorted(f"{dist} ({value})" for value, dist in by_target))

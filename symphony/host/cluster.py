@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.addresses import AddressScheme
 from symphony.cluster import Cluster, ExecResult, already_exists, no_experiment
 from symphony.errors import LaunchFailed, NotFound, SpecError
-from symphony.host import checks, detach, gpus, logs, rundir
+from symphony.host import rundir
 from symphony.host.events import Reader, apply, fold
 from symphony.host.identity import ProcessId
-from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
 from symphony.host.observe import status
-from symphony.host.policy import Backoff
-from symphony.host.render import HOST, HostManifest, render
 from symphony.host.rundir import RunDirectory
-from symphony.host.stop import stop, wait_for_end
 from symphony.names import listing, near
-from symphony.plan import resolve
-from symphony.spec import Experiment
-from symphony.spec.values import Strings, one_of, strings
 from symphony.status import ENDED, ExperimentStatus, LogLine
+
+# What launches, follows and stops is imported where it is used: looking must be quick to start.
+if TYPE_CHECKING:
+    from symphony.host.leases import PortLeases
+    from symphony.host.policy import Backoff
+    from symphony.host.render import HostManifest
+    from symphony.spec import Experiment
+    from symphony.spec.values import Strings
 
 # How long a supervisor whose processes have all ended may take to stop what they left behind, in seconds.
 FINISHING = 60.0
+HOLDS = ("started", "bound")
 
 
 class HostCluster(Cluster):
@@ -60,18 +58,29 @@ class HostCluster(Cluster):
     ) -> None:
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
         self._root = Path(state_dir).absolute() if state_dir else rundir.state_root(self.backend)
-        self._gpus = None if gpus is None else strings(list(gpus), "gpus")
-        self._backoff = backoff or Backoff()
-        self._hold_until_bound = one_of(hold_ports, ("started", "bound"), "hold_ports") == "bound"
+        self._gpus = None if gpus is None else [str(device) for device in gpus]
+        self._backoff = backoff
+        if hold_ports not in HOLDS:
+            raise SpecError(f"hold_ports is {', '.join(HOLDS)}, not {hold_ports!r}{near(str(hold_ports), HOLDS)}")
+        self._hold_until_bound = hold_ports == "bound"
 
     # --- launching ---
 
     def manifest(self, experiment: Experiment) -> HostManifest:
         """What a launch would do now; the ports are those that are free at this moment."""
+        from symphony.host.leases import PortLeases
+
         with PortLeases() as ports:
             return self._render(experiment, ports.refuse)
 
     def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
+        import shutil
+        import uuid
+
+        from symphony.addresses import AddressScheme
+        from symphony.host.render import HOST, render
+        from symphony.plan import resolve
+
         scheme = AddressScheme(backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=refuse)
         return render(
             resolve(experiment, scheme, self.defaults),
@@ -82,6 +91,9 @@ class HostCluster(Cluster):
         )
 
     def _launch(self, experiment: Experiment, *, force: bool) -> HostManifest:
+        from symphony.host import checks, gpus
+        from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
+
         if force:
             # What is wrong with the new one must show before the old one is gone. Ports and GPUs are looked at
             # afterwards: those of the old one will be free.
@@ -99,6 +111,8 @@ class HostCluster(Cluster):
 
     def _make_way(self, name: str) -> None:
         """Refuse the name of a live experiment; remove one that has ended."""
+        from symphony.host.stop import wait_for_end
+
         while True:
             with rundir.exclusive(self._root):
                 found = rundir.find(self._root, name)
@@ -114,6 +128,8 @@ class HostCluster(Cluster):
                 raise already_exists(name)
 
     def _start(self, manifest: HostManifest, ports: PortLeases, gpu_leases: dict[str, list[int]]) -> None:
+        from symphony.host import checks, detach, policy
+
         kept, until_started = [*ports.leases.values()], ports.holds
         if self._hold_until_bound:
             kept, until_started = [*kept, *ports.holds.values()], {}
@@ -128,7 +144,7 @@ class HostCluster(Cluster):
                     gpus=gpu_leases,
                     children=self.children,
                     children_options=self._children_options(),
-                    backoff=self._backoff,
+                    backoff=self._backoff or policy.Backoff(),
                     inherited=ports.release_holds,
                 )
             except BaseException:  # interrupted, or the supervisor died
@@ -147,6 +163,8 @@ class HostCluster(Cluster):
 
     def delete(self, experiment: str) -> None:
         """Stop an experiment and remove all of it. One that is not there is no error."""
+        from symphony.host.stop import stop
+
         found = rundir.find(self._root, experiment)
         if found is not None:
             stop(found)
@@ -162,6 +180,8 @@ class HostCluster(Cluster):
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
         """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""
+        from symphony.host.stop import stop
+
         stop(self._find(experiment), at_once=at_once)
 
     # --- observing ---
@@ -191,28 +211,32 @@ class HostCluster(Cluster):
         on_change: Callable[[ExperimentStatus], None] | None = None,
     ) -> ExperimentStatus:
         """Return when every process has ended; raises `TimeoutError` after ``timeout`` seconds."""
+        from symphony.host.logs import growing
+
         run = self._find(experiment)
         deadline = None if timeout is None else time.monotonic() + timeout
         observer = _Observer(run)
-        grown = logs.growth_of({"": run.events})
         before: ExperimentStatus | None = None
-        while True:
-            now = observer.look()
-            if on_change is not None and now != before:
-                on_change(now)
-            before = now
-            if now.ended:
-                return now
-            left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
-            if left <= 0:
-                going = [process.path for process in now if process.state not in ENDED]
-                raise TimeoutError(f"experiment {experiment!r} still runs after {timeout:g} s: {listing(going)}")
-            grown(left)
+        with growing({"": run.events}) as grown:
+            while True:
+                now = observer.look()
+                if on_change is not None and now != before:
+                    on_change(now)
+                before = now
+                if now.ended:
+                    return now
+                left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+                if left <= 0:
+                    going = [process.path for process in now if process.state not in ENDED]
+                    raise TimeoutError(f"experiment {experiment!r} still runs after {timeout:g} s: {listing(going)}")
+                grown(left)
 
     # --- using ---
 
     def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
-        return logs.read(self._find(experiment), process, since=_since(since), tail=tail)
+        from symphony.host.logs import read
+
+        return read(self._find(experiment), process, since=_since(since), tail=tail)
 
     def iter_logs(
         self,
@@ -232,10 +256,13 @@ class HostCluster(Cluster):
     def _iter_logs(
         self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
     ) -> Iterator[LogLine]:
-        lines, tails = logs.merged(run, names, since=since, tail=tail)
+        from symphony.host.logs import follow as follow_logs
+        from symphony.host.logs import merged
+
+        lines, tails = merged(run, names, since=since, tail=tail)
         yield from lines
         if follow:
-            yield from logs.follow(run, tails, _Observer(run).ended(names))
+            yield from follow_logs(run, tails, _Observer(run).ended(names))
         else:
             for name, log in tails.items():
                 yield from (LogLine(process=name, text=text) for text in log.last())
@@ -250,7 +277,10 @@ class HostCluster(Cluster):
         interactive: bool = False,
     ) -> ExecResult:
         """Run a command in the environment and the folder of a running process."""
+        import subprocess
+
         from symphony.host.trees import environment
+        from symphony.spec.values import strings
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
@@ -327,4 +357,6 @@ class _Observer:
 
 
 def _since(since: float | str | None) -> float | None:
-    return None if since is None else logs.since_time(since, time.time())
+    from symphony.host.logs import since_time
+
+    return None if since is None else since_time(since, time.time())

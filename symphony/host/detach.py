@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony.errors import BackendError, LaunchFailed
+from symphony.errors import BackendError
 from symphony.host.commands import MARK
 from symphony.host.identity import ProcessId, identify
 from symphony.host.policy import Backoff
@@ -78,7 +78,7 @@ def start(
             report.read()
             raise
     if not said:
-        raise LaunchFailed(f"the supervisor of {final.name!r} died while launching: {_last_words(run, final)}")
+        raise BackendError(f"the supervisor of {final.name!r} died while launching: {_last_words(run, final)}")
     return Report(**json.loads(said))
 
 

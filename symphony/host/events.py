@@ -161,4 +161,13 @@ class Reader:
         if not whole:
             return []
         self._offset += len(whole) + 1
-        return [json.loads(line) for line in whole.split(b"\n")]
+        return [event for line in whole.split(b"\n") if (event := _decode(line)) is not None]
+
+
+def _decode(line: bytes) -> Event | None:
+    """The event of a line; None for one that was torn, as a disk that was full for a moment leaves it."""
+    try:
+        event: Event = json.loads(line)
+    except ValueError:
+        return None
+    return event

@@ -5,7 +5,8 @@ a time, whoever's it is, passes to a child with its descriptor, and ends with it
 ended. Where there are no abstract sockets, a locked file in the temporary folder stands in.
 
 A leased port is also bound, not listening, with SO_REUSEADDR, until the process that serves it starts: that
-keeps off it programs that neither know of leases nor set SO_REUSEADDR. docs/adr/0002-ports.md has the reasons and measurements.
+keeps off it programs that neither know of leases nor set SO_REUSEADDR. docs/adr/0002-ports.md has the reasons and
+the measurements.
 """
 
 from __future__ import annotations

@@ -7,16 +7,22 @@ by that time. ``since`` and the order between processes are therefore right to a
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
 from symphony.host.rundir import RunDirectory
 from symphony.status import LogLine
 
+if TYPE_CHECKING:
+    from symphony.host.inotify import Watch
+
+LOOK_EVERY = 0.02
 _CHUNK = 1 << 18
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -55,10 +61,29 @@ def start_of(run: RunDirectory, process: str, since: float | None, tail: int | N
     """Where reading a log begins, in bytes."""
     start = 0
     if since is not None:
-        start = max((length for at, length in notes(run, process) if at <= since), default=0)
+        start = line_start(
+            run.log(process), max((length for at, length in notes(run, process) if at <= since), default=0)
+        )
     if tail is not None:
         start = max(start, tail_start(run.log(process), tail))
     return start
+
+
+def line_start(path: Path, offset: int) -> int:
+    """Where the line begins in which ``offset`` stands: a note may have been taken in the middle of one."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return offset
+    with file:
+        while offset > 0:
+            step = min(_CHUNK, offset)
+            file.seek(offset - step)
+            block = file.read(step)
+            if b"\n" in block:
+                return offset - step + block.rindex(b"\n") + 1
+            offset -= step
+    return 0
 
 
 def tail_start(path: Path, lines: int) -> int:
@@ -161,61 +186,75 @@ def follow(
     check_every: float = 0.5,
 ) -> Iterator[LogLine]:
     """Lines as they are written, until ``ended`` says that no more will come and all was read."""
-    growth = growth_of({**{name: log.path for name, log in tails.items()}, "": run.events})
     over = ended()
-    while True:
-        for name, log in tails.items():
-            yield from (LogLine(process=name, text=text) for text in log.more())
-        if over:
-            break
-        growth(check_every)
-        over = ended()
+    grown: Collection[str] = tails.keys()
+    with growing({**{name: log.path for name, log in tails.items()}, "": run.events}) as wait:
+        while True:
+            for name in grown:
+                if name in tails:
+                    yield from (LogLine(process=name, text=text) for text in tails[name].more())
+            if over:
+                break
+            grown = wait(check_every)
+            if "" in grown or not grown:  # to look at every process takes time: not for each line of one
+                over = ended()
+                grown = tails.keys() if over else grown
     for name, log in tails.items():
         yield from (LogLine(process=name, text=text) for text in log.last())
 
 
-def growth_of(paths: Mapping[str, Path]) -> Callable[[float], None]:
-    """A function that returns once one of the files has grown, or after so many seconds."""
+@contextlib.contextmanager
+def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
+    """A function that returns the files that have grown, once one has, or none after so many seconds."""
     try:
         from symphony.host.inotify import Watch
 
         watch = Watch()
-    except OSError:
-        return _growth_by_looking(paths)
+    except OSError:  # this system has no inotify, or this user no more of it
+        yield _by_looking(paths)
+        return
+    try:
+        yield _by_watching(watch, paths)
+    finally:
+        watch.close()
+
+
+def _by_watching(watch: Watch, paths: Mapping[str, Path]) -> Callable[[float], set[str]]:
     unwatched = dict(paths)
     sizes: dict[str, int] = {}
 
-    def wait(timeout: float) -> None:
-        for key in list(unwatched):
-            if not unwatched[key].exists():
-                timeout = min(timeout, 0.02)
-                continue
-            watch.add(key, unwatched.pop(key))
+    def wait(timeout: float) -> set[str]:
+        grown: set[str] = set()
+        for key, path in list(unwatched.items()):
+            try:
+                watch.add(key, path)
+                del unwatched[key]
+            except OSError:  # not there yet, or the user's limit of watches is reached: look again soon
+                timeout = min(timeout, LOOK_EVERY)
             # What was written between the last read and this watch would never be told.
-            size, known = _size(paths[key]), sizes.get(key, -1)
-            sizes[key] = size
-            if size != known:
+            size = _size(path)
+            if size != sizes.get(key):
+                sizes[key] = size
+                grown.add(key)
                 timeout = 0.0
-        for key in watch.told(timeout):
-            unwatched[key] = paths[key]
+        told = watch.told(timeout)
+        unwatched.update({key: paths[key] for key in told})
+        return grown | told
 
     return wait
 
 
-def _growth_by_looking(paths: Mapping[str, Path]) -> Callable[[float], None]:
-    """The same where there is no inotify: look every 20 ms."""
+def _by_looking(paths: Mapping[str, Path]) -> Callable[[float], set[str]]:
     sizes: dict[str, int] = {}
 
-    def wait(timeout: float) -> None:
+    def wait(timeout: float) -> set[str]:
         deadline = time.monotonic() + timeout
         while True:
-            now = {key: _size(path) for key, path in paths.items()}
-            if now != sizes:
-                sizes.update(now)
-                return
-            if time.monotonic() >= deadline:
-                return
-            time.sleep(0.02)
+            grown = {key for key, path in paths.items() if sizes.get(key) != _size(path)}
+            if grown or time.monotonic() >= deadline:
+                sizes.update({key: _size(paths[key]) for key in grown})
+                return grown
+            time.sleep(LOOK_EVERY)
 
     return wait
 

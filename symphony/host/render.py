@@ -11,7 +11,7 @@ from typing import Any
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
 from symphony.host.commands import DEFAULT_GRACE, MARK, Command
-from symphony.plan import Ignored, Plan, PlannedProcess, ignored_settings
+from symphony.plan import Ignored, Plan, PlannedProcess, ignored_settings, shell_line
 from symphony.spec.settings import Settings
 
 HOST = "127.0.0.1"
@@ -103,7 +103,7 @@ def render(plan: Plan, *, run_id: str, directory: Path, here: Path, shell: str) 
         experiment=plan.experiment,
         run_id=run_id,
         directory=str(directory),
-        commands=tuple(_command(plan, process, base, shell) for process in plan),
+        commands=tuple(_command(plan, process, env, base, shell) for process in plan),
         env=env,
         services={name: endpoint.addr for name, endpoint in plan.addresses.items()},
         exposed=tuple(name for name, endpoint in plan.addresses.items() if endpoint.exposed),
@@ -112,7 +112,7 @@ def render(plan: Plan, *, run_id: str, directory: Path, here: Path, shell: str) 
     )
 
 
-def _command(plan: Plan, process: PlannedProcess, base: Path, shell: str) -> Command:
+def _command(plan: Plan, process: PlannedProcess, shared: Mapping[str, str], base: Path, shell: str) -> Command:
     served = [endpoint for endpoint in plan.addresses.values() if endpoint.owner in (process.name, process.group)]
     ready = dict(process.settings.ready or {})
     timeout = float(ready.pop("timeout", 60.0))
@@ -122,7 +122,7 @@ def _command(plan: Plan, process: PlannedProcess, base: Path, shell: str) -> Com
         group=process.group,
         argv=tuple(_argv(process, shell)),
         cwd=str(base / (process.start_dir or "")),
-        env=_own_env(plan, process),
+        env=_own_env(plan, process, shared),
         grace=_grace(process.pod),
         restart=process.pod.restart_policy or "Never",
         ready=_ready(ready, plan) or None,
@@ -133,10 +133,9 @@ def _command(plan: Plan, process: PlannedProcess, base: Path, shell: str) -> Com
     )
 
 
-def _own_env(plan: Plan, process: PlannedProcess) -> dict[str, str]:
-    """The process's variables, without those that the shared ones would override."""
-    full = plan.environment(process)
-    return {key: value for key, value in full.items() if plan.shared_env.get(key) != value}
+def _own_env(plan: Plan, process: PlannedProcess, shared: Mapping[str, str]) -> dict[str, str]:
+    """The process's variables without the shared ones, which lie below these and would win over the user's."""
+    return {key: value for key, value in plan.environment(process).items() if key not in shared}
 
 
 def _grace(pod: Settings) -> float:
@@ -145,8 +144,8 @@ def _grace(pod: Settings) -> float:
 
 def _argv(process: PlannedProcess, shell: str) -> list[str]:
     if process.cmds is not None:
-        return [shell, "-c", "\n".join([*_guarded(process.preamble_cmds), " && ".join(process.cmds)])]
-    if process.command is None:
+        return [shell, "-c", "\n".join([*_guarded(process.preamble_cmds), shell_line(process.cmds)])]
+    if not process.command:
         raise SpecError(
             f"process {process.path!r} has no command: an image's own entry point cannot run on this backend; "
             "give it command=, cmd= or cmds="

@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from symphony.errors import BackendError
 from symphony.host.identity import ProcessId, boot_id, is_alive
+from symphony.names import is_name
 
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
 _ASIDE, _TRASH = ".new-", ".old-"
@@ -86,8 +88,13 @@ class RunDirectory:
         return self.logs / f"{process}.when"
 
     def load_manifest(self) -> dict[str, Any]:
-        """What was launched."""
-        data: dict[str, Any] = json.loads(self.manifest.read_bytes())
+        """What was launched. `BackendError` where it cannot be read."""
+        try:
+            data: dict[str, Any] = json.loads(self.manifest.read_bytes())
+        except ValueError as exc:
+            raise BackendError(
+                f"the record of experiment {self.name!r} is broken ({self.manifest}: {exc}); delete the experiment"
+            ) from exc
         return data
 
     # --- the supervisor ---
@@ -158,16 +165,17 @@ class RunDirectory:
 
 
 def find(root: Path, name: str) -> RunDirectory | None:
-    """The run directory of an experiment, or None."""
-    path = root / name
-    return RunDirectory(path) if not name.startswith(".") and path.is_dir() else None
+    """The run directory of an experiment, or None. What is no name, such as a path, has none."""
+    run = RunDirectory(root / name)
+    return run if is_name(name) and (run.path / "lock").exists() else None
 
 
 def find_all(root: Path) -> list[RunDirectory]:
-    """Every run directory, by name."""
+    """Every run directory, by name; what symphony did not make is none."""
+    names: list[str] = []
     with contextlib.suppress(FileNotFoundError):
-        return [RunDirectory(root / name) for name in sorted(os.listdir(root)) if not name.startswith(".")]
-    return []
+        names = sorted(os.listdir(root))
+    return [run for name in names if (run := find(root, name)) is not None]
 
 
 @contextlib.contextmanager

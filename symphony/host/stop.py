@@ -8,6 +8,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from symphony.errors import BackendError
 from symphony.host.commands import DEFAULT_GRACE
@@ -29,7 +30,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     host = run.elsewhere()
     if host is not None:
         raise BackendError(f"experiment {run.name!r} runs on {host}; delete it there")
-    manifest = run.load_manifest()
+    manifest = _manifest(run)
     grace = max((process["grace"] for process in manifest["processes"]), default=DEFAULT_GRACE)
     supervisor = run.supervisor()
     if supervisor is not None:
@@ -38,8 +39,16 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not end; see {run.supervisor_log}"
             )
-    if not _finished(run):
+    if manifest["run_id"] is not None and not _finished(run):
         stop_all(lambda: marked(manifest["run_id"]), 0.0 if at_once else grace)
+
+
+def _manifest(run: RunDirectory) -> dict[str, Any]:
+    """What was launched, or as much as stopping needs where its record is broken: a supervisor knows the rest."""
+    try:
+        return run.load_manifest()
+    except (BackendError, FileNotFoundError):
+        return {"run_id": None, "processes": []}
 
 
 def _finished(run: RunDirectory) -> bool:

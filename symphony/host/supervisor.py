@@ -106,7 +106,8 @@ class Supervisor:
                 signal_group(child.pid, signal.SIGTERM)
                 self._loop.after(self._commands[name].grace, lambda child=child: self._kill_child(child))  # type: ignore[misc]
             elif track.state is State.PENDING:
-                self._record("never", name, reason="stopped before it started", stopped=True)
+                word = "started" if track.started is None else "restarted"
+                self._record("never", name, reason=f"stopped before it {word}", stopped=True)
         if self._children:
             self._sweep()
         self._finish_if_over()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SpecError, located
@@ -211,7 +211,7 @@ class Component:
 
     def mount_shared_memory(self, size: int | str | None = None) -> Self:
         """Give the process a /dev/shm of ``size`` bytes (``"8Gi"``), or of as much as there is."""
-        return self._add_volume("shared_memory", SHARED_MEMORY, {"size": _size(size)})
+        return self._add_volume("shared_memory", {"size": _size(size)})
 
     def mount_secret(self, secret: str, mount_path: str, *, files: Any = None, name: str | None = None) -> Self:
         """Mount a Secret: one that exists, or with ``files`` (paths or ``{name: path}``) one made from them."""
@@ -308,16 +308,24 @@ class Component:
     def _mount(self, kind: str, mount_path: str, name: str | None, **given: Any) -> Self:
         where = values.absolute(mount_path, "mount_path")
         volume = None if name is None else check_name(name, "volume")
-        return self._add_volume(kind, where, {"mount_path": where, **given, "name": volume})
+        return self._add_volume(kind, {"mount_path": where, **given, "name": volume})
 
-    def _add_volume(self, kind: str, mount_path: str, details: dict[str, Any]) -> Self:
+    def _add_volume(self, kind: str, details: dict[str, Any]) -> Self:
         volume = {kind: {key: value for key, value in details.items() if value not in (None, "", False)}}
-        for other in self._settings.volumes:
-            if _mount_path(other) == mount_path and other != volume:
-                raise SpecError(f"{self.name!r} mounts two volumes at {mount_path!r}")
         if volume not in self._settings.volumes:
+            refuse_shared_mounts(self.name, [*self._settings.volumes, volume])
             self._settings.volumes.append(volume)
         return self
+
+
+def refuse_shared_mounts(who: str, volumes: Iterable[dict[str, Any]]) -> None:
+    """Refuse two volumes at one place."""
+    seen: set[str] = set()
+    for volume in volumes:
+        where = _mount_path(volume)
+        if where in seen:
+            raise SpecError(f"{who!r} mounts two volumes at {where!r}")
+        seen.add(where)
 
 
 def _mount_path(volume: dict[str, Any]) -> str:

@@ -45,12 +45,14 @@ class Experiment:
             self.secrets = {} if secrets is None else values.files(secrets, "secrets")
         with located("port_range"):
             self.port_range = None if port_range is None else values.port_range(port_range)
-        self.preamble_cmds = values.lines(preamble_cmds, "preamble_cmds") if preamble_cmds else []
-        self.start_dir = None if start_dir is None else values.path(start_dir, "start_dir")
+        with located("preamble_cmds"):
+            self.preamble_cmds = [] if preamble_cmds is None else values.lines(preamble_cmds, "preamble_cmds")
+        with located("start_dir"):
+            self.start_dir = None if start_dir is None else values.path(start_dir, "start_dir")
         self.base_dir: Path | None = None
         self.env: dict[str, str] = {}
         with located("env"):
-            self.set_envs(env or {})
+            self.set_envs({} if env is None else env)
         self._members: dict[str, Member] = {}
 
     @property
@@ -93,11 +95,14 @@ class Experiment:
         return group
 
     def add_process(self, process: Process) -> None:
-        """Add a process that is in no group."""
+        """Add a process that is in no group and no experiment."""
         if process.group is not None:
             raise SpecError(f"process {process.name!r} is in group {process.group.name!r}: add the group")
-        self._claim_process(process)
+        if process.experiment is not None and process.experiment is not self:
+            raise SpecError(f"process {process.name!r} is in experiment {process.experiment.name!r} already")
+        self._claim(process.name)
         self._members[process.name] = process
+        process.experiment = self
 
     def add_processes(self, processes: Iterable[Process]) -> None:
         """Add several processes."""
@@ -108,10 +113,8 @@ class Experiment:
         """Add a group with its members."""
         if group.experiment is not None and group.experiment is not self:
             raise SpecError(f"group {group.name!r} is in experiment {group.experiment.name!r} already")
-        if group.name in self._members:
-            raise SpecError(f"experiment {self.name!r} has a process or group {group.name!r} already")
-        for process in group.list_processes():
-            self._claim_process(process)
+        for name in (group.name, *(process.name for process in group.list_processes())):
+            self._claim(name)
         self._members[group.name] = group
         group.experiment = self
 
@@ -120,15 +123,16 @@ class Experiment:
         for group in groups:
             self.add_process_group(group)
 
-    def _claim_process(self, process: Process) -> None:
-        """Refuse a name that is taken: names are unique in an experiment, across its groups."""
-        if process.name in self._members:
-            kind = "group" if isinstance(self._members[process.name], ProcessGroup) else "process"
-            raise SpecError(f"experiment {self.name!r} has a {kind} {process.name!r} already; names are unique")
+    def _claim(self, name: str) -> None:
+        """Refuse a name that is taken: names of processes and groups are unique in an experiment."""
+        other = self._members.get(name)
+        if other is not None:
+            what = "group" if isinstance(other, ProcessGroup) else "process"
+            raise SpecError(f"experiment {self.name!r} has a {what} {name!r} already; names are unique")
         for group in self.list_process_groups():
-            if process.name in group._processes:
+            if name in group._processes:
                 raise SpecError(
-                    f"experiment {self.name!r} has a process {process.name!r} already, in group {group.name!r}; "
+                    f"experiment {self.name!r} has a process {name!r} already, in group {group.name!r}; "
                     "names are unique across groups"
                 )
 
@@ -174,11 +178,11 @@ class Experiment:
         """The experiment in its file form: plain dictionaries, lists, text and numbers."""
         own: dict[str, Any] = {
             "name": self.name,
-            "secrets": self.secrets,
+            "secrets": dict(self.secrets),
             "port_range": list(self.port_range) if self.port_range else None,
-            "preamble_cmds": self.preamble_cmds,
+            "preamble_cmds": [*self.preamble_cmds],
             "start_dir": self.start_dir,
-            "env": self.env,
+            "env": dict(self.env),
         }
         return {
             **{key: value for key, value in own.items() if value},

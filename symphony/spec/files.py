@@ -22,7 +22,10 @@ TEXT_KEYS = frozenset(
     {"name", "env", "container_image", "command", "args", "cmd", "cmds", "preamble_cmds", "start_dir"}
     | {"labels", "node_selector", "value", "log"}
 )
-RAW_KEYS = frozenset({"pod_yml", "container_yml"})
+# What stands below these are keys of the user's own: names of services and processes, and Kubernetes' fields.
+NAMING_KEYS = frozenset({"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"})
+
+_NULL, _DATE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:timestamp"
 
 Path_ = tuple["str | int", ...]
 Where = Callable[[Path_], str]
@@ -105,7 +108,10 @@ def _from_json(path: Path, text: str) -> tuple[Any, Where]:
 def _from_yaml(path: Path, text: str) -> tuple[Any, Where]:
     reading = _Reading(text)
     try:
-        data = reading.data()
+        try:
+            data = reading.data(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError:  # libyaml is quick, PyYAML's own loader says better what is wrong
+            data = reading.data(yaml.SafeLoader)
     except yaml.MarkedYAMLError as exc:
         what = ", ".join(part for part in (exc.context, exc.problem) if part)
         raise SpecError(f"{_position(path, exc.problem_mark or exc.context_mark)}: not YAML: {what}") from exc
@@ -129,8 +135,8 @@ class _Reading:
         self._text = text
         self._marks: dict[Path_, yaml.Mark] = {}
 
-    def data(self) -> Any:
-        self._loader = yaml.SafeLoader(self._text)
+    def data(self, loader: type[yaml.SafeLoader]) -> Any:
+        self._loader = loader(self._text)
         root = self._loader.get_single_node()
         return None if root is None else self._plain(root, (), as_text=False)
 
@@ -148,7 +154,7 @@ class _Reading:
             return self._mapping(node, place, as_text=as_text)
         if isinstance(node, yaml.SequenceNode):
             return [self._plain(item, (*place, index), as_text=as_text) for index, item in enumerate(node.value)]
-        if as_text and node.tag != "tag:yaml.org,2002:null":
+        if node.tag == _DATE or (as_text and node.tag != _NULL):  # JSON knows no dates
             return node.value
         return self._loader.construct_object(node, deep=True)
 
@@ -165,9 +171,13 @@ class _Reading:
 
 
 def _is_text(place: Path_, key: str, inherited: bool) -> bool:
-    if key in RAW_KEYS or (place and place[-1] == "processes"):
-        return False
-    return inherited or key in TEXT_KEYS
+    """Whether what stands under ``key`` of the mapping at ``place`` is taken as it is written."""
+    while place[:1] == ("processes",):
+        if len(place) == 1:
+            return False  # the key is a name
+        place = place[2:]
+    by_name = place[:1] and place[0] in NAMING_KEYS
+    return inherited or (key in TEXT_KEYS and not by_name)
 
 
 def _refuse_twins(node: yaml.MappingNode) -> None:
@@ -187,3 +197,12 @@ class _Dumper(yaml.SafeDumper):
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    # Line breaks that only Unicode knows: PyYAML folds them away unless they are escaped.
+    style = '"' if not {"\x85", "\u2028", "\u2029"}.isdisjoint(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _text_node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, located
 from symphony.names import near
 from symphony.spec import values
 from symphony.spec.component import Component
@@ -36,8 +36,10 @@ class ProcessGroup(Component):
         preamble_cmds: values.Strings | None = None,
     ) -> None:
         super().__init__(name)
-        self.start_dir = None if start_dir is None else values.path(start_dir, "start_dir")
-        self.preamble_cmds = values.lines(preamble_cmds, "preamble_cmds") if preamble_cmds else []
+        with located("start_dir"):
+            self.start_dir = None if start_dir is None else values.path(start_dir, "start_dir")
+        with located("preamble_cmds"):
+            self.preamble_cmds = [] if preamble_cmds is None else values.lines(preamble_cmds, "preamble_cmds")
         self.experiment: Experiment | None = None
         self._processes: dict[str, Process] = {}
 
@@ -51,6 +53,10 @@ class ProcessGroup(Component):
         """Add a process that is in no other group."""
         if process.group is not None and process.group is not self:
             raise SpecError(f"process {process.name!r} is in group {process.group.name!r} already")
+        if process.experiment is not None:
+            raise SpecError(f"process {process.name!r} is in experiment {process.experiment.name!r} on its own")
+        if process.name == self.name:
+            raise SpecError(f"group {self.name!r} cannot have a process of its own name; names are unique")
         if process.name in self._processes:
             raise SpecError(f"group {self.name!r} has a process {process.name!r} already")
         own = process._pod_settings()
@@ -60,7 +66,7 @@ class ProcessGroup(Component):
                 f"set them on the group {self.name!r} instead"
             )
         if self.experiment is not None:
-            self.experiment._claim_process(process)
+            self.experiment._claim(process.name)
         self._processes[process.name] = process
         process.group = self
 
@@ -82,7 +88,7 @@ class ProcessGroup(Component):
 
     def dump(self) -> dict[str, Any]:
         """The group in its file form, without its name."""
-        own = {"start_dir": self.start_dir, "preamble_cmds": self.preamble_cmds or None}
+        own = {"start_dir": self.start_dir, "preamble_cmds": [*self.preamble_cmds] or None}
         return {
             **{key: value for key, value in own.items() if value is not None},
             **self._settings.dump(),

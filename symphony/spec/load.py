@@ -16,6 +16,7 @@ from symphony.spec.experiment import Experiment
 from symphony.spec.group import ProcessGroup
 from symphony.spec.process import OPTIONS, Process
 
+SCHEMA_KEY = "$schema"  # for editors, which look there for what may stand in a JSON file
 EXPERIMENT_KEYS = ("name", "secrets", "port_range", "preamble_cmds", "start_dir", "env", "processes")
 GROUP_OPTIONS = ("start_dir", "preamble_cmds")
 
@@ -23,10 +24,11 @@ GROUP_OPTIONS = ("start_dir", "preamble_cmds")
 def experiment(data: Mapping[str, Any]) -> Experiment:
     """Build the experiment that ``data`` describes."""
     given = values.mapping(data, "an experiment")
+    given.pop(SCHEMA_KEY, None)
     values.refuse_unknown(given, EXPERIMENT_KEYS, "an experiment")
     if "name" not in given:
         raise SpecError("an experiment needs a name; for example name: my-experiment")
-    members = values.mapping(given.pop("processes", None) or {}, "processes")
+    members = _named(given.pop("processes", None))
     with located("name"):
         result = Experiment(values.text(given["name"], "the name of an experiment"))
     result = Experiment(**given)
@@ -40,6 +42,11 @@ def experiment(data: Mapping[str, Any]) -> Experiment:
     return result
 
 
+def _named(members: Any) -> dict[str, Any]:
+    with located("processes"):
+        return {} if members is None else values.mapping(members, "processes")
+
+
 def _process(name: str, data: dict[str, Any]) -> Process:
     values.refuse_unknown(data, (*OPTIONS, *APPLY), f"process {name!r}")
     result = Process(name, **{key: value for key, value in data.items() if key in OPTIONS})
@@ -49,7 +56,7 @@ def _process(name: str, data: dict[str, Any]) -> Process:
 
 def _group(name: str, data: dict[str, Any]) -> ProcessGroup:
     values.refuse_unknown(data, (*GROUP_OPTIONS, *APPLY, "processes"), f"group {name!r}")
-    members = values.mapping(data.pop("processes") or {}, "processes")
+    members = _named(data.pop("processes"))
     result = ProcessGroup(name, **{key: value for key, value in data.items() if key in GROUP_OPTIONS})
     _apply(result, {key: value for key, value in data.items() if key not in GROUP_OPTIONS})
     for member_name, member in members.items():
@@ -105,7 +112,7 @@ def _volumes(component: Component, value: Any) -> None:
             kind, details = next(iter(described.items()))
             values.refuse_unknown([kind], VOLUME_KINDS, "volumes")
             with located(kind):
-                _keywords(component, f"mount_{kind}", details or {})
+                _keywords(component, f"mount_{kind}", {} if details is None else details)
 
 
 def _tolerations(component: Component, value: Any) -> None:

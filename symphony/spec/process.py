@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -12,6 +13,7 @@ from symphony.spec.component import Component
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from symphony.spec.experiment import Experiment
     from symphony.spec.group import ProcessGroup
 
 
@@ -53,6 +55,7 @@ class Process(Component):
         self.start_dir = _maybe(given, "start_dir", values.path)
         self.preamble_cmds = _maybe(given, "preamble_cmds", values.lines) or []
         self.group: ProcessGroup | None = None
+        self.experiment: Experiment | None = None
         if "env" in given:
             with located("env"):
                 self.set_envs(given["env"])
@@ -72,7 +75,8 @@ class Process(Component):
             "start_dir": self.start_dir,
             "preamble_cmds": self.preamble_cmds or None,
         }
-        return {**{key: value for key, value in own.items() if value is not None}, **self._settings.dump()}
+        given = {key: copy.copy(value) for key, value in own.items() if value is not None}
+        return {**given, **self._settings.dump()}
 
     def _of_pod(self, call: str) -> None:
         if self.group is not None:

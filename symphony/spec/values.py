@@ -93,7 +93,8 @@ def one_of(value: object, choices: Sequence[str], what: str) -> str:
     """One of the words that are allowed there."""
     if value not in choices:
         hint = near(str(value), choices)
-        raise SpecError(f"{what} is {listing(choices)}, not {value!r}{hint}")
+        allowed = ", ".join(choice or "''" for choice in choices)
+        raise SpecError(f"{what} is {allowed}, not {value!r}{hint}")
     return str(value)
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import NotFound, SpecError
 from symphony.host.cluster import HostCluster
-from symphony.host.render import HostManifest
 from symphony.host.rundir import RunDirectory
-from symphony.spec import Experiment
 from symphony.status import LogLine
 from symphony_tmux.client import DEFAULT_SERVER, program
+
+if TYPE_CHECKING:
+    from symphony.host.render import HostManifest
+    from symphony.spec import Experiment
 
 if importlib.util.find_spec("libtmux") is None:  # to import it here would make every launch wait for it
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")

@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 
-from symphony import Cluster, LaunchFailed, State
+from symphony import BackendError, Cluster, State
 from symphony.host.rundir import RunDirectory
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -207,7 +207,7 @@ def test_a_supervisor_that_dies_while_launching_is_a_failed_launch(cluster, expe
     monkeypatch.syspath_prepend(str(broken))
     monkeypatch.setattr(type(cluster), "children", "broken_children:Children")
     experiment.set_env("TEST_MARK", "dies-while-launching")
-    with pytest.raises(LaunchFailed, match="supervisor of 'exp' died"):
+    with pytest.raises(BackendError, match="supervisor of 'exp' died"):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []
     assert carrying("dies-while-launching") == []

@@ -1,0 +1,229 @@
+"""What every benchmark shares: measuring in turns, judging against a target, and printing the result.
+
+A machine that others use is noisy, and its noise drifts: two sides are therefore measured in turns (A B A B),
+in one run, and compared by their medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import statistics
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+Side = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One figure: samples of ours and of the peer's, both in ``unit``, and what was made of them.
+
+    ``result`` is the ratio of the medians, or what else the target speaks of. ``holds`` is None where there is
+    no target.
+    """
+
+    what: str
+    unit: str
+    ours: Sequence[float]
+    peer: Sequence[float] = ()
+    peer_name: str = ""
+    result: str = ""
+    target: str = ""
+    holds: bool | None = None
+    note: str = ""
+
+
+def in_turns(runs: int, *sides: Side) -> list[list[float]]:
+    """The samples of each side, measured in turns. What a side returns is its measurement."""
+    samples: list[list[float]] = [[] for _ in sides]
+    for _ in range(runs):
+        for side, found in zip(sides, samples, strict=True):
+            found.append(side())
+    return samples
+
+
+def timed(function: Callable[[], object]) -> float:
+    """How long a call takes, in seconds."""
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def median(samples: Iterable[float]) -> float:
+    """The median, as a float."""
+    return float(statistics.median(samples))
+
+
+def at_most_times(
+    what: str,
+    ours: Sequence[float],
+    peer: Sequence[float],
+    times: float,
+    *,
+    plus: float = 0.0,
+    peer_name: str,
+    note: str = "",
+) -> Figure:
+    """Durations in seconds, of which ours may be ``times`` the peer's and ``plus`` seconds more."""
+    return Figure(
+        what=what,
+        unit="s",
+        ours=ours,
+        peer=peer,
+        peer_name=peer_name,
+        result=_times(median(ours), median(peer)),
+        target=f"<= {times:g}x" + (f" + {plus:g} s" if plus else ""),
+        holds=median(ours) <= times * median(peer) + plus,
+        note=note,
+    )
+
+
+def times_faster(
+    what: str,
+    ours: Sequence[float],
+    peer: Sequence[float],
+    times: float | None,
+    *,
+    peer_name: str,
+    note: str = "",
+) -> Figure:
+    """Durations in seconds of the same work, of which the peer's rate is ours at least ``times``."""
+    ratio = median(peer) / median(ours)
+    return Figure(
+        what=what,
+        unit="s",
+        ours=ours,
+        peer=peer,
+        peer_name=peer_name,
+        result=f"{ratio:.2f} of the rate" if ratio < 1.5 else f"{ratio:.1f}x as fast",
+        target="" if times is None else f">= {times:g}",
+        holds=None if times is None else ratio >= times,
+        note=note,
+    )
+
+
+def at_most_more(
+    what: str, ours: Sequence[float], peer: Sequence[float], more: float, *, peer_name: str, note: str = ""
+) -> Figure:
+    """Durations in seconds, of which ours may be ``more`` seconds longer."""
+    difference = median(ours) - median(peer)
+    return Figure(
+        what=what,
+        unit="s",
+        ours=ours,
+        peer=peer,
+        peer_name=peer_name,
+        result=f"{shown(difference, 's')} more",
+        target=f"<= {shown(more, 's')} more",
+        holds=difference <= more,
+        note=note,
+    )
+
+
+def at_most(
+    what: str,
+    unit: str,
+    ours: Sequence[float],
+    limit: float | None,
+    *,
+    peer: Sequence[float] = (),
+    peer_name: str = "",
+    note: str = "",
+) -> Figure:
+    """A figure with a limit of its own; a peer stands beside it for comparison alone."""
+    return Figure(
+        what=what,
+        unit=unit,
+        ours=ours,
+        peer=peer,
+        peer_name=peer_name,
+        result=_times(median(ours), median(peer)) if peer else "",
+        target="" if limit is None else f"<= {shown(limit, unit)}",
+        holds=None if limit is None else median(ours) <= limit,
+        note=note,
+    )
+
+
+def _times(ours: float, peer: float) -> str:
+    return f"{ours / peer:.2f}x" if peer else ""
+
+
+def shown(value: float, unit: str) -> str:
+    """A value in a unit that fits it.
+
+    >>> shown(0.0214, "s"), shown(500, "lines")
+    ('21.4 ms', '500 lines')
+    """
+    if unit == "s":
+        return f"{value * 1000:.3g} ms" if abs(value) < 0.9995 else f"{value:.3g} s"
+    return f"{value:,.0f} {unit}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g} {unit}"
+
+
+# --- a benchmark as a program ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line of a benchmark says."""
+
+    quick: bool
+
+    def pick(self, full: int, quick: int) -> int:
+        """The number for a whole benchmark, or that for a quick one."""
+        return quick if self.quick else full
+
+
+def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> NoReturn:
+    """Be a benchmark's command line: measure, print, and exit with 1 where a target is missed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a small version: fewer processes, fewer runs")
+    parser.add_argument("--json", action="store_true", help="one JSON object a figure, with every sample")
+    given = parser.parse_args()
+    # An ordinary end by TERM would leave running what was launched; an exception takes it back.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    show = print_json if given.json else Table(description.strip().splitlines()[0])
+    missed = 0
+    for figure in measure(Options(quick=given.quick)):
+        show(figure)
+        missed += figure.holds is False
+    raise SystemExit(1 if missed else 0)
+
+
+def print_json(figure: Figure) -> None:
+    """Print a figure with its samples as one line."""
+    medians: dict[str, Any] = {
+        "median": median(figure.ours),
+        "peer_median": median(figure.peer) if figure.peer else None,
+    }
+    print(json.dumps({**asdict(figure), **medians}), flush=True)
+
+
+_WIDTHS = (46, 11, 30, 18, 18)
+
+
+class Table:
+    """Prints figures as rows, each as soon as it is known."""
+
+    def __init__(self, title: str) -> None:
+        print(f"\n{title}\n{self._row('', 'symphony', 'peer', 'result', 'target')}", flush=True)
+
+    def __call__(self, figure: Figure) -> None:
+        """Print one figure."""
+        peer = f"{shown(median(figure.peer), figure.unit)} ({figure.peer_name})" if figure.peer else ""
+        verdict = {True: "holds", False: "MISSED", None: ""}[figure.holds]
+        ours = shown(median(figure.ours), figure.unit)
+        print(f"{self._row(figure.what, ours, peer, figure.result, figure.target)} {verdict}".rstrip(), flush=True)
+        if figure.note:
+            width = max(60, shutil.get_terminal_size().columns)
+            print(textwrap.fill(figure.note, width, initial_indent="    ", subsequent_indent="    "), flush=True)
+
+    @staticmethod
+    def _row(*cells: str) -> str:
+        return " ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()

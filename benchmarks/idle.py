@@ -1,0 +1,95 @@
+"""What a supervisor of many idle processes costs, beside honcho with the same: CPU, wake-ups and memory.
+
+Both are watched at the same time. honcho has a Python process of its own for every process of the user's;
+these count, while the user's own do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from _pairs import Figure, Options, at_most, main
+from _sleepers import Honcho, environments, experiment, local, scratch, state_dir, supervisor_pid
+
+CPU = 0.1  # per cent of a core
+MEMORY = 40.0  # MB
+SETTLE = 3.0  # seconds: what follows the start, such as the first note of a log
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What some processes cost together: seconds of CPU, times that they woke, and memory in bytes."""
+
+    cpu: float
+    wakeups: int
+    resident: int
+    unique: int
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """The figures of this benchmark."""
+    count, seconds = options.pick(500, 50), options.pick(30, 5)
+    with contextlib.ExitStack() as stack:
+        state = stack.enter_context(state_dir())
+        exp = experiment(count)
+        local(state).launch(exp)
+        sides: list[Callable[[], Cost]] = [lambda: cost([psutil.Process(supervisor_pid(state))])]
+        if Honcho.is_there():
+            env = environments(exp)[0]
+            honcho = stack.enter_context(Honcho(stack.enter_context(scratch()), env, count))
+            honcho.start()
+            root = psutil.Process(honcho.pid)
+            helpers = [child for child in root.children(recursive=True) if child.pid not in set(honcho.pids)]
+            sides.append(lambda: cost([root, *helpers]))
+        time.sleep(SETTLE)
+        yield from compared(sides, count, seconds)
+
+
+def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> Iterator[Figure]:
+    """The figures of both sides over the same seconds."""
+    before = [look() for look in sides]
+    time.sleep(seconds)
+    after = [look() for look in sides]
+    spent = [[100 * (new.cpu - old.cpu) / seconds] for old, new in zip(before, after, strict=True)]
+    woken = [[float(new.wakeups - old.wakeups)] for old, new in zip(before, after, strict=True)]
+    resident = [[new.resident / 1e6] for new in after]
+    unique = [[new.unique / 1e6] for new in after]
+    name = "honcho" if len(sides) > 1 else ""
+    rows: list[tuple[str, str, list[list[float]], float | None]] = [
+        (f"supervisor of {count} idle, CPU over {seconds} s", "% of a core", spent, CPU),
+        ("  wake-ups in that time", "times", woken, None),
+        ("  memory, resident (RSS)", "MB", resident, MEMORY),
+        ("  memory, its own alone (USS)", "MB", unique, None),
+    ]
+    for what, unit, (ours, *peer), limit in rows:
+        yield at_most(what, unit, ours, limit, peer=peer[0] if peer else (), peer_name=name)
+
+
+def cost(processes: Sequence[psutil.Process]) -> Cost:
+    """What some processes have cost until now."""
+    memory = [process.memory_full_info() for process in processes]
+    return Cost(
+        cpu=sum(cpu_seconds(process) for process in processes),
+        wakeups=sum(process.num_ctx_switches().voluntary for process in processes),
+        resident=sum(part.rss for part in memory),
+        unique=sum(part.uss for part in memory),
+    )
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """The CPU that a process has used. The kernel's clock ticks of 10 ms are too coarse for an idle one."""
+    tasks = Path(f"/proc/{process.pid}/task")
+    if tasks.is_dir():
+        # Its first number is nanoseconds on the CPU.
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

@@ -1,0 +1,104 @@
+"""argparse as symphony uses it: one line for a mistake, near misses, help that fits the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from symphony.commandline.exits import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+
+class Formatter(argparse.HelpFormatter):
+    """Fills paragraphs to the width and leaves those with indented lines, such as examples, as they are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = (part if "\n " in part else textwrap.fill(part, width) for part in textwrap.dedent(text).split("\n\n"))
+        return textwrap.indent("\n\n".join(filled), indent)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises `UsageError` where argparse would print its usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise `UsageError`."""
+        raise UsageError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        """Write help; argparse would not tell that nobody reads it."""
+        print(message, end="", file=file)
+
+    def refuse_extra(self, words: Sequence[str]) -> None:
+        """Raise `UsageError` for words that nothing takes, with the near miss of an option."""
+        if words:
+            from symphony.names import near
+
+            option = words[0].startswith("-")
+            hint = near(words[0], self._option_string_actions) if option else ""
+            self.error(f"unknown {'option' if option else 'argument'} {words[0]!r}{hint}")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Say what was probably meant, where argparse lists everything."""
+        if action.choices is not None and value not in action.choices:
+            from symphony.names import listing, near
+
+            known = [str(choice) for choice in action.choices]
+            hint = near(str(value), known) or f"; there are {listing(known, limit=20)}"
+            what = "command" if isinstance(action, argparse._SubParsersAction) else str(action.metavar or action.dest)
+            raise UsageError(f"unknown {what} {str(value)!r}{hint}; see {self.prog} --help")
+
+
+def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
+    """The arguments before the first ``--`` and those after it, untouched; None where there is no ``--``.
+
+    >>> split_remainder(["exec", "rl", "agent", "--", "ls", "--", "-l"])
+    (['exec', 'rl', 'agent'], ['ls', '--', '-l'])
+    """
+    words = list(argv)
+    if "--" not in words:
+        return words, None
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
+
+
+def help_text(doc: str, prog: str) -> tuple[str, str]:
+    """The summary and the description that a docstring gives, ready for argparse; examples name ``prog``."""
+    lines = textwrap.dedent(f"{' ' * _margin(doc)}{doc}").strip().splitlines()
+    shown = (line.replace("symphony ", f"{prog} ") if line.startswith(" ") else line for line in lines)
+    text = "\n".join(shown).replace("%", "%%")
+    return text.partition("\n")[0], text
+
+
+def _margin(doc: str) -> int:
+    """How far all lines but the first are indented."""
+    rest: Iterable[str] = (line for line in doc.splitlines()[1:] if line.strip())
+    return min((len(line) - len(line.lstrip()) for line in rest), default=0)
+
+
+def seconds(text: str) -> float:
+    """A time to wait: ``90``, ``90s``, ``1m30s``, in seconds."""
+    import math
+    import re
+
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
+    number = r"\d+(?:\.\d+)?"
+    if not re.fullmatch(rf"{number}|(?:{number}(?:ms|s|m|h|d))+", text):
+        raise argparse.ArgumentTypeError(f"a time is seconds or a duration such as 90s or 5m, not {text!r}")
+    total = sum(float(count) * units[unit] for count, unit in re.findall(rf"({number})(ms|s|m|h|d|)", text))
+    if not math.isfinite(total):
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than can be waited for")
+    return total
+
+
+def count(text: str) -> int:
+    """A number of lines, at least 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number of at least 0, not {text!r}")
+    return int(text)

@@ -1,0 +1,201 @@
+"""A command line with one sub-command per ``action_<name>`` method: parsing, dispatch, errors."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NoReturn
+
+from symphony.commandline import exits
+from symphony.commandline.arguments import Formatter, Parser, help_text, split_remainder
+from symphony.commandline.terminal import OutputClosed
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster
+
+BACKEND_VARIABLE = "SYMPHONY_BACKEND"
+DEFAULT_BACKEND = "local"
+
+
+class CommandLine:
+    """The machinery below `SymphonyParser`: what every verb has, and none of the verbs.
+
+    ``args`` is the parsed command line. ``args.remainder`` has what follows the first ``--``, untouched;
+    ``args.has_remainder`` says whether there was one.
+    """
+
+    args: argparse.Namespace
+
+    def __init__(self, prog: str | None = None) -> None:
+        self.args = argparse.Namespace(backend=None, debug=False)
+        self.master_parser = Parser(
+            prog=prog,
+            description=help_text(type(self).__doc__ or "", prog or "symphony")[1],
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        self.prog = self.master_parser.prog
+        self._add_version()
+        _add_common(self.master_parser, None)
+        self.subparsers = self.master_parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+        self._takes_remainder: set[str] = set()
+        self._unmade: dict[str, Callable[[], object]] = {}
+
+    def _add_version(self) -> None:
+        from symphony import __version__
+
+        self.master_parser.add_argument("--version", action="version", version=f"symphony {__version__}")
+
+    # --- what a subclass overrides or calls ---
+
+    def create_cluster(self) -> Cluster:
+        """The cluster that the verbs talk to: that of ``-b``, else of SYMPHONY_BACKEND, else ``local``."""
+        from symphony.cluster import Cluster
+
+        return Cluster.new(self.backend_name)
+
+    @property
+    def backend_name(self) -> str:
+        """The backend that was asked for."""
+        return self.args.backend or os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """The cluster, made when it is first used."""
+        return self.create_cluster()
+
+    def add_subparser(
+        self, name: str, aliases: Iterable[str] = (), *, remainder: bool = False
+    ) -> argparse.ArgumentParser:
+        """Add the command ``name``, which calls ``action_<name>(args)``; that method's docstring is its help.
+
+        An action returns its exit code, or None for 0. ``remainder`` lets it take what follows ``--``.
+        """
+        action: Callable[[argparse.Namespace], int | None] = getattr(self, f"action_{name.replace('-', '_')}")
+        summary, description = help_text(action.__doc__ or "", self.prog)
+        parser: argparse.ArgumentParser = self.subparsers.add_parser(
+            name,
+            aliases=list(aliases),
+            help=summary,
+            description=description,
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        parser.set_defaults(action=action, verb=name)
+        _add_common(parser, argparse.SUPPRESS)
+        if remainder:
+            self._takes_remainder.add(name)
+        return parser
+
+    def get_subparser(self, name: str) -> argparse.ArgumentParser:
+        """The parser of a command, to add arguments to."""
+        self._make(name)
+        found: argparse.ArgumentParser = self.subparsers.choices[name]
+        return found
+
+    # Making all parsers takes longer than most verbs do, so only that of the verb that runs is made.
+
+    def _make(self, name: str) -> None:
+        make = self._unmade.pop(name, None)
+        if make is not None:
+            make()
+
+    def _make_for(self, words: Sequence[str]) -> None:
+        """Make the parser of the command that is the first word; where it is none, all, for help and near misses."""
+        known = words[:1] and (words[0] in self._unmade or words[0] in self.subparsers.choices)
+        for name in [words[0]] if known else list(self._unmade):
+            self._make(name)
+
+    # --- running ---
+
+    def main(self, argv: Sequence[str] | None = None) -> NoReturn:
+        """Run the command line of this process, or ``argv``, and exit with its code."""
+        sys.exit(self.run(sys.argv[1:] if argv is None else argv))
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run one command line; its exit code. What goes wrong is one line on standard error."""
+        try:
+            code = self._run(argv)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except (BrokenPipeError, OutputClosed):
+            _drop_output()
+            return exits.CLOSED
+        except (Exception, KeyboardInterrupt) as exc:
+            return self._failed(exc, argv)
+        return code
+
+    def _run(self, argv: Sequence[str]) -> int:
+        _tolerate_any_text()
+        words, remainder = split_remainder(argv)
+        self._make_for(words)
+        try:
+            args, extra = self.master_parser.parse_known_args(words)
+        except SystemExit as exc:  # --help and --version have printed
+            return int(exc.code or 0)
+        args.remainder, args.has_remainder = remainder or [], remainder is not None
+        self.args = args
+        verb = getattr(args, "verb", None)
+        parser = self.master_parser if verb is None else self.subparsers.choices[verb]
+        parser.refuse_extra(extra)
+        if remainder is not None and verb not in self._takes_remainder:
+            parser.error("nothing can follow -- here")
+        if verb is None:
+            self.master_parser.print_help()
+            return exits.OK
+        return args.action(args) or exits.OK
+
+    def _failed(self, exc: BaseException, argv: Sequence[str]) -> int:
+        if self.args.debug or "--debug" in split_remainder(argv)[0]:
+            import traceback
+
+            traceback.print_exception(exc)
+        try:
+            if isinstance(exc, KeyboardInterrupt):
+                print(f"{self.prog}: interrupted", file=sys.stderr)
+            else:
+                print(f"{self.prog}: error: {exits.message(exc)}", file=sys.stderr)
+        except BrokenPipeError:
+            pass
+        if isinstance(exc, OSError):
+            _drop_output()  # what could not be written would be tried again at exit
+        return exits.exit_code(exc)
+
+
+def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
+    """Options that stand before the command or after it; after it only what is given counts."""
+    parser.add_argument(
+        "-b",
+        "--backend",
+        default=default,
+        metavar="BACKEND",
+        help=f"where processes run (default: ${BACKEND_VARIABLE}, else {DEFAULT_BACKEND})",
+    )
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        default=False if default is None else default,
+        help="show the traceback of an error",
+    )
+
+
+def _tolerate_any_text() -> None:
+    """Let output that the terminal's encoding cannot carry be replaced, instead of ending the program."""
+    import io
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, or Python would complain about it at exit."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (AttributeError, OSError, ValueError):
+        pass

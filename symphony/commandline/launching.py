@@ -1,0 +1,124 @@
+"""Launching in the foreground: merged logs, Ctrl-C that stops, and the exit code of the experiment."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from symphony.commandline import views
+from symphony.commandline.closing import noticing_closed_output
+from symphony.commandline.exits import FAILED, INTERRUPTED
+from symphony.commandline.printing import log_format, show_json, show_lines
+from symphony.commandline.terminal import OutputClosed, has_colour, note, progress
+from symphony.errors import NotFound, Unsupported
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster, Manifest
+    from symphony.spec import Experiment
+
+
+class Interruptions:
+    """Ctrl-C as a wish to stop: the first stops the experiment, the second kills it, the third gives up waiting.
+
+    Stopping goes on beside the caller, who goes on showing what the processes write until they have ended. Until
+    ``launched`` is set there is nothing to stop: a Ctrl-C is a KeyboardInterrupt, and the launch is taken back.
+    """
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.launched = False
+        self.count = 0
+        self._cluster = cluster
+        self._name = name
+        self._threads: list[threading.Thread] = []
+        self._errors: list[Exception] = []
+
+    @contextlib.contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handle Ctrl-C so within, and wait for the stopping at the end. Raises what that raised."""
+        before = signal.signal(signal.SIGINT, self._pressed)
+        try:
+            yield
+            for thread in self._threads:
+                thread.join()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self._errors:
+            raise self._errors[0]
+
+    def _pressed(self, _signal: int, _frame: FrameType | None) -> None:
+        self.count += 1
+        if not self.launched or self.count > 2:
+            raise KeyboardInterrupt
+        # In a thread of its own: a signal may come in the middle of a write, which must not be entered twice.
+        thread = threading.Thread(target=self._stop, args=(self.count == 2,), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _stop(self, at_once: bool) -> None:
+        if at_once:
+            note(f"symphony: killing {self._name!r}")
+        else:
+            note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it at once")
+        try:
+            stop(self._cluster, self._name, at_once=at_once)
+        except NotFound:
+            pass  # deleted by somebody else: it is stopped
+        except Exception as exc:
+            self._errors.append(exc)
+
+
+def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
+    """Stop an experiment and keep its logs; a backend that cannot do that deletes it."""
+    try:
+        cluster.stop(name, at_once=at_once)
+    except Unsupported:
+        cluster.delete(name)
+
+
+def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
+    """Launch with progress on the terminal."""
+    number = len(experiment.list_all_processes())
+    with progress(f"launching {experiment.name} ({views.processes(number)})"):
+        return cluster.launch(experiment, force=force)
+
+
+def launched(cluster: Cluster, experiment: Experiment) -> str:
+    """What was launched, in one line."""
+    number = len(experiment.list_all_processes())
+    return f"launched {experiment.name} on {cluster.backend}: {views.processes(number)}"
+
+
+def launch_and_follow(cluster: Cluster, experiment: Experiment, *, force: bool, as_json: bool) -> int:
+    """Launch, and show what the processes write until all have ended; the exit code, or 130 after Ctrl-C."""
+    name = experiment.name
+    interruptions = Interruptions(cluster, name)
+    try:
+        with interruptions.handled():
+            launch(cluster, experiment, force=force)
+            interruptions.launched = True
+            note(launched(cluster, experiment))
+            _show_logs(cluster, name, as_json)
+        status = cluster.wait(name)
+    except NotFound:
+        note(f"symphony: experiment {name!r} was deleted")
+        return INTERRUPTED if interruptions.count else FAILED
+    except (BrokenPipeError, OutputClosed):
+        note(f"symphony: nobody reads any more; experiment {name!r} goes on")
+        raise
+    if as_json:
+        show_json({**status.to_dict(), "exit_code": status.exit_code}, compact=True)
+    for line in views.failures(status):
+        note(line)
+    return INTERRUPTED if interruptions.count else status.exit_code
+
+
+def _show_logs(cluster: Cluster, name: str, as_json: bool) -> None:
+    with noticing_closed_output():
+        names = [process.name for process in cluster.describe_experiment(name)]
+        form = log_format(names, as_json=as_json, colour=has_colour(sys.stdout))
+        show_lines(cluster.iter_logs(name, follow=True), form, at_once=True)

@@ -1,0 +1,93 @@
+"""Tables, ages and times as text."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from symphony.commandline.arguments import count, help_text, seconds, split_remainder
+from symphony.commandline.tables import Column, age, cell, table
+
+COLUMNS = (Column("NAME", flexible=True), Column("N", right=True, drop=1), Column("WHY", flexible=True))
+
+
+def test_columns_are_aligned_and_empty_cells_are_a_dash() -> None:
+    assert table(COLUMNS, [["a", 10, ""], ["longer", 2, "it is so"]]) == [
+        "NAME     N  WHY",
+        "a       10  -",
+        "longer   2  it is so",
+    ]
+
+
+def test_no_rows_is_the_titles() -> None:
+    assert table(COLUMNS, []) == ["NAME  N  WHY"]
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 200])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    lines = table(COLUMNS, [["n" * 50, 1, "w" * 70], ["n", 1234, "w"]], width)
+    assert max(map(len, lines)) <= width
+    assert ("…" in lines[1]) is (width < 130)
+
+
+def test_a_pipe_is_never_cut() -> None:
+    assert table(COLUMNS, [["n" * 500, 1, "w" * 500]])[1] == f"{'n' * 500}  1  {'w' * 500}"
+
+
+def test_what_matters_least_goes_first() -> None:
+    columns = (Column("A"), Column("B", drop=1), Column("C", drop=2))
+    row = ["a" * 5, "b" * 5, "c" * 5]
+    assert [line.split() for line in table(columns, [row], 12)] == [["A", "B"], row[:2]]
+    assert [line.split() for line in table(columns, [row], 3)] == [["A"], row[:1]]
+
+
+def test_colour_is_beside_the_text_not_in_the_width() -> None:
+    plain = table(COLUMNS, [["a", 1, "b"]])
+    painted = table(COLUMNS, [["a", 1, "b"]], paint=lambda title, text: "<" if (title, text) == ("NAME", "a") else "")
+    assert painted == [plain[0], "<a   \x1b[0m  1  b"]
+
+
+def test_a_cell_is_one_line_of_printable_text() -> None:
+    assert [cell(value) for value in (None, "", 0, "a\nb\t c", "\x1b[31mred")] == ["-", "-", "0", "a b c", "[31mred"]
+
+
+@pytest.mark.parametrize(
+    ("lasted", "shown"),
+    [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (61, "1m1s"), (3600, "1h"), (3661, "1h1m"), (90_000, "1d1h")],
+)
+def test_age(lasted: float, shown: str) -> None:
+    assert age(lasted) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("90", 90), ("1.5", 1.5), ("90s", 90), ("1m30s", 90), ("2h", 7200), ("5ms", 0.005)]
+)
+def test_seconds(text: str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "s", "-1", "1x", "1m30", "nan", "inf", "1 m", "9" * 400])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        seconds(text)
+
+
+def test_count() -> None:
+    assert count("0") == 0
+    with pytest.raises(argparse.ArgumentTypeError):
+        count("-1")
+
+
+def test_only_the_first_dashes_count() -> None:
+    assert split_remainder(["a", "--", "b", "--", "c"]) == (["a"], ["b", "--", "c"])
+    assert split_remainder(["a", "--"]) == (["a"], [])
+    assert split_remainder(["a"]) == (["a"], None)
+
+
+def test_help_is_the_docstring_with_the_name_of_the_program_in_examples() -> None:
+    summary, text = help_text(
+        "Do it, 100 % symphony fast.\n\n        Then:\n          symphony do it\n        ", "mine"
+    )
+    assert summary == "Do it, 100 %% symphony fast."
+    assert text == "Do it, 100 %% symphony fast.\n\nThen:\n  mine do it"

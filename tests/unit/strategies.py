@@ -1,0 +1,209 @@
+"""What hypothesis draws from: valid names, awkward text, and whole experiments in their file form.
+
+Experiments are drawn as the plain data of a file, so that one strategy tests the loader, the schema, the dump and
+the plan alike. Whatever is drawn here is accepted by the loader and resolves to a plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from symphony.addresses import AddressScheme
+from symphony.spec import component
+
+SCHEME = AddressScheme(backend="paper", host=lambda service: f"{service}.example", bind_host="0.0.0.0")
+
+# Names that are also words of the file form: a reader that mixes up the two is caught with these.
+WORDS = (
+    "name", "env", "command", "args", "cmd", "cmds", "labels", "value", "log", "processes", "volumes", "ready",
+    "binds", "y", "on", "no", "null", "true",
+)  # fmt: skip
+names = st.one_of(
+    st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True),
+    st.sampled_from(WORDS),
+    st.just("x" * 63),
+)
+
+AWKWARD = (
+    "", " ", "'", '"', "a b", "$HOME", "`id`", "$(id)", "a\nb", "\n", "\r\n", "\t", "\x01\x1b[0m", "\x7f",
+    "\x85", "\u2028",
+    "é", "日本", "🎻", "\ufeff", "yes", "no", "null", "~", "010", "1e3", "0x10", "1:30", "2024-01-01", "=", "<<", "- a",
+    "a: b", "#c", "%d", "{}", "[]", "&a", "*a", "!x", "|", ">", "-", "--", "?", "\\", "\\n", " a ", "a\n ",
+    "trailing\n\n",
+)  # fmt: skip
+texts = st.one_of(
+    st.sampled_from(AWKWARD),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
+)
+filled = texts.filter(bool)
+lines = texts.filter(lambda text: bool(text.strip()))
+absolute = texts.map(lambda text: f"/{text}")
+ports = st.integers(1, 65535)
+counts = st.integers(0, 10**9)
+quantities = st.one_of(
+    st.integers(0, 10**12),
+    st.floats(0.001, 1000).map(lambda number: round(number, 3)),
+    st.sampled_from(["500m", "4Gi", "1.5", ".5", "2e3", "100k"]),
+)
+env_names = st.from_regex(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,6}", fullmatch=True)
+label_keys = st.one_of(
+    st.from_regex(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,6}[A-Za-z0-9])?", fullmatch=True),
+    st.sampled_from(["example.org/gpu", "true", "010"]),
+)
+label_values = st.from_regex(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,6}[A-Za-z0-9])?)?", fullmatch=True)
+labels = st.dictionaries(label_keys, label_values, max_size=2)
+environments = st.dictionaries(env_names, texts, max_size=3)
+
+
+def strings(element: st.SearchStrategy[str] = texts) -> st.SearchStrategy[Any]:
+    """One string or a list of them."""
+    return st.one_of(element, st.lists(element, min_size=1, max_size=3))
+
+
+def record(
+    required: dict[str, st.SearchStrategy[Any]] | None = None, **optional: st.SearchStrategy[Any]
+) -> st.SearchStrategy[dict[str, Any]]:
+    """A mapping with some keys always and others at times."""
+    return st.fixed_dictionaries(required or {}, optional=optional)
+
+
+_resources = {"cpu": quantities, "memory": quantities}
+_mount = {"mount_path": absolute}
+_file_names = st.from_regex(r"[-_a-zA-Z0-9]{1,6}", fullmatch=True)
+_files = st.one_of(
+    st.dictionaries(_file_names, filled, min_size=1, max_size=2),
+    _file_names.map(lambda name: f"/some/{name}"),
+    st.lists(_file_names, min_size=1, max_size=2, unique=True),
+)
+
+volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "nfs": record({"server": filled, "path": absolute, **_mount}, name=names),
+    "host_path": record(
+        {"path": absolute, **_mount},
+        type=st.sampled_from(component.HOST_PATH_TYPES), read_only=st.booleans(), name=names,
+    ),
+    "pvc": record({"claim": filled, **_mount}, read_only=st.booleans(), name=names),
+    "empty_dir": record(_mount, memory=st.booleans(), size=quantities, name=names),
+    "shared_memory": record(size=quantities),
+    "secret": record({"secret": filled, **_mount}, files=_files, name=names),
+    "config": record({"config": filled, **_mount}, files=_files, name=names),
+    "git_repo": record({"repository": filled, **_mount}, revision=filled, name=names),
+}  # fmt: skip
+volume = st.one_of(*(settings.map(lambda drawn, kind=kind: {kind: drawn}) for kind, settings in volumes.items()))  # type: ignore[misc]
+
+
+def _mounted_at(item: dict[str, Any]) -> str:
+    path: str = next(iter(item.values())).get("mount_path", "/dev/shm")
+    return path
+
+
+tolerations = st.one_of(
+    record(
+        {"key": label_keys},
+        operator=st.sampled_from(component.TOLERATION_OPERATORS),
+        value=texts,
+        effect=st.sampled_from(component.TAINT_EFFECTS),
+        toleration_seconds=counts,
+    ),
+    st.just({"operator": "Exists"}),
+)
+_plain = st.one_of(st.none(), st.booleans(), st.integers(), texts)
+yml = st.dictionaries(
+    texts, st.one_of(_plain, st.lists(_plain, max_size=2), st.dictionaries(texts, _plain, max_size=2)), max_size=2
+)
+
+container_level: dict[str, st.SearchStrategy[Any]] = {
+    "env": environments,
+    "resource_request": record(**_resources),
+    "resource_limit": record(**_resources, gpu=st.integers(0, 8)),
+    "image_pull_policy": st.sampled_from(component.PULL_POLICIES),
+    "volumes": st.lists(volume, max_size=2, unique_by=_mounted_at),
+    "container_yml": yml,
+    "ready": st.one_of(
+        record({"command": strings()}, timeout=st.floats(0.1, 100)),
+        record({"log": st.sampled_from(["ready", "^up$", r"\d+"])}, timeout=st.integers(1, 100)),
+    ),
+}
+pod_level: dict[str, st.SearchStrategy[Any]] = {
+    "restart_policy": st.sampled_from(component.RESTART_POLICIES),
+    "termination_grace_period": counts,
+    "job": st.one_of(st.booleans(), record(backoff_limit=counts, active_deadline=counts, ttl=counts)),
+    "node_selector": labels,
+    "tolerations": st.lists(tolerations, max_size=2),
+    "labels": labels,
+    "pod_yml": yml,
+}
+whole_level = {**container_level, **pod_level}
+_argv = record({"command": strings()}, args=strings())
+_shell = st.one_of(record({"cmd": lines}), record({"cmds": strings(lines)}))
+_place = {"start_dir": filled, "preamble_cmds": strings(lines)}
+
+
+@st.composite
+def processes(draw: st.DrawFn, *, grouped: bool) -> dict[str, Any]:
+    """A process, without services and start order, which only the whole can give it.
+
+    One in a group has no volumes, which might be mounted where those of the group are.
+    """
+    own = draw(st.one_of(_argv, _shell))
+    level = {key: item for key, item in container_level.items() if key != "volumes"} if grouped else whole_level
+    settings = draw(record(container_image=filled, **_place, **level))
+    return {**own, **settings}
+
+
+def _owners(members: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for member in members.values():
+        found.append(member)
+        found.extend(member.get("processes", {}).values())
+    return found
+
+
+@st.composite
+def experiments(draw: st.DrawFn) -> dict[str, Any]:
+    """A whole experiment in its file form."""
+    taken = draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    members: dict[str, Any] = {}
+    while taken:
+        name = taken.pop(0)
+        size = draw(st.integers(0, min(2, len(taken))))
+        inside, taken = taken[:size], taken[size:]
+        if inside:
+            group = draw(record(**_place, **whole_level))
+            members[name] = {**group, "processes": {inner: draw(processes(grouped=True)) for inner in inside}}
+        else:
+            members[name] = draw(processes(grouped=False))
+    _join(draw, members)
+    _order(draw, members)
+    own = draw(record(secrets=_files, preamble_cmds=strings(lines), start_dir=filled, env=environments))
+    return {"name": draw(names), **own, "processes": members}
+
+
+def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
+    """Let some bind, expose and connect: each service has one owner, each fixed port one service."""
+    owners = _owners(members)
+    services = draw(st.lists(names, max_size=4, unique=True))
+    fixed = draw(st.lists(ports, min_size=len(services), max_size=len(services), unique=True))
+    bound = []
+    for service, number in zip(services, fixed, strict=True):
+        owner = draw(st.sampled_from(owners))
+        how = draw(st.sampled_from(["binds", "exposes"]))
+        owner.setdefault(how, {})[service] = draw(st.sampled_from([None, number]))
+        if how == "binds":
+            bound.append(service)
+            owner["ready"] = draw(st.sampled_from([{"tcp": service}, {"http": [service, "/health"], "timeout": 5}]))
+    for owner in owners:
+        if bound and draw(st.booleans()):
+            owner["connects"] = draw(st.lists(st.sampled_from(bound), min_size=1, max_size=2, unique=True))
+
+
+def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:
+    """Let some start after those before them, which makes no cycle."""
+    earlier: list[str] = []
+    for name, member in members.items():
+        if earlier and draw(st.booleans()):
+            waits = draw(st.dictionaries(st.sampled_from(earlier), st.sampled_from(component.CONDITIONS), min_size=1))
+            member["starts_after"] = draw(st.sampled_from([waits, list(waits), next(iter(waits))]))
+        earlier.append(name)

@@ -1,0 +1,34 @@
+"""The examples in docstrings say what happens."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+
+import symphony
+
+MODULES = [
+    info.name
+    for info in pkgutil.walk_packages(symphony.__path__, "symphony.")
+    # Programs, which are run and not imported, and what needs pytest.
+    if not info.name.endswith(("__main__", "host.supervise")) and not info.name.startswith("symphony.testing")
+]
+WITH_EXAMPLES = {"symphony.cluster", "symphony.host.logs", "symphony.status"}
+
+
+def examples(name: str) -> list[doctest.DocTest]:
+    module = importlib.import_module(name)
+    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module(name: str) -> None:
+    found = examples(name)
+    runner = doctest.DocTestRunner()
+    for test in found:
+        runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+    assert found or name not in WITH_EXAMPLES

@@ -1,0 +1,284 @@
+"""Logs: the last lines, what came since a time, lines as they come, and the order between processes."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from symphony import LogLine, SpecError
+from symphony.host import logs
+from symphony.host.rundir import RunDirectory
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    directory = RunDirectory(tmp_path)
+    directory.logs.mkdir()
+    return directory
+
+
+def write(run: RunDirectory, process: str, data: bytes, notes: str = "") -> None:
+    run.log(process).write_bytes(data)
+    if notes:
+        run.when(process).write_text(notes)
+
+
+# --- the last lines ---
+
+contents = st.lists(
+    st.sampled_from([b"", b"a", b"bc", b"\n", b"\n\n", b"\r", "é".encode(), b"x" * 20]), max_size=20
+).map(b"".join)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tail") / "log"
+
+
+@pytest.fixture(params=[1, 2, 3, 7, 1 << 18], scope="module")
+def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "_CHUNK", request.param)
+        yield request.param
+
+
+@given(contents, st.integers(-1, 12))
+def test_tail_start_is_where_the_last_lines_begin(chunk: int, file: Path, data: bytes, count: int) -> None:
+    file.write_bytes(data)
+    lines = data.splitlines(keepends=True) if b"\r" not in data else data.replace(b"\r", b"?").splitlines(keepends=True)
+    expected = b"".join(lines[-count:]) if count > 0 else b""
+    start = logs.tail_start(file, count)
+    assert data[start:].replace(b"\r", b"?") == expected
+
+
+def test_the_tail_of_a_file_that_is_not_there_begins_at_its_beginning(tmp_path: Path) -> None:
+    assert logs.tail_start(tmp_path / "none", 3) == 0
+    assert logs.tail_start(tmp_path / "none", 0) == 0
+
+
+def test_reading_with_a_tail(run: RunDirectory) -> None:
+    write(run, "p", b"a\nb\nc\xff")
+    assert logs.read(run, "p") == "a\nb\nc\ufffd"
+    assert logs.read(run, "p", tail=2) == "b\nc\ufffd"
+    assert logs.read(run, "p", tail=0) == ""
+    assert logs.read(run, "none") == ""
+
+
+# --- since a time ---
+
+NOW = 1_000_000.0
+NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.timezone.utc).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("since", "expected"),
+    [
+        (10, NOW - 10),
+        (0.5, NOW - 0.5),
+        ("90s", NOW - 90),
+        ("5m", NOW - 300),
+        ("2h", NOW - 7200),
+        ("1d", NOW - 86400),
+        ("1h30m", NOW - 5400),
+        ("1.5s", NOW - 1.5),
+        ("250ms", NOW - 0.25),
+        ("0s", NOW),
+        ("2024-01-01T12:00:00+00:00", NOON),
+        ("2024-01-01T12:00:00Z", NOON),
+        ("2024-01-01T14:00:00+02:00", NOON),
+        ("2024-01-01T12:00:00", datetime.datetime(2024, 1, 1, 12).timestamp()),
+        ("2024-01-01", datetime.datetime(2024, 1, 1).timestamp()),
+    ],
+)
+def test_since(since: float | str, expected: float) -> None:
+    assert logs.since_time(since, NOW) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("since", ["", "5", "m", "5 m", "5x", "5m ", "-5m", "yesterday", "5m3", "2024-13-01"])
+def test_a_wrong_since(since: str) -> None:
+    with pytest.raises(SpecError, match="since is a duration such as '90s' or '5m', or an ISO 8601 time, not "):
+        logs.since_time(since, NOW)
+
+
+def test_reading_since_a_time_begins_at_the_last_note_before_it(run: RunDirectory) -> None:
+    write(run, "p", b"one\ntwo\nthree\n", "10.0 4\n11.0 8\n12.0 14\n")
+    assert logs.notes(run, "p") == [(10.0, 4), (11.0, 8), (12.0, 14)]
+    assert logs.read(run, "p", since=9.9) == "one\ntwo\nthree\n"
+    assert logs.read(run, "p", since=10.0) == "two\nthree\n"
+    assert logs.read(run, "p", since=11.5) == "three\n"
+    assert logs.read(run, "p", since=99) == ""
+    assert logs.read(run, "p", since=10.0, tail=1) == "three\n"
+    assert logs.read(run, "p", since=11.0, tail=9) == "three\n"
+
+
+def test_a_torn_note_is_not_there_yet(run: RunDirectory) -> None:
+    write(run, "p", b"one\ntwo\n", "10.0 4\n11.0")
+    assert logs.notes(run, "p") == [(10.0, 4)]
+
+
+def test_without_notes_all_is_read(run: RunDirectory) -> None:
+    write(run, "p", b"one\n")
+    assert logs.notes(run, "p") == []
+    assert logs.read(run, "p", since=99) == "one\n"
+
+
+def test_reading_since_a_time_begins_at_a_line(run: RunDirectory) -> None:
+    write(run, "p", b"one\nloading... done\nthree\n", "10.0 14\n12.0 25\n")
+    assert logs.read(run, "p", since=11) == "loading... done\nthree\n"
+
+
+# --- lines as they come ---
+
+
+@given(contents, st.lists(st.integers(0, 60), max_size=8))
+def test_a_tail_gives_every_line_once_and_whole(file: Path, data: bytes, cuts: list[int]) -> None:
+    file.write_bytes(b"")
+    tail, lines, written = logs.Tail(file), [], 0
+    for cut in [*sorted(cuts), len(data)]:
+        with file.open("ab") as log:
+            log.write(data[written : max(written, min(cut, len(data)))])
+        written = max(written, min(cut, len(data)))
+        lines += tail.more()
+    rest = tail.last()
+    whole, _, unfinished = data.decode().rpartition("\n")
+    assert lines == (whole.split("\n") if "\n" in data.decode() else [])
+    assert rest == ([unfinished] if unfinished else [])
+    assert tail.more() == tail.last() == []
+    assert tail.offset == len(data)
+
+
+@given(contents, st.lists(st.integers(0, 60), max_size=8))
+def test_a_tail_reads_up_to_a_limit(file: Path, data: bytes, limits: list[int]) -> None:
+    file.write_bytes(data)
+    tail, lines = logs.Tail(file), []
+    for limit in limits:
+        before = tail.offset
+        lines += tail.more(limit)
+        assert tail.offset == max(before, min(limit, len(data)))
+    lines += tail.more()
+    assert "".join(f"{line}\n" for line in lines) + "".join(tail.last()) == data.decode()
+
+
+def test_a_character_that_is_split_between_two_looks_is_one(tmp_path: Path) -> None:
+    log, text = tmp_path / "log", "é日🎻\n".encode()
+    tail = logs.Tail(log)
+    assert tail.more() == []
+    for byte in text:
+        with log.open("ab") as file:
+            file.write(bytes([byte]))
+        lines = tail.more()
+    assert lines == ["é日🎻"]
+
+
+def test_a_tail_may_begin_later(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"a\nb\nc\n")
+    assert logs.Tail(tmp_path / "log", 2).more() == ["b", "c"]
+
+
+# --- several processes ---
+
+
+def texts(lines: list[LogLine]) -> list[str]:
+    return [f"{line.process}:{line.text}" for line in lines]
+
+
+def test_several_logs_are_merged_in_the_order_of_time(run: RunDirectory) -> None:
+    write(run, "a", b"1\n3\n5\n", "10.0 2\n12.0 4\n14.0 6\n")
+    write(run, "b", b"2\n4\n6", "11.0 2\n13.0 4\n")
+    lines, tails = logs.merged(run, ["a", "b"])
+    assert texts(lines) == ["a:1", "b:2", "a:3", "b:4", "a:5"]
+    assert tails["b"].last() == ["6"]
+    assert [tail.offset for tail in tails.values()] == [6, 5]
+
+
+def test_a_line_that_a_note_splits_stands_where_it_was_finished(run: RunDirectory) -> None:
+    write(run, "a", b"begun... done\n", "10.0 8\n12.0 14\n")
+    write(run, "b", b"between\n", "11.0 8\n")
+    assert texts(logs.merged(run, ["a", "b"])[0]) == ["b:between", "a:begun... done"]
+
+
+def test_merging_with_a_tail_and_since(run: RunDirectory) -> None:
+    write(run, "a", b"1\n3\n5\n", "10.0 2\n12.0 4\n14.0 6\n")
+    write(run, "b", b"2\n4\n", "11.0 2\n13.0 4\n")
+    assert texts(logs.merged(run, ["a", "b"], tail=1)[0]) == ["b:4", "a:5"]
+    assert texts(logs.merged(run, ["a", "b"], since=11.5)[0]) == ["a:3", "b:4", "a:5"]
+    assert texts(logs.merged(run, ["none"])[0]) == []
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), max_size=12))
+def test_merging_loses_nothing_and_keeps_the_order_of_each(
+    tmp_path_factory: pytest.TempPathFactory, writes: list[tuple[str, int]]
+) -> None:
+    directory = RunDirectory(tmp_path_factory.mktemp("run"))
+    directory.logs.mkdir()
+    expected = []
+    for at, (process, count) in enumerate(writes):
+        with directory.log(process).open("a") as log:
+            log.writelines(f"{at}.{line}\n" for line in range(count))
+        with directory.when(process).open("a") as when:
+            when.write(f"{at} {directory.log(process).stat().st_size}\n")
+        expected += [f"{process}:{at}.{line}" for line in range(count)]
+    assert texts(logs.merged(directory, ["a", "b"])[0]) == expected
+
+
+# --- following ---
+
+
+def test_following_gives_what_is_written_meanwhile_and_ends(run: RunDirectory) -> None:
+    write(run, "p", b"before\n")
+    looks = iter(["", "one\ntw", "o\n", "last words"])
+
+    def ended() -> bool:
+        """Write a little more at each look, as a process would between two."""
+        more = next(looks, None)
+        if more is not None:
+            with run.log("p").open("a") as log:
+                log.write(more)
+        return more is None
+
+    lines, tails = logs.merged(run, ["p"])
+    followed = [line.text for line in logs.follow(run, tails, ended, check_every=0.01)]
+    assert [line.text for line in lines] + followed == ["before", "one", "two", "last words"]
+
+
+@pytest.mark.parametrize("looking", [False, True])
+def test_growth_is_told_at_once_and_silence_after_a_while(
+    tmp_path: Path, looking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if looking:  # as where the user has no inotify instance left
+        monkeypatch.setattr("symphony.host.inotify.Watch", no_more)
+    path = tmp_path / "log"
+    path.write_text("")
+    with logs.growing({"p": path}) as grown:
+        grown(5.0)  # the first look may find what was there
+        with path.open("a") as log:
+            log.write("x")
+        begin = time.monotonic()
+        assert grown(20.0) == {"p"}
+        assert time.monotonic() - begin < 10
+        grown(0.01)
+        begin = time.monotonic()
+        assert grown(0.05) == set()
+        assert time.monotonic() - begin >= 0.04
+
+
+def no_more() -> None:
+    raise OSError(24, "Too many open files")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted in /proc")
+def test_following_leaves_no_descriptor_open(run: RunDirectory) -> None:
+    write(run, "p", b"line\n")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        _, tails = logs.merged(run, ["p"])
+        assert list(logs.follow(run, tails, lambda: True)) == []
+    assert len(os.listdir("/proc/self/fd")) == before

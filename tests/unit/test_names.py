@@ -1,0 +1,110 @@
+"""Names: what is valid is taken as it is, what is not is refused with the name that would do."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from symphony.errors import SpecError
+from symphony.names import MAX_LENGTH, check_name, corrected, env_name, listing, near
+from tests.unit.strategies import names
+
+# RFC 1035, section 2.3.1, written out once more rather than imported from what is tested.
+DNS_1035 = re.compile(r"\A[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\Z")
+
+
+@given(names)
+def test_a_valid_name_is_returned_as_it_is(name: str) -> None:
+    assert DNS_1035.match(name)
+    assert check_name(name, "process") == name
+
+
+@given(st.text(max_size=80))
+def test_a_corrected_name_is_valid_or_nothing(name: str) -> None:
+    hint = corrected(name)
+    assert not hint or DNS_1035.match(hint)
+
+
+@given(st.text(st.characters(codec="ascii"), min_size=1))
+def test_something_can_be_made_of_every_text_with_a_letter_or_digit(name: str) -> None:
+    assert bool(corrected(name)) == any(char.isalnum() for char in name)
+
+
+@given(st.one_of(st.text(max_size=80), st.from_regex(r"[A-Za-z0-9_. -]{1,70}", fullmatch=True)))
+def test_every_other_name_is_refused_with_the_corrected_one(name: str) -> None:
+    assume(not DNS_1035.match(name))
+    with pytest.raises(SpecError) as refusal:
+        check_name(name, "process")
+    message = str(refusal.value)
+    assert repr(name) in message
+    assert message.startswith("process name")
+    assert len(message.splitlines()) == 1
+    assert repr(corrected(name)) in message or not corrected(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("My_exp", "my-exp"),
+        ("myExp", "my-exp"),
+        ("my exp", "my-exp"),
+        ("1st", "p1st"),
+        ("-a-", "a"),
+        ("a.b", "a-b"),
+        ("RL", "rl"),
+        ("a__b", "a-b"),
+        ("x" * 70, "x" * 63),
+        ("x" * 62 + "-y", "x" * 62),
+        ("1" + "x" * 63, "p1" + "x" * 61),
+        ("é", ""),
+        ("", ""),
+        ("___", ""),
+    ],
+)
+def test_corrected(name: str, hint: str) -> None:
+    assert corrected(name) == hint
+
+
+@pytest.mark.parametrize("name", ["a\n", "\na", "a\0", "\uff41", "a²", "x" * (MAX_LENGTH + 1)])
+def test_what_looks_valid_but_is_not_is_refused(name: str) -> None:
+    with pytest.raises(SpecError):
+        check_name(name, "process")
+
+
+@pytest.mark.parametrize("name", [None, 1, b"a", ["a"], True])
+def test_a_name_is_text(name: object) -> None:
+    with pytest.raises(SpecError, match=r"the name of an experiment is text, not "):
+        check_name(name, "experiment")
+
+
+def test_env_name() -> None:
+    assert env_name("replay-server-2") == "REPLAY_SERVER_2"
+
+
+@given(names, names)
+def test_two_names_are_two_variables(one: str, other: str) -> None:
+    assert (env_name(one) == env_name(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("serer", ["server", "client"], "; did you mean 'server'?"),
+        ("worker", ["worker-1", "worker-2"], "; did you mean 'worker-2' or 'worker-1'?"),
+        ("zzz", ["server"], ""),
+        ("a", [], ""),
+    ],
+)
+def test_near(name: str, known: list[str], hint: str) -> None:
+    assert near(name, known) == hint
+
+
+@pytest.mark.parametrize(
+    ("names", "limit", "text"),
+    [([], 8, "none"), (["a"], 8, "a"), (["a", "b"], 2, "a, b"), (["a", "b", "c"], 2, "a, b and 1 more")],
+)
+def test_listing(names: list[str], limit: int, text: str) -> None:
+    assert listing(names, limit=limit) == text

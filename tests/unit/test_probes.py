@@ -1,0 +1,86 @@
+"""One look at whether a process is ready: against real sockets, a real HTTP server, a real log, a real command."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from symphony.host.commands import Command
+from symphony.host.probes import probe
+
+
+@contextlib.contextmanager
+def web() -> Iterator[int]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/up" else 503)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def look(tmp_path: Path, test: dict[str, object]) -> bool:
+    found = probe(test, tmp_path / "log", 0)
+    assert found is not None
+    return found()
+
+
+def test_tcp(tmp_path: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = ["127.0.0.1", server.getsockname()[1]]
+        assert not look(tmp_path, {"tcp": address})
+        server.listen()
+        assert look(tmp_path, {"tcp": address})
+
+
+def test_http(tmp_path: Path) -> None:
+    with web() as port:
+        assert look(tmp_path, {"http": ["127.0.0.1", port, "/up"]})
+        assert not look(tmp_path, {"http": ["127.0.0.1", port, "/down"]})
+    assert not look(tmp_path, {"http": ["127.0.0.1", port, "/up"]})
+
+
+def test_a_line_of_the_log_that_this_run_wrote(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("ready, said the run before\n")
+    found = probe({"log": "^ready"}, log, log.stat().st_size)
+    assert found is not None
+    assert not found()
+    for text, ready in (("not ready\n", False), ("rea", False), ("dy now\n", True)):
+        with log.open("a") as file:
+            file.write(text)
+        assert found() is ready
+
+
+def test_a_command_runs_in_the_process_s_environment_and_folder(tmp_path: Path) -> None:
+    (tmp_path / "here").touch()
+    env = {**os.environ, "WORD": "a b"}
+    test = ["sh", "-c", 'test -e here && test "$WORD" = "a b"']
+    command = Command(name="p", argv=("c",), cwd=str(tmp_path), ready={"command": test})
+    assert command.probe(tmp_path / "log", 0, env)() is True
+    assert command.probe(tmp_path / "log", 0, {**env, "WORD": "x"})() is False
+
+
+@pytest.mark.parametrize("test", [["no-such-program"], ["false"]])
+def test_a_command_that_fails_is_not_ready(tmp_path: Path, test: list[str]) -> None:
+    command = Command(name="p", argv=("c",), cwd=str(tmp_path), ready={"command": test})
+    assert command.probe(tmp_path / "log", 0, dict(os.environ))() is False

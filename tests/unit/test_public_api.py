@@ -1,0 +1,101 @@
+"""The public names, exactly, and that asking for them costs nothing until they are used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import symphony
+
+PUBLIC = [
+    "Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint", "ExecResult", "Experiment",
+    "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest", "NotFound", "Plan", "PluginError", "Process",
+    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyError", "Unreachable", "Unsupported", "address",
+]  # fmt: skip
+
+
+def python(program: str) -> Any:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_the_public_names() -> None:
+    assert sorted(symphony.__all__) == sorted(PUBLIC)
+    assert len(set(symphony.__all__)) == len(symphony.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_resolves_and_is_documented(name: str) -> None:
+    found = getattr(symphony, name)
+    assert found.__name__ == name
+    assert found.__doc__
+    assert found.__module__.startswith("symphony.")
+    assert name in dir(symphony)
+
+
+def test_another_name_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'symphony' has no attribute 'Clusters'"):
+        symphony.Clusters  # noqa: B018
+
+
+def test_a_star_import_brings_all() -> None:
+    assert (
+        python("from symphony import *; import json; print(json.dumps(sorted(set(dir()) - {'json'})))")[-1] == "address"
+    )
+
+
+FOREIGN = """
+import json, sys
+before = set(sys.modules)
+{statement}
+tops = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+print(json.dumps(sorted(tops - set(sys.stdlib_module_names))))
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import symphony",
+        "from symphony import Experiment, Process, ProcessGroup, SpecError, address",
+        "import symphony; symphony.Experiment('e').new_process('p', command='c')",
+        "import symphony.plan",
+        "from symphony import Cluster, ExperimentStatus, Manifest",
+    ],
+)
+def test_the_core_imports_no_third_party_module(statement: str) -> None:
+    assert python(FOREIGN.format(statement=statement)) == ["symphony"]
+
+
+def test_import_symphony_imports_no_other_module_of_its_own() -> None:
+    loaded = "import symphony, sys, json; print(json.dumps([m for m in sys.modules if m.startswith('symphony.')]))"
+    assert python(loaded) == []
+
+
+def test_opening_a_backend_imports_no_other() -> None:
+    program = (
+        "import symphony, sys, json; symphony.Cluster.new('local');"
+        "print(json.dumps(sorted(m.partition('.')[0] for m in sys.modules if m.startswith('symphony_'))))"
+    )
+    assert set(python(program)) == {"symphony_local"}
+
+
+ERRORS = {
+    "SpecError": {"SymphonyError", "ValueError"},
+    "PluginError": {"SymphonyError"},
+    "NotFound": {"SymphonyError"},
+    "AlreadyExists": {"SymphonyError"},
+    "Unsupported": {"SymphonyError"},
+    "BackendError": {"SymphonyError"},
+    "LaunchFailed": {"BackendError"},
+    "Unreachable": {"BackendError"},
+}
+
+
+@pytest.mark.parametrize(("name", "bases"), ERRORS.items())
+def test_the_tree_of_errors(name: str, bases: set[str]) -> None:
+    assert {base.__name__ for base in getattr(symphony, name).__bases__} == bases

@@ -1,0 +1,299 @@
+"""The shipped JSON Schema is what is built, knows what the loader knows, and accepts and refuses alike."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+
+from symphony import Experiment, SpecError
+from symphony.spec import load, process, schema
+from symphony.spec.component import Component
+from tests.unit.strategies import experiments
+
+VALIDATOR = jsonschema.Draft202012Validator(schema.build())
+
+
+def of_process(**settings: Any) -> dict[str, Any]:
+    return {"name": "e", "processes": {"p": settings}}
+
+
+def volume(**kinds: Any) -> dict[str, Any]:
+    return of_process(volumes=[kinds])
+
+
+def keywords(method: str) -> set[str]:
+    return set(inspect.signature(getattr(Component, method)).parameters) - {"self"}
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema.build())
+
+
+def test_the_shipped_file_is_what_is_built() -> None:
+    mend = f"write it again: {Path(sys.executable).name} -m symphony.spec.schema"
+    assert json.loads(schema.path().read_text(encoding="utf-8")) == schema.build(), mend
+
+
+def test_running_the_module_writes_the_shipped_file_byte_for_byte(tmp_path: Path) -> None:
+    schema.write(tmp_path / "written.json")
+    assert (tmp_path / "written.json").read_bytes() == schema.path().read_bytes()
+
+
+def test_building_it_imports_nothing_foreign() -> None:
+    program = "import sys, symphony.spec.schema as s; s.build(); print('yaml' in sys.modules, 'psutil' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def properties(name: str | None = None) -> set[str]:
+    built = schema.build()
+    return set((built["$defs"][name] if name else built)["properties"])
+
+
+def test_its_keys_are_those_of_the_loader() -> None:
+    assert properties() == set(load.EXPERIMENT_KEYS)
+    assert properties("process") == {*process.OPTIONS, *load.APPLY}
+    assert properties("group") == {*load.GROUP_OPTIONS, *load.APPLY, "processes"}
+    assert set(schema.VOLUMES) == set(load.VOLUME_KINDS)
+
+
+@pytest.mark.parametrize(
+    ("method", "table"),
+    [
+        ("ready", schema.READY),
+        ("job", schema.JOB),
+        ("add_toleration", schema.TOLERATION),
+        ("resource_request", schema.SETTINGS["resource_request"]["properties"]),
+        ("resource_limit", schema.SETTINGS["resource_limit"]["properties"]),
+        *((f"mount_{kind}", settings) for kind, (_, settings, _) in schema.VOLUMES.items()),
+    ],
+    ids=str,
+)
+def test_its_keywords_are_those_of_the_method(method: str, table: dict[str, Any]) -> None:
+    assert set(table) == keywords(method)
+
+
+@pytest.mark.parametrize("kind", schema.VOLUMES)
+def test_what_a_volume_cannot_do_without_is_what_its_method_demands(kind: str) -> None:
+    parameters = inspect.signature(getattr(Component, f"mount_{kind}")).parameters
+    demanded = {name for name, item in parameters.items() if item.default is item.empty} - {"self"}
+    assert set(schema.VOLUMES[kind][2]) == demanded
+
+
+def test_every_key_is_described() -> None:
+    tables: dict[str, Any] = {**schema.EXPERIMENT, **schema.OPTIONS, **schema.GROUP, **schema.SETTINGS}
+    assert [key for key, item in tables.items() if not item.get("description")] == []
+
+
+@given(experiments())
+def test_what_the_loader_accepts_the_schema_accepts(data: dict[str, Any]) -> None:
+    Experiment.load_dict(data)
+    VALIDATOR.validate(data)
+
+
+@given(experiments())
+def test_what_is_dumped_the_schema_accepts(data: dict[str, Any]) -> None:
+    VALIDATOR.validate(json.loads(json.dumps(Experiment.load_dict(data).dump_dict())))
+
+
+FULL: dict[str, Any] = {
+    "name": "everything",
+    "secrets": {"token": "token.txt"},
+    "port_range": [7000, 7010],
+    "preamble_cmds": ["source env"],
+    "start_dir": "work",
+    "env": {"A": 1, "B": 1.5, "C": "c"},
+    "processes": {
+        "db": {
+            "container_image": "db:1",
+            "command": "db",
+            "args": ["--port", 1],
+            "env": {"D": ""},
+            "start_dir": "/db",
+            "preamble_cmds": "true",
+            "binds": {"db": 7001, "more": None},
+            "exposes": ["web"],
+            "resource_request": {"cpu": 0.5, "memory": "1Gi"},
+            "resource_limit": {"cpu": "500m", "mem": 1024, "gpu": 1},
+            "image_pull_policy": "Always",
+            "restart_policy": "OnFailure",
+            "termination_grace_period": 0,
+            "ready": {"http": ["db", "/"], "timeout": 0.5},
+            "job": True,
+            "volumes": [
+                {"nfs": {"server": "s", "path": "/p", "mount_path": "/a", "name": "n"}},
+                {"host_path": {"path": "/p", "mount_path": "/b", "type": "Directory", "read_only": True}},
+                {"pvc": {"claim": "c", "mount_path": "/c"}},
+                {"empty_dir": {"mount_path": "/d", "memory": True, "size": "1Gi"}},
+                {"shared_memory": None},
+                {"secret": {"secret": "s", "mount_path": "/e", "files": ["a", "b"]}},
+                {"config": {"config": "c", "mount_path": "/f", "files": {"a": "b"}}},
+                {"git_repo": {"repository": "r", "mount_path": "/g", "revision": "main"}},
+            ],
+            "node_selector": {"example.org/zone": "a"},
+            "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute",
+                             "toleration_seconds": 1}, {"operator": "Exists"}],
+            "labels": {"team": "a"},
+            "pod_yml": {"spec": {"any": ["thing"]}},
+            "container_yml": {},
+        },
+        "workers": {
+            "connects": "db",
+            "starts_after": {"db": "started"},
+            "job": {"backoff_limit": 1, "active_deadline": 2, "ttl": 3},
+            "processes": {"one": {"cmd": "true", "ready": {"log": "up"}}, "two": {"cmds": ["a", "b"]}},
+        },
+        "last": {"command": ["c"], "starts_after": ["db", "workers"], "connects": {"db": None}, "env": None},
+    },
+}  # fmt: skip
+
+
+def test_every_key_at_once_is_accepted_by_both() -> None:
+    Experiment.load_dict(FULL)
+    VALIDATOR.validate(FULL)
+
+
+# What null means is "not set", so that a key may stand there waiting for its value.
+@pytest.mark.parametrize("key", sorted({*process.OPTIONS, *load.APPLY}))
+def test_a_key_without_a_value_is_accepted_by_both(key: str) -> None:
+    for data in (of_process(**{key: None}), {"name": "e", "processes": {"g": {"processes": {"p": {key: None}}}}}):
+        Experiment.load_dict(data)
+        VALIDATOR.validate(data)
+
+
+@pytest.mark.parametrize("data", [{"name": "e"}, {"name": "e", "processes": None}, of_process(), FULL], ids=len)
+def test_members_of_whom_nothing_is_said_are_accepted_by_both(data: dict[str, Any]) -> None:
+    Experiment.load_dict(data)
+    VALIDATOR.validate(data)
+    nothing = {"name": "e", "processes": {"a": None, "g": {"processes": {"b": None}}}}
+    Experiment.load_dict(nothing)
+    VALIDATOR.validate(nothing)
+
+
+WRONG: list[Any] = [
+    [],
+    "text",
+    {},
+    {"processes": {}},
+    {"name": "Bad_Name"},
+    {"name": ""},
+    {"name": "x" * 64},
+    {"name": None},
+    {"name": "e", "proceses": {}},
+    {"name": "e", "processes": ["p"]},
+    {"name": "e", "processes": {"P": {}}},
+    {"name": "e", "processes": {"p": "command"}},
+    {"name": "e", "processes": {"g": {"processes": {"G": {}}}}},
+    {"name": "e", "processes": {"g": {"processes": {"p": {"processes": {}}}}}},
+    {"name": "e", "processes": {"g": {"processes": {}, "command": "c"}}},
+    {"name": "e", "port_range": 7000},
+    {"name": "e", "port_range": [7000]},
+    {"name": "e", "port_range": [0, 1]},
+    {"name": "e", "port_range": [True, 7000]},
+    {"name": "e", "port_range": ["7000", "8000"]},
+    {"name": "e", "secrets": {"a/b": "c"}},
+    {"name": "e", "secrets": {"..": "c"}},
+    {"name": "e", "secrets": [""]},
+    {"name": "e", "preamble_cmds": [" "]},
+    {"name": "e", "start_dir": ""},
+    {"name": "e", "start_dir": ["a"]},
+    {"name": "e", "env": {"1A": "b"}},
+    {"name": "e", "env": {"A": None}},
+    {"name": "e", "env": ["A=b"]},
+    of_process(comand="c"),
+    of_process(command={"a": "b"}),
+    of_process(command=[["nested"]]),
+    of_process(args=[None]),
+    of_process(cmd="a", cmds=["b"]),
+    of_process(cmd="a", command="b"),
+    of_process(cmds=["a"], args=["b"]),
+    of_process(cmd=""),
+    of_process(cmd=["a"]),
+    of_process(cmds=["a", " "]),
+    of_process(container_image=""),
+    of_process(env={"": "b"}),
+    of_process(env={"A": ["b"]}),
+    of_process(binds="Bad"),
+    of_process(binds={"a": 0}),
+    of_process(binds={"a": 70000}),
+    of_process(binds={"a": True}),
+    of_process(binds={"a": "7000"}),
+    of_process(binds=[{"a": 1}]),
+    of_process(binds=7000),
+    of_process(connects={"a": 1}),
+    of_process(exposes={"a": -1}),
+    of_process(resource_request={"gpu": 1}),
+    of_process(resource_request={"cpu": "many"}),
+    of_process(resource_request={"cpu": -1}),
+    of_process(resource_limit={"memory": "1Gi", "mem": "1Gi"}),
+    of_process(resource_limit={"gpu": True}),
+    of_process(resource_limit={"gpu": -1}),
+    of_process(resource_limit={"gpu": "1"}),
+    of_process(image_pull_policy="Sometimes"),
+    of_process(restart_policy="never"),
+    of_process(restart_policy=False),
+    of_process(termination_grace_period=-1),
+    of_process(termination_grace_period=1.5),
+    of_process(termination_grace_period="30"),
+    of_process(ready={}),
+    of_process(ready={"timeout": 1}),
+    of_process(ready={"tcp": "a", "log": "b"}),
+    of_process(ready={"tcp": "a", "timeout": 0}),
+    of_process(ready={"tcp": "a", "timeout": True}),
+    of_process(ready={"tcp": "a", "timeout": None}),
+    of_process(ready={"http": ["a"]}),
+    of_process(ready={"http": ["a", "b"]}),
+    of_process(ready={"http": ["a", "/", "/"]}),
+    of_process(ready={"udp": "a"}),
+    of_process(ready="tcp"),
+    of_process(starts_after="A"),
+    of_process(starts_after={"a": "finished"}),
+    of_process(starts_after={"a": None}),
+    of_process(starts_after=[["a"]]),
+    of_process(job="yes"),
+    of_process(job={"tries": 1}),
+    of_process(job={"ttl": -1}),
+    of_process(volumes={"nfs": {}}),
+    of_process(volumes=["nfs"]),
+    volume(),
+    volume(disk={}),
+    volume(nfs={"server": "s", "path": "/p", "mount_path": "/m"}, pvc={"claim": "c", "mount_path": "/m"}),
+    volume(nfs=None),
+    volume(nfs={"server": "s", "path": "/p"}),
+    volume(nfs={"server": "s", "path": "p", "mount_path": "/m"}),
+    volume(nfs={"server": "", "path": "/p", "mount_path": "/m"}),
+    volume(pvc={"claim": "c", "mount_path": "/m", "read_only": "yes"}),
+    volume(pvc={"claim": "c", "mount_path": "/m", "read_only": None}),
+    volume(pvc={"claim": "c", "mount_path": "/m", "name": "N"}),
+    volume(host_path={"path": "/p", "mount_path": "/m", "type": "Folder"}),
+    volume(empty_dir={"mount_path": "/m", "size": "big"}),
+    volume(secret={"secret": "s", "mount_path": "/m", "files": {"a/b": "c"}}),
+    volume(shared_memory={"mount_path": "/dev/shm"}),
+    of_process(node_selector={"a b": "c"}),
+    of_process(node_selector=["a"]),
+    of_process(labels={"a": "b c"}),
+    of_process(labels={"a": None}),
+    of_process(tolerations={"key": "a"}),
+    of_process(tolerations=[{}]),
+    of_process(tolerations=[{"operator": "Equal", "value": "a"}]),
+    of_process(tolerations=[{"key": "a", "operator": "Is"}]),
+    of_process(tolerations=[{"key": "a", "effect": "Never"}]),
+    of_process(tolerations=[{"key": "a", "seconds": 1}]),
+    of_process(pod_yml=[]),
+    of_process(container_yml="spec"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", WRONG, ids=ascii)
+def test_a_wrong_document_is_refused_by_both(data: Any) -> None:
+    with pytest.raises(SpecError):
+        Experiment.load_dict(data)
+    assert not VALIDATOR.is_valid(data)

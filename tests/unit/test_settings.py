@@ -1,0 +1,249 @@
+"""Every setting method: what it keeps, that calls chain and merge, what it refuses, whom it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from symphony import Experiment, Process, ProcessGroup, SpecError
+from symphony.plan import resolve
+from symphony.spec.component import Component
+from symphony.spec.load import APPLY
+from symphony.spec.settings import LEVELS, Settings
+from tests.unit.strategies import SCHEME
+
+Call = Callable[[Component], Any]
+
+
+def assigned(key: str, value: Any) -> Call:
+    def call(component: Component) -> Component:
+        setattr(component, key, value)
+        return component
+
+    return call
+
+
+# By key of the file form: calls, and what is kept after them.
+KEPT: list[tuple[str, list[Call], Any]] = [
+    ("env", [lambda c: c.set_env("A", 1)], {"A": "1"}),
+    ("env", [lambda c: c.set_envs({"A": "1", "B": 2}), lambda c: c.set_env("A", "3")], {"A": "3", "B": "2"}),
+    ("binds", [lambda c: c.binds("a"), lambda c: c.binds({"b": 80, "c": None})], {"a": None, "b": 80, "c": None}),
+    ("binds", [lambda c: c.binds({"a": 80}), lambda c: c.binds({"a": 81})], {"a": 81}),
+    ("connects", [lambda c: c.connects("a"), lambda c: c.connects(["b", "a"])], ["a", "b"]),
+    ("connects", [lambda c: c.connects(("a", "b"))], ["a", "b"]),
+    ("exposes", [lambda c: c.exposes({"board": 6006})], {"board": 6006}),
+    (
+        "resource_request",
+        [lambda c: c.resource_request(cpu=0.5), lambda c: c.resource_request(memory="1Gi")],
+        {"cpu": "0.5", "memory": "1Gi"},
+    ),
+    ("resource_request", [lambda c: c.resource_request(mem=1024)], {"memory": "1024"}),
+    (
+        "resource_limit",
+        [lambda c: c.resource_limit(cpu=2, gpu=1), lambda c: c.resource_limit(mem="2Gi", cpu=3)],
+        {"cpu": "3", "gpu": 1, "memory": "2Gi"},
+    ),
+    ("resource_limit", [lambda c: c.resource_limit(gpu=0)], {"gpu": 0}),
+    ("image_pull_policy", [lambda c: c.image_pull_policy("Always")], "Always"),
+    ("restart_policy", [lambda c: c.restart_policy("Always"), lambda c: c.restart_policy("OnFailure")], "OnFailure"),
+    ("termination_grace_period", [lambda c: c.termination_grace_period(0)], 0),
+    ("job", [lambda c: c.job()], {}),
+    ("job", [lambda c: c.job(backoff_limit=0, active_deadline=2, ttl=3)],
+     {"backoff_limit": 0, "active_deadline": 2, "ttl": 3}),
+    ("ready", [lambda c: c.ready(tcp="a")], {"tcp": "a", "timeout": 60}),
+    ("ready", [lambda c: c.ready(http=("a", "/h"), timeout=0.5)], {"http": ["a", "/h"], "timeout": 0.5}),
+    ("ready", [lambda c: c.ready(command="a b"), lambda c: c.ready(command=["a", 1])],
+     {"command": ["a", "1"], "timeout": 60}),
+    ("ready", [lambda c: c.ready(log="^up$", timeout=5)], {"log": "^up$", "timeout": 5}),
+    ("starts_after", [lambda c: c.starts_after("a"), lambda c: c.starts_after("b", "succeeded")],
+     {"a": "ready", "b": "succeeded"}),
+    ("starts_after", [lambda c: c.starts_after(Process("a"), condition="started")], {"a": "started"}),
+    ("starts_after", [lambda c: c.starts_after(ProcessGroup("g"))], {"g": "ready"}),
+    ("volumes", [lambda c: c.mount_nfs("s", "/p", "/m", "n")],
+     [{"nfs": {"mount_path": "/m", "server": "s", "path": "/p", "name": "n"}}]),
+    ("volumes", [lambda c: c.mount_host_path("/p", "/m", "Directory", True)],
+     [{"host_path": {"mount_path": "/m", "path": "/p", "type": "Directory", "read_only": True}}]),
+    ("volumes", [lambda c: c.mount_host_path("/p", "/m")], [{"host_path": {"mount_path": "/m", "path": "/p"}}]),
+    ("volumes", [lambda c: c.mount_pvc("c", "/m", read_only=True)],
+     [{"pvc": {"mount_path": "/m", "claim": "c", "read_only": True}}]),
+    ("volumes", [lambda c: c.mount_empty_dir("/m", memory=True, size="1Gi")],
+     [{"empty_dir": {"mount_path": "/m", "memory": True, "size": "1Gi"}}]),
+    ("volumes", [lambda c: c.mount_shared_memory()], [{"shared_memory": {}}]),
+    ("volumes", [lambda c: c.mount_shared_memory(size=1024)], [{"shared_memory": {"size": "1024"}}]),
+    ("volumes", [lambda c: c.mount_secret("s", "/m", files=["a/t"])],
+     [{"secret": {"mount_path": "/m", "secret": "s", "files": {"t": "a/t"}}}]),
+    ("volumes", [lambda c: c.mount_config("s", "/m")], [{"config": {"mount_path": "/m", "config": "s"}}]),
+    ("volumes", [lambda c: c.mount_git_repo("r", "/m", revision="main")],
+     [{"git_repo": {"mount_path": "/m", "repository": "r", "revision": "main"}}]),
+    ("volumes", [lambda c: c.mount_pvc("a", "/a"), lambda c: c.mount_pvc("a", "/a"), lambda c: c.mount_pvc("b", "/b")],
+     [{"pvc": {"mount_path": "/a", "claim": "a"}}, {"pvc": {"mount_path": "/b", "claim": "b"}}]),
+    ("node_selector", [lambda c: c.node_selector("a", 1), lambda c: c.node_selector("b/c", "d")],
+     {"a": "1", "b/c": "d"}),
+    ("tolerations", [lambda c: c.add_toleration(key="k", value=1, effect="NoSchedule", toleration_seconds=2)],
+     [{"key": "k", "value": "1", "effect": "NoSchedule", "toleration_seconds": 2}]),
+    ("tolerations", [lambda c: c.add_toleration(operator="Exists"), lambda c: c.add_toleration(operator="Exists")],
+     [{"operator": "Exists"}]),
+    ("labels", [lambda c: c.add_label("a", 1), lambda c: c.add_labels({"b": "c"})], {"a": "1", "b": "c"}),
+    ("pod_yml", [assigned("pod_yml", {"spec": {"a": 1}})], {"spec": {"a": 1}}),
+    ("pod_yml", [lambda c: c.pod_yml.update(a=1) or c], {"a": 1}),
+    ("container_yml", [assigned("container_yml", {"a": []})], {"a": []}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [Process, ProcessGroup])
+@pytest.mark.parametrize(("key", "calls", "kept"), KEPT)
+def test_a_setting_is_kept_and_calls_chain(make: type[Component], key: str, calls: list[Call], kept: Any) -> None:
+    component = make("it")
+    for call in calls:
+        assert call(component) is component
+    assert component.settings.dump() == {key: kept}
+
+
+def test_every_key_of_the_file_form_is_tried() -> None:
+    assert {key for key, _, _ in KEPT} == set(APPLY) == set(LEVELS)
+
+
+def test_a_dump_is_a_copy() -> None:
+    process = Process("p").set_env("A", "1").mount_pvc("c", "/m")
+    dumped = process.settings.dump()
+    dumped["env"]["A"] = "2"
+    dumped["volumes"][0]["pvc"]["claim"] = "d"
+    assert process.settings.dump() == {"env": {"A": "1"}, "volumes": [{"pvc": {"mount_path": "/m", "claim": "c"}}]}
+
+
+def test_nothing_set_dumps_nothing() -> None:
+    assert Settings().dump() == {}
+
+
+REFUSED: list[tuple[Call, str]] = [
+    (lambda c: c.binds("Bad"), "service name 'Bad' is not valid"),
+    (lambda c: c.binds({"a": 0}), "the port of 'a' is 0"),
+    (lambda c: c.binds({"a": 70000}), "the port of 'a' is 70000"),
+    (lambda c: c.exposes({"a": True}), "the port of 'a' is a number from 1 to 65535, not True"),
+    (lambda c: c.connects({"a": 80}), "connects takes no port ('a': 80); the process that binds it says which"),
+    (lambda c: c.set_env("1A", "x"), "variable name '1A' is not valid"),
+    (lambda c: c.set_env("A", None), "variable 'A' is text, not None"),
+    (lambda c: c.set_envs(["A=b"]), "env is a mapping, not ['A=b']"),  # type: ignore[arg-type]
+    (lambda c: c.resource_request(memory=1, mem=2), "memory and mem are one setting"),
+    (lambda c: c.resource_request(cpu="lots"), "cpu is an amount"),
+    (lambda c: c.resource_limit(gpu=-1), "gpu is at least 0"),
+    (lambda c: c.resource_limit(gpu=0.5), "gpu is a whole number, not 0.5"),  # type: ignore[arg-type]
+    (lambda c: c.image_pull_policy("always"), "image_pull_policy is Always, IfNotPresent, Never, not 'always'"),
+    (lambda c: c.restart_policy("no"), "restart_policy is Always, OnFailure, Never, not 'no'"),
+    (lambda c: c.termination_grace_period(-1), "termination_grace_period is at least 0"),
+    (lambda c: c.job(ttl=1.5), "ttl is a whole number"),  # type: ignore[arg-type]
+    (lambda c: c.ready(), "ready takes one of tcp, http, command and log, not 0 of them"),
+    (lambda c: c.ready(tcp="a", log="b"), "not 2 of them"),
+    (lambda c: c.ready(tcp="a", timeout=0), "the timeout of ready is a number of seconds above 0, not 0"),
+    (lambda c: c.ready(tcp="a", timeout=float("nan")), "not nan"),
+    (lambda c: c.ready(tcp="a", timeout=True), "not True"),
+    (lambda c: c.ready(http="a"), "http takes a service and a path, such as ('web', '/health'), not 'a'"),  # type: ignore[arg-type]
+    (lambda c: c.ready(http=("a", "h")), "the path of http is an absolute path, not 'h'; for example '/h'"),
+    (lambda c: c.ready(log="("), "log is no regular expression: '('"),
+    (lambda c: c.starts_after("Bad"), "process name 'Bad' is not valid"),
+    (lambda c: c.starts_after("a", "done"), "the condition of starts_after is ready, started, succeeded, not 'done'"),
+    (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path is an absolute path, not 'p'"),
+    (lambda c: c.mount_nfs("", "/p", "/m"), "the NFS server is empty"),
+    (lambda c: c.mount_pvc("c", "m"), "mount_path is an absolute path, not 'm'"),
+    (lambda c: c.mount_pvc("c", "/m", read_only=1), "a flag is true or false, not 1"),  # type: ignore[arg-type]
+    (lambda c: c.mount_pvc("c", "/m", name="N"), "volume name 'N' is not valid"),
+    (lambda c: c.mount_host_path("/p", "/m", "Folder"), "type is '', DirectoryOrCreate"),
+    (lambda c: c.mount_empty_dir("/m", size="big"), "size is an amount"),
+    (lambda c: c.mount_secret("s", "/m", files={"a/b": "c"}), "the files of a secret: 'a/b' is no plain file name"),
+    (lambda c: c.mount_pvc("a", "/m").mount_pvc("b", "/m"), "'it' mounts two volumes at '/m'"),
+    (lambda c: c.mount_shared_memory().mount_empty_dir("/dev/shm"), "'it' mounts two volumes at '/dev/shm'"),
+    (lambda c: c.node_selector("a b", "c"), "label key 'a b' is not valid"),
+    (lambda c: c.add_toleration(value="v"), "say so with operator='Exists'"),
+    (lambda c: c.add_toleration(key="k", effect="no"), "effect is NoSchedule"),
+    (lambda c: c.add_label("a", "b c"), "has a value that is not valid: 'b c'"),
+    (lambda c: c.add_labels(["a"]), "labels is a mapping"),  # type: ignore[arg-type]
+    (assigned("pod_yml", []), "pod_yml is a mapping, not []"),
+    (assigned("container_yml", "x"), "container_yml is a mapping, not 'x'"),
+]
+
+
+@pytest.mark.parametrize("make", [Process, ProcessGroup])
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_a_wrong_value_is_refused_in_one_line(make: type[Component], call: Call, message: str) -> None:
+    with pytest.raises(SpecError) as refusal:
+        call(make("it"))
+    assert message in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+# --- whom a setting reaches ---
+
+POD_LEVEL = [key for key, level in LEVELS.items() if level == "pod"]
+CALLS = {key: calls[0] for key, calls, _ in reversed(KEPT)}
+
+
+@pytest.mark.parametrize("key", POD_LEVEL)
+def test_a_pod_level_setting_of_a_grouped_process_names_the_group_to_call(key: str) -> None:
+    process = ProcessGroup("trainers").new_process("one", command="c")
+    call = CALLS[key]
+    with pytest.raises(SpecError, match=r"'one' is in group 'trainers'.*of the group 'trainers' instead"):
+        call(process)
+    assert process.settings.dump() == {}
+
+
+@pytest.mark.parametrize("key", POD_LEVEL)
+def test_a_process_with_a_pod_level_setting_joins_no_group(key: str) -> None:
+    process = Process("one", command="c")
+    CALLS[key](process)
+    group = ProcessGroup("trainers")
+    with pytest.raises(SpecError, match=rf"'one' has settings that belong to the whole group: {key}; .*'trainers'"):
+        group.add_process(process)
+    assert group.list_processes() == []
+    assert process.group is None
+
+
+def settings_of(experiment: Experiment, process: str) -> dict[str, Any]:
+    return next(item for item in resolve(experiment, SCHEME) if item.name == process).settings.dump()
+
+
+@pytest.mark.parametrize("key", [key for key, level in LEVELS.items() if level == "container"])
+def test_a_container_level_setting_of_a_group_reaches_all_members_later_ones_too(key: str) -> None:
+    experiment = Experiment("e")
+    experiment.new_process("server", command="c").binds(["a", "b"])
+    group = experiment.new_process_group("g").binds("own")
+    group.new_process("before", command="c")
+    call: Call = (lambda c: c.ready(tcp="own")) if key == "ready" else CALLS[key]
+    call(group)
+    group.new_process("after", command="c")
+    kept = group.settings.dump()[key]
+    assert settings_of(experiment, "before")[key] == kept
+    assert settings_of(experiment, "after")[key] == kept
+    assert key not in settings_of(experiment, "server")
+
+
+@pytest.mark.parametrize("key", ["binds", "exposes", *POD_LEVEL])
+def test_what_belongs_to_the_group_does_not_reach_its_members(key: str) -> None:
+    experiment = Experiment("e")
+    for name in ("a", "b"):
+        experiment.new_process(name, command="c")
+    group = experiment.new_process_group("g")
+    group.new_process("member", command="c")
+    call: Call = (lambda c: c.starts_after("a")) if key == "starts_after" else CALLS[key]
+    call(group)
+    assert key not in settings_of(experiment, "member")
+    planned = resolve(experiment, SCHEME).processes[-1]
+    assert (key in planned.pod.dump()) == (key in POD_LEVEL)
+
+
+def test_a_member_s_own_setting_wins_and_mappings_merge() -> None:
+    experiment = Experiment("e")
+    group = experiment.new_process_group("g").set_envs({"A": "group", "B": "group"}).resource_limit(cpu=1, gpu=1)
+    group.image_pull_policy("Always").ready(log="group", timeout=1).mount_pvc("a", "/a")
+    group.container_yml = {"x": {"y": 1, "z": [1]}}
+    member = group.new_process("p", command="c", env={"A": "own"}).resource_limit(cpu=2).image_pull_policy("Never")
+    member.ready(command="own").mount_pvc("b", "/b")
+    member.container_yml = {"x": {"z": [2]}}
+    found = settings_of(experiment, "p")
+    assert found["env"] == {"A": "own", "B": "group"}
+    assert found["resource_limit"] == {"cpu": "2", "gpu": 1}
+    assert found["image_pull_policy"] == "Never"
+    assert found["ready"] == {"command": ["own"], "timeout": 60}
+    assert [next(iter(volume.values()))["claim"] for volume in found["volumes"]] == ["a", "b"]
+    assert found["container_yml"] == {"x": {"y": 1, "z": [2]}}

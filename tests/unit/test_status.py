@@ -1,0 +1,115 @@
+"""Status: many states in one word, and the exit code of the failure that came first."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symphony import ExperimentStatus, ProcessStatus, State
+from symphony.status import ENDED, combined
+
+
+def process(name: str = "p", **fields: Any) -> ProcessStatus:
+    return ProcessStatus(name=name, **fields)
+
+
+def of(*processes: ProcessStatus) -> ExperimentStatus:
+    return ExperimentStatus(name="e", backend="paper", processes=processes)
+
+
+def failed(name: str, code: int | None, ended: float | None, **fields: Any) -> ProcessStatus:
+    return process(name, state=State.FAILED, exit_code=code, ended=ended, **fields)
+
+
+@pytest.mark.parametrize(
+    ("states", "together"),
+    [
+        ("", "succeeded"),
+        ("succeeded", "succeeded"),
+        ("failed", "failed"),
+        ("succeeded failed", "failed"),
+        ("failed unknown", "unknown"),
+        ("failed pending", "pending"),
+        ("unknown pending", "pending"),
+        ("pending running", "running"),
+        ("succeeded failed unknown pending running", "running"),
+    ],
+)
+def test_many_states_in_one_word(states: str, together: str) -> None:
+    assert combined(State(word) for word in states.split()) == State(together)
+    assert str(of(*(process(state=State(word)) for word in states.split())).state) == together
+
+
+@given(st.lists(st.sampled_from(list(State))))
+def test_the_order_of_processes_says_nothing(states: list[State]) -> None:
+    assert combined(states) == combined(reversed(states)) == combined(set(states))
+    status = of(*(process(state=state) for state in states))
+    assert status.ended == all(state in ENDED for state in states)
+    assert status.ended == (status.state in ENDED)
+
+
+def test_a_state_is_its_word() -> None:
+    assert [str(state) for state in State] == ["pending", "running", "succeeded", "failed", "unknown"]
+    assert f"{State.RUNNING}" == "running" == State.RUNNING  # type: ignore[comparison-overlap]
+
+
+FIRST, SECOND = failed("first", 3, 10.0), failed("second", 4, 20.0)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations([FIRST, SECOND, process(state=State.SUCCEEDED)])))
+def test_the_failure_that_came_first_decides(order: tuple[ProcessStatus, ...]) -> None:
+    assert of(*order).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("processes", "code"),
+    [
+        ([], 0),
+        ([process(state=State.SUCCEEDED, exit_code=0)], 0),
+        ([process(state=State.RUNNING)], 0),
+        ([failed("stopped", 143, 1.0, stopped=True)], 0),
+        ([failed("stopped", 143, 1.0, stopped=True), SECOND], 4),
+        ([failed("never", None, 1.0), SECOND], 1),
+        ([SECOND, failed("unknown-time", 9, None)], 4),
+        ([process(state=State.UNKNOWN)], 1),
+        ([process(state=State.UNKNOWN), SECOND], 4),
+        ([failed("killed", 137, 1.0)], 137),
+    ],
+)
+def test_the_exit_code(processes: list[ProcessStatus], code: int) -> None:
+    assert of(*processes).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("status", "is_failure"),
+    [
+        (process(state=State.FAILED), True),
+        (process(state=State.UNKNOWN), True),
+        (process(state=State.FAILED, stopped=True), False),
+        (process(state=State.SUCCEEDED), False),
+        (process(state=State.RUNNING), False),
+        (process(state=State.PENDING), False),
+    ],
+)
+def test_what_is_a_failure(status: ProcessStatus, is_failure: bool) -> None:
+    assert status.failed is is_failure
+
+
+def test_a_status_as_json_knows_it() -> None:
+    status = ExperimentStatus(
+        name="e", backend="paper", created=1.0, note="n",
+        processes=(process("a", group="g", state=State.FAILED, exit_code=2, ended=2.0), process("b")),
+    )  # fmt: skip
+    data = json.loads(json.dumps(status.to_dict()))
+    assert data["state"] == "pending"
+    assert (data["name"], data["backend"], data["created"], data["note"]) == ("e", "paper", 1.0, "n")
+    assert data["processes"][0] == {
+        "name": "a", "group": "g", "state": "failed", "ready": False, "exit_code": 2, "reason": "", "restarts": 0,
+        "started": None, "ended": 2.0, "stopped": False, "pid": None,
+    }  # fmt: skip
+    assert [item.path for item in status] == ["g/a", "b"]

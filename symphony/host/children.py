@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from symphony.host.commands import Command
@@ -22,14 +22,22 @@ class Child(Protocol):
     def birth(self) -> float: ...  # noqa: D102
 
 
-Ended = Callable[[Child, int], None]
+class Ended(Protocol):
+    """Called with a child that has ended."""
+
+    def __call__(self, child: Child, code: int | None, reason: str = "") -> None:
+        """``code`` is its exit code, 128 + n for signal n, or None where nobody saw it; ``reason`` then says why."""
+
+
+class StartRefused(OSError):
+    """A process was not started, and not for want of its command or folder: ``strerror`` says all of it."""
 
 
 class Children(Protocol):
     """Starts processes, each leader of a process group of its own, and tells their ends."""
 
     def __init__(self, loop: Loop, run: RunDirectory, ended: Ended) -> None:
-        """``ended`` is called from the loop with a child and its exit code, 128 + n for signal n."""
+        """``ended`` is called from the loop."""
 
     def start(self, commands: Iterable[Command], env: Mapping[str, str]) -> Iterator[tuple[Command, Child | OSError]]:
         """Start processes, in order, each writing to its log, with ``env`` below its own variables.
@@ -42,6 +50,9 @@ class Children(Protocol):
 
     def __len__(self) -> int:
         """How many live."""
+
+    def discard(self) -> None:
+        """Remove what ended children leave behind, of a launch that was taken back."""
 
 
 def signal_group(group: int, number: int) -> bool:

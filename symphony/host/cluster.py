@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, ExecResult, already_exists, no_experiment
 from symphony.errors import LaunchFailed, NotFound, SpecError
@@ -122,7 +122,7 @@ class HostCluster(Cluster):
                     raise already_exists(name)
                 supervisor = found.supervisor()
                 if supervisor is None:
-                    found.remove()
+                    self._remove(found)
                     return
             if not wait_for_end(supervisor, FINISHING):
                 raise already_exists(name)
@@ -143,6 +143,7 @@ class HostCluster(Cluster):
                     holds=until_started,
                     gpus=gpu_leases,
                     children=self.children,
+                    children_options=self._children_options(),
                     backoff=self._backoff or policy.Backoff(),
                     inherited=ports.release_holds,
                 )
@@ -167,7 +168,15 @@ class HostCluster(Cluster):
         found = rundir.find(self._root, experiment)
         if found is not None:
             stop(found)
-            found.remove()
+            self._remove(found)
+
+    def _children_options(self) -> dict[str, Any]:
+        """The keywords with which the supervisor makes its ``children``, as JSON knows them."""
+        return {}
+
+    def _remove(self, run: RunDirectory) -> None:
+        """Remove what is left of an experiment of which nothing runs."""
+        run.remove()
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
         """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -39,14 +40,15 @@ def start(
     holds: Mapping[int, int],
     gpus: Mapping[str, list[int]],
     children: str,
+    children_options: Mapping[str, Any],
     backoff: Backoff,
     inherited: Callable[[], None],
 ) -> Report:
     """Start a detached supervisor on a directory that has no name yet, and wait for its report.
 
     It inherits descriptors: ``keep`` as long as it lives (the lock, leases), ``holds`` by port until the server
-    of that port starts, ``gpus`` by process until that has ended. ``children`` names what starts processes.
-    ``inherited`` is called when it has them all and has not begun.
+    of that port starts, ``gpus`` by process until that has ended. ``children`` names what starts processes, with the
+    keywords ``children_options``. ``inherited`` is called when it has them all and has not begun.
 
     Once it reported, whatever happens here no longer matters to it. An interruption while waiting is passed on
     when the launch is through, so that its caller can take it back.
@@ -62,6 +64,7 @@ def start(
         "holds": dict(holds),
         "gpus": dict(gpus),
         "children": children,
+        "children_options": dict(children_options),
         "backoff": asdict(backoff),
     }
     with os.fdopen(read_end, "rb") as report:
@@ -148,7 +151,7 @@ def _supervise(run: RunDirectory, orders: Mapping[str, Any]) -> None:
         manifest["run_id"],
         {data["name"]: Command.from_dict(data) for data in manifest["processes"]},
         {**os.environ, **manifest["env"]},
-        getattr(importlib.import_module(module), attribute),
+        functools.partial(getattr(importlib.import_module(module), attribute), **orders["children_options"]),
         holds={int(port): descriptor for port, descriptor in orders["holds"].items()},
         gpus=orders["gpus"],
         backoff=Backoff(**orders["backoff"]),

@@ -113,7 +113,10 @@ def _exited(track: Track, event: Event) -> None:
         track.state = State.PENDING
         track.failures_in_row = event["in_row"]
     else:
-        track.state = State.SUCCEEDED if event["code"] == 0 else State.FAILED
+        track.state = _END.get(event["code"], State.FAILED)
+
+
+_END = {0: State.SUCCEEDED, None: State.UNKNOWN}
 
 
 def _never(track: Track, event: Event) -> None:

@@ -35,7 +35,7 @@ class Restart:
     in_row: int
 
 
-def restart(policy: str, track: Track, code: int, now: float, backoff: Backoff) -> Restart | None:
+def restart(policy: str, track: Track, code: int | None, now: float, backoff: Backoff) -> Restart | None:
     """Whether a process that ended with ``code`` starts again: `Restart`, or None where it has ended for good."""
     if policy == "Never" or (policy == "OnFailure" and code == 0):
         return None

@@ -65,4 +65,6 @@ class LogProbe:
 
     def __call__(self) -> bool:
         """Look at what is new."""
-        return any(self._pattern.search(line) for line in self._tail.more())
+        return any(
+            self._pattern.search(line.removesuffix("\r")) for line in self._tail.more()
+        )  # a terminal ends lines so

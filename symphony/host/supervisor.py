@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.host import policy
-from symphony.host.children import Child, Children, Ended, signal_group
+from symphony.host.children import Child, Children, Ended, StartRefused, signal_group
 from symphony.host.commands import Command
 from symphony.host.events import apply, encode, fold
 from symphony.host.growth import Growth
@@ -93,6 +93,7 @@ class Supervisor:
         self._loop.after(TAKE_BACK_GRACE, self._kill)
         self.stop()
         self.run()
+        self._children.discard()
 
     def stop(self) -> None:
         """TERM to everything; KILL to what is left after its grace period."""
@@ -210,10 +211,10 @@ class Supervisor:
 
     # --- ending ---
 
-    def _ended(self, child: Child, code: int) -> None:
+    def _ended(self, child: Child, code: int | None, reason: str = "") -> None:
         name, now = child.name, time.time()
         track = self._state.tracks[name]
-        details: dict[str, Any] = {"code": code, "reason": _reason(code)}
+        details: dict[str, Any] = {"code": code, "reason": _reason(code, reason)}
         again = None
         if self._state.stopping:
             details.update(stopped=True, reason="stopped")
@@ -307,6 +308,8 @@ def _followers(commands: Mapping[str, Command]) -> dict[str, list[str]]:
 
 
 def _cannot_start(command: Command, exc: OSError) -> str:
+    if isinstance(exc, StartRefused):
+        return exc.strerror or str(exc)
     where = f": {exc.filename}" if exc.filename and exc.filename != command.argv[0] else ""
     return f"cannot be started with {command.argv[0]!r}: {exc.strerror or exc}{where}"
 
@@ -315,8 +318,12 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _reason(code: int) -> str:
-    """What an exit code says of itself."""
+def _reason(code: int | None, given: str) -> str:
+    """What an exit code says of itself, unless a reason was given."""
+    if code is None:
+        return f"nobody saw its end: {given}"
+    if given:
+        return given
     if code > 128:
         try:
             return f"killed by {signal.Signals(code - 128).name}"
@@ -325,9 +332,9 @@ def _reason(code: int) -> str:
     return {126: "its command cannot be run", 127: "its command was not found"}.get(code, "")
 
 
-def _backing_off(again: policy.Restart, code: int) -> str:
+def _backing_off(again: policy.Restart, code: int | None) -> str:
     pause = f"in {again.delay:g} s" if again.delay else "now"
-    return f"restarts {pause} (exit code {code})"
+    return f"restarts {pause} (exit code {'unknown' if code is None else code})"
 
 
 def _group(pid: int) -> int:

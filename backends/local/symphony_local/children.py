@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from symphony.host.children import Ended
 from symphony.host.commands import Command
 from symphony.host.identity import birth
+from symphony.host.limits import raise_open_files
 from symphony.host.loop import Loop
 from symphony.host.rundir import RunDirectory
 
@@ -46,7 +47,7 @@ class LocalChildren:
         self._alive: dict[str, LocalChild] = {}
         self._pidfds = pidfds and hasattr(os, "pidfd_open")
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._limits = _raise_descriptor_limit()
+        self._limits = raise_open_files()
         if not self._pidfds:
             loop.on_signal(signal.SIGCHLD, self._look)
 
@@ -94,6 +95,9 @@ class LocalChildren:
             self._loop.watch(child.handle, lambda: self._reap(child))
         return child
 
+    def discard(self) -> None:
+        """Nothing is left of an ended child."""
+
     def _restore_limits(self, pid: int) -> None:
         """A child gets the limits that this process began with, not those that it raised for itself."""
         if self._limits is not None and sys.platform == "linux":
@@ -113,13 +117,3 @@ class LocalChildren:
             self._loop.unwatch(child.handle)
             os.close(child.handle)
         self._ended(child, 128 - code if code < 0 else code)
-
-
-def _raise_descriptor_limit() -> tuple[int, int] | None:
-    """Make room for a descriptor a child; what the limits were, or None where nothing changed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (OSError, ValueError):
-        return None
-    return None if soft == hard else (soft, hard)

@@ -1,0 +1,110 @@
+"""The tmux backend: what `HostCluster` does, with a window of tmux for each process."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symphony.errors import NotFound, SpecError
+from symphony.host.cluster import HostCluster
+from symphony.host.rundir import RunDirectory
+from symphony.status import LogLine
+from symphony_tmux.client import DEFAULT_SERVER, program
+
+if TYPE_CHECKING:
+    from symphony.host.render import HostManifest
+    from symphony.spec import Experiment
+
+if importlib.util.find_spec("libtmux") is None:  # to import it here would make every launch wait for it
+    raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
+
+USERS_SERVER = "default"
+
+
+class TmuxCluster(HostCluster):
+    """Processes of this machine, each in a window of a tmux server of symphony's own.
+
+    An experiment is a session of its name, a process a window ``process`` or ``group:process`` in declaration
+    order. A window stays when its process has ended. ``server_name`` is the server (tmux's ``-L``); the other
+    options are those of `HostCluster`. What a process writes is on its screen and whole in its log.
+    """
+
+    backend: ClassVar[str] = "tmux"
+    children: ClassVar[str] = "symphony_tmux.children:TmuxChildren"
+
+    def __init__(self, *, server_name: str = DEFAULT_SERVER, **options: Any) -> None:
+        super().__init__(**options)
+        self._server_name = _server_name(server_name)
+
+    def _launch(self, experiment: Experiment, *, force: bool) -> HostManifest:
+        program()  # the error that says what is missing comes before anything is touched
+        return super()._launch(experiment, force=force)
+
+    def _children_options(self) -> dict[str, Any]:
+        return {"server_name": self._server_name}
+
+    def _remove(self, run: RunDirectory) -> None:
+        """Remove the session of an experiment of which nothing runs, and its run directory."""
+        socket = _socket(run)
+        if socket is not None:
+            from symphony_tmux.server import Server
+
+            Server(socket).kill(run.name, run.load_manifest()["run_id"])
+        super()._remove(run)
+
+    def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
+        """Attach the terminal to the window of a process, whether that still runs or has ended."""
+        found = self.describe_process(experiment, process, process_group)
+        run = self._find(experiment)
+        socket = _socket(run)
+        if socket is not None:
+            from symphony_tmux.server import Server
+
+            server = Server(socket)
+            title = found.path.replace("/", ":")
+            window = server.window(run.name, run.load_manifest()["run_id"], title)
+            if window is not None:
+                server.attach(run.name, window)
+                return
+        raise NotFound(
+            f"process {found.path!r} has no window: it is {found.state}"
+            + (f" ({found.reason})" if found.reason else "")
+        )
+
+    # A terminal ends lines with \r\n where its process wrote \n. The log has what the terminal got.
+
+    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+        return super()._read_log(experiment, process, since=since, tail=tail).replace("\r\n", "\n")
+
+    def iter_logs(
+        self,
+        experiment: str,
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """What processes wrote, line by line; see `Cluster.iter_logs`."""
+        lines = super().iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
+        return (LogLine(process=line.process, text=line.text.removesuffix("\r")) for line in lines)
+
+
+def _socket(run: RunDirectory) -> str | None:
+    """The socket of the server on which an experiment was launched, once it has a session there."""
+    try:
+        return (run.path / "socket").read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _server_name(name: object) -> str:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) or name.startswith("."):
+        raise SpecError(f"server_name is letters, digits, '-', '_' and '.', not {name!r}")
+    if name == USERS_SERVER:
+        raise SpecError(
+            f"server_name {USERS_SERVER!r} is the user's own tmux server, which is left alone; choose another"
+        )
+    return name

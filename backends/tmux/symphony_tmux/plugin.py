@@ -1,0 +1,15 @@
+"""How symphony finds the tmux backend."""
+
+from symphony.hookspecs import BackendInfo, hookimpl
+
+
+@hookimpl
+def symphony_backend() -> BackendInfo:
+    """Describe the tmux backend."""
+    return BackendInfo(
+        name="tmux",
+        summary="one tmux window per process, on a tmux server of symphony's own",
+        load="symphony_tmux.cluster:TmuxCluster",
+        capabilities=frozenset({"launch", "logs", "exec", "login", "external-url", "restart", "gpu"}),
+        extra="tmux",
+    )

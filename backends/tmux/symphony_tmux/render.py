@@ -1,0 +1,238 @@
+r"""What tmux is told, as text. Pure.
+
+tmux reads commands in a language of its own (tmux(1), "Parsing syntax"). Every word is written in double quotes
+with each byte that could mean something as ``\ooo``, so that a word arrives as it is, whatever is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from shutil import which
+
+from symphony.host.commands import MARK, Command
+from symphony.host.rundir import RunDirectory
+
+HISTORY_LINES = 10_000
+RUN_OPTION = "@symphony_run"
+
+# What describes a terminal or the shell that was in it: those of the launcher would be wrong in a window.
+OF_A_TERMINAL = frozenset(
+    {"TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "TMUX_PANE", "COLUMNS", "LINES", "PWD", "OLDPWD", "_"}
+)
+# What the server itself was given (see `symphony_tmux.client.clean_environment`), and its windows are not.
+OF_THE_SERVER = ("HOME", "LANG", "TMUX_TMPDIR")
+# What tmux, or the shell that waits at the gate, sets whatever it was told.
+OVERRULED = frozenset({"SHELL", "TMUX_PANE", "PWD", "OLDPWD", "_"})
+
+# What a window runs until its log is there: wait at the gate, enter the folder, become the command.
+WAIT_AND_BECOME = 'read -r _ <"$1"; umask "$2"; ulimit -S -n "$3" 2>/dev/null; cd "$4" || exit 126; shift 4; exec "$@"'
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a process inherits from its launcher beside its environment: umask and open files."""
+
+    umask: int
+    files: int
+
+
+def quote(word: str) -> str:
+    r"""A word of tmux's language.
+
+    >>> print(quote('a "b"'))
+    "a \042b\042"
+    """
+    # As latin-1 each character is one byte, and what leaves is ASCII.
+    return '"' + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1")) + '"'
+
+
+_WAIT_AND_BECOME = quote(WAIT_AND_BECOME)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The session of one experiment. ``windows`` has the place of each process, in declaration order."""
+
+    run: RunDirectory
+    run_id: str
+    windows: Mapping[str, int]
+    own_env: Mapping[str, str]
+    limits: Limits
+
+    @property
+    def target(self) -> str:
+        """The session, exactly, as a target."""
+        return f"={self.run.name}:"
+
+    def gate(self, process: str) -> str:
+        """The FIFO at which a process waits for its log."""
+        return f"{self.run.path}/gates/{process}"
+
+    def sink(self, process: str) -> str:
+        """The file that holds the id of what writes the log of a process."""
+        return f"{self.run.path}/gates/{process}.pid"
+
+    # --- commands ---
+
+    def create(self, commands: Sequence[Command], env: Mapping[str, str]) -> list[str]:
+        """Make the session with its first windows. ``env`` is what all of its windows get.
+
+        It is all or nothing: one line, of which tmux leaves the rest where something fails. First it is asked for
+        an option that tmux has since 3.3, as it has ``pane_dead_signal``: there an older one stops.
+        """
+        first, *others = commands
+        index = self.windows[first.name]
+        given = env.get("SHELL", "")
+        shell = quote(given if os.access(given, os.X_OK) else "/bin/sh")
+        shared = {key: value for key, value in env.items() if key not in OF_A_TERMINAL and key != MARK}
+        move = [f"move-window -s {self.target} -t {self.target}{index}"] if index else []
+        return [
+            "set-option -s message-limit 0",  # the messages would show every command with its variables
+            f"set-option -g history-limit {HISTORY_LINES}",
+            'set-option -g update-environment ""',
+            *(f"set-environment -gu {name}" for name in OF_THE_SERVER),
+            f"set-option -g base-index 0 ; set-option -g default-shell {shell}",
+            " ; ".join(
+                [
+                    "show-options -gw remain-on-exit-format",
+                    f"new-session -d -E -s {self.run.name} {self._window(first, env, shared)}",
+                    f"set-option -t {self.target} {RUN_OPTION} {self.run_id}",
+                    *move,
+                    f"set-option -w -t {self.target}{index} remain-on-exit on",
+                    f'display-message -p -t {self.target} "server #{{pid}} #{{socket_path}}"',
+                    *(self.add(command, env) for command in others),
+                ]
+            ),
+        ]
+
+    def add(self, command: Command, env: Mapping[str, str], *, anywhere: bool = False) -> str:
+        """Add the window of a process, at its place or, where somebody has that, at the end."""
+        index = self.windows[command.name]
+        place = "" if anywhere else str(index)
+        keep = "" if anywhere else f" ; set-option -w -t {self.target}{index} remain-on-exit on"
+        return f"new-window -d -t {self.target}{place} {self._window(command, env)}{keep}"
+
+    def respawn(self, command: Command, env: Mapping[str, str], pane: str) -> str:
+        """Start a process again in the window that it had."""
+        told = f'display-message -p -t {pane} "{_told(self.windows[command.name])}"'
+        return (
+            f"respawn-pane -k -t {pane} -c / {self._environment(command, env)} -- {self._argv(command, env)} ; {told}"
+        )
+
+    def log(self, command: Command, pane: str) -> str:
+        """Write what a window shows to the log of its process, then open its gate."""
+        places = self.gate(command.name), self.sink(command.name), str(self.run.log(command.name))
+        gate, sink, log = map(_shell_word, places)
+        return f"pipe-pane -t {pane} {quote(f'exec 9<>{gate}; echo $$ >{sink}; echo >&9; exec cat >>{log}')}"
+
+    def look(self) -> str:
+        """Tell how the panes of the session are, each as `PANE` says."""
+        return f'list-panes -s -t {self.target} -F "{PANE}"'
+
+    def kill(self) -> str:
+        """Remove the session if it is the one of this run."""
+        return " ".join(map(quote, kill_words(self.run.name, self.run_id)))
+
+    def _window(self, command: Command, env: Mapping[str, str], shared: Mapping[str, str] | None = None) -> str:
+        name = f"{command.group}:{command.name}" if command.group else command.name
+        variables = [f"-e {quote(f'{key}={value}')}" for key, value in (shared or {}).items()]
+        told = f'-P -F "{_told(self.windows[command.name])}"'
+        words = [f"-n {quote(name)} -c / {told}", *variables, self._environment(command, env)]
+        return f"{' '.join(words)} -- {self._argv(command, env)}"
+
+    def _environment(self, command: Command, env: Mapping[str, str]) -> str:
+        """The variables of one window: its own, and those that a session cannot give to all of its windows."""
+        chosen = {key: value for key, value in self.own_env.items() if key in OF_A_TERMINAL}
+        variables = {MARK: env[MARK], **chosen, **command.env}
+        return " ".join(f"-e {quote(f'{key}={value}')}" for key, value in variables.items())
+
+    def _argv(self, command: Command, env: Mapping[str, str]) -> str:
+        chosen = {**self.own_env, **command.env}
+        overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRULED & chosen.keys())]
+        words = [
+            self.gate(command.name),
+            f"{self.limits.umask:03o}",
+            str(self.limits.files),
+            command.cwd,
+            *(["env", *overruled] if overruled else []),
+            *command.argv,
+        ]
+        return " ".join([self._shell(env, command), "-c", _WAIT_AND_BECOME, "sh", *map(quote, words)])
+
+    def _shell(self, env: Mapping[str, str], command: Command) -> str:
+        """The shell that waits at the gate: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
+        odd = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
+        return (which("bash") if odd else None) or "/bin/sh"
+
+
+def kill_words(session: str, run_id: str) -> list[str]:
+    """The command that removes a session if it is the one of that run, and nobody else's of the same name."""
+    ours = f"#{{==:#{{{RUN_OPTION}}},{run_id}}}"
+    return ["if-shell", "-F", "-t", f"={session}:", ours, f"kill-session -t ={session}:"]
+
+
+# --- what tmux answers ---
+
+PANE = "#{pane_id},#{pane_pid},#{pane_dead},#{pane_dead_status},#{pane_dead_signal}"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window as tmux told it when it was made: the place of its process, its pane, and that pane's process."""
+
+    index: int
+    id: str
+    pane: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pane:
+    """A pane as it is. ``code`` is how its process ended, 128 + n for signal n, None where tmux has not told."""
+
+    pid: int
+    dead: bool
+    code: int | None
+
+
+def _told(index: int) -> str:
+    return f"window {index} #{{window_id}} #{{pane_id}} #{{pane_pid}}"
+
+
+def windows(answer: Sequence[str]) -> dict[int, Window]:
+    """The windows that were made, by place."""
+    found = (line.split() for line in answer if line.startswith("window "))
+    return {int(place): Window(int(place), name, pane, int(pid)) for _, place, name, pane, pid in found}
+
+
+def panes(answer: Sequence[str]) -> dict[str, Pane]:
+    """The panes of a session, by id."""
+    found = {}
+    for line in answer:
+        pane, pid, dead, status, signal = line.split(",")
+        code = int(status) if status else 128 + int(signal) if signal else None
+        found[pane] = Pane(int(pid), dead == "1", code)
+    return found
+
+
+def server(answer: Sequence[str]) -> tuple[int, str] | None:
+    """The id and the socket of the server that made the session."""
+    for line in answer:
+        if line.startswith("server "):
+            _, pid, socket = line.split(" ", 2)
+            return int(pid), socket
+    return None
+
+
+def _shell_word(path: str) -> str:
+    """A path in a shell line that tmux expands first: neither ``#`` nor ``%`` may stand in it."""
+    quoted = path.replace("'", "'\"'\"'")
+    for mark, octal in (("#", "043"), ("%", "045")):
+        quoted = quoted.replace(mark, f"'\"$(printf '\\{octal}')\"'")
+    return f"'{quoted}'"

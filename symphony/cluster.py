@@ -252,7 +252,9 @@ class Cluster(abc.ABC):
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process."""
-        raise Unsupported(f"the {self.backend} backend attaches no terminal")
+        raise Unsupported(
+            f"the {self.backend} backend attaches no terminal; exec runs a command beside {process!r}, logs follows it"
+        )
 
     def transfer_file(self, experiment: str, source: str, target: str) -> None:
         """Copy files to or from a process (``process:path``)."""

@@ -70,6 +70,7 @@ class SymphonyParser(CommandLine):
             logs=self._add_logs,
             wait=self._add_wait,
             exec=self._add_exec,
+            attach=self._add_attach,
             delete=self._add_delete,
             backends=lambda: self._add_json(self.add_subparser("backends")),
         )
@@ -114,6 +115,11 @@ class SymphonyParser(CommandLine):
         self._add_component_arg(parser)
         parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
         self._add_json(parser, "exit code and output as JSON")
+
+    def _add_attach(self) -> None:
+        parser = self.add_subparser("attach", ["ssh"])
+        self._add_experiment_name(parser)
+        self._add_component_arg(parser)
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
@@ -348,6 +354,19 @@ class SymphonyParser(CommandLine):
 
         group, _, name = args.process.rpartition("/")
         return run(self.cluster, args.experiment, name, group or None, args.remainder, as_json=args.json)
+
+    def action_attach(self, args: argparse.Namespace) -> int | None:
+        """Attach the terminal to a process, to look at it and type into it.
+
+        In tmux, detach with the prefix and d (Ctrl-b d): the process goes on.
+
+        For example:
+          symphony attach -b tmux rl learner
+          symphony ssh -b tmux rl agents/agent-1
+        """
+        group, _, name = args.process.rpartition("/")
+        self.cluster.login(args.experiment, name, group or None)
+        return OK
 
     def action_delete(self, args: argparse.Namespace) -> int | None:
         """Stop experiments and remove all of them, their logs too.

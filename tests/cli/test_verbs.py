@@ -12,7 +12,7 @@ import pytest
 from symphony import __version__
 from tests.cli.conftest import FOREVER, Program
 
-VERBS = ["launch", "render", "ls", "ps", "logs", "wait", "exec", "delete", "backends"]
+VERBS = ["launch", "render", "ls", "ps", "logs", "wait", "exec", "attach", "delete", "backends"]
 
 
 @pytest.fixture
@@ -272,3 +272,11 @@ class TestTheRest:
         shown = program.ok(verb, "--help")
         assert f"\n  symphony {verb}" in shown
         assert max(map(len, program.ok(verb, "--help", COLUMNS="60").splitlines())) <= 60
+
+
+class TestAttach:
+    @pytest.mark.parametrize("verb", ["attach", "ssh"])
+    def test_a_backend_without_terminals_says_what_to_do(self, program: Program, rl: str, verb: str) -> None:
+        done = program(verb, rl, "workers/w1")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "the local backend attaches no terminal; exec runs a command beside 'w1', logs follows it" in done.stderr

@@ -100,7 +100,7 @@ def test_what_is_said_to_be_ignored_is_what_local_ignores() -> None:
     from symphony.spec.settings import LEVELS
 
     written = " ".join(README.read_text(encoding="utf-8").split())
-    said = written.partition("**Kept and ignored on `local`:**")[2].partition(". `symphony render`")[0]
+    said = written.partition("**Kept and ignored on `local` and `tmux`:**")[2].partition(". `symphony render`")[0]
     ignored = {key for key in LEVELS if key not in HONOURED and not key.startswith("resource_")}
     words = {"tolerations": "tolerations", "labels": "labels", "volumes": "volumes"}
     for key in ignored | {"container_image"}:

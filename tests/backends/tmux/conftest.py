@@ -12,6 +12,14 @@ import pytest
 from symphony import Cluster
 
 
+@pytest.fixture(autouse=True)
+def tmux_is_here():
+    """Without tmux nothing of this is tested: said loudly, and a failure in CI."""
+    if shutil.which("tmux") is None:
+        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        say("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
+
+
 @pytest.fixture
 def sockets(monkeypatch):
     """A folder for the sockets of tmux, with a short path: a socket's path may have some 100 characters."""

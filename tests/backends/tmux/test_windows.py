@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from symphony import Cluster
 from symphony.errors import NotFound
 from symphony.status import State
 from symphony.testing import until
@@ -103,6 +104,21 @@ def test_login_shows_the_window(cluster, experiment, sockets):
     tmux("send-keys", "-t", "=mine:", "Enter", server="default")  # typed, it reaches the process
     status = until(cluster, "exp", lambda now: now.processes[1].state is State.SUCCEEDED)
     assert status.processes[1].exit_code == 0
+
+
+def test_the_command_line_attaches_to_a_terminal_alone(sockets, tmp_path, monkeypatch):
+    monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "state"))
+    cluster = Cluster.new("tmux")
+    experiment = cluster.new_experiment("exp")
+    python(experiment, "first", FOREVER)
+    cluster.launch(experiment)
+    try:
+        words = [sys.executable, "-m", "symphony", "attach", "-b", "tmux", "exp", "first"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 3
+        assert "only a terminal can be attached" in done.stderr
+    finally:
+        cluster.delete("exp")
 
 
 def test_login_says_what_is_missing(cluster, experiment):

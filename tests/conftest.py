@@ -13,8 +13,9 @@ settings.register_profile("quick", max_examples=40, deadline=None, suppress_heal
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)
 settings.load_profile("quick")
 
-# A shell that starts a job in the background lets it ignore Ctrl-C, and so would all programs that tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that starts a job in the background lets it ignore these, and so would all programs that tests start.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 pytest_plugins = ["kubetest.plugin"]

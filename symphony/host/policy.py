@@ -1,12 +1,10 @@
-"""What a supervisor decides: who may start, who never will, and when a process starts again. Pure."""
+"""What a supervisor decides when a process has ended: whether and when it starts again. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from symphony.host.events import Track
-from symphony.status import ENDED, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,47 +40,3 @@ def restart(policy: str, track: Track, code: int | None, now: float, backoff: Ba
     lasted = now - (track.started if track.started is not None else now)
     before = 0 if lasted >= backoff.reset else track.failures_in_row
     return Restart(backoff.delay(before), before + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What holds for a process that has not started: ``start``, or ``wait`` or ``never`` with the reason."""
-
-    word: str
-    reason: str = ""
-
-
-START = Verdict("start")
-
-
-def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Track]) -> Verdict:
-    """Whether a process that starts after others may start now, must wait, or never can."""
-    awaited = []
-    for other, condition in starts_after.items():
-        track = tracks[other]
-        if _MET[condition](track):
-            continue
-        impossible = _impossible(other, condition, track)
-        if impossible:
-            return Verdict("never", f"never started: {impossible}")
-        awaited.append(f"{other} to {_WORDS[condition]}")
-    return Verdict("wait", f"waiting for {' and '.join(awaited)}") if awaited else START
-
-
-_MET: dict[str, Callable[[Track], bool]] = {
-    "ready": lambda track: track.was_ready,
-    "started": lambda track: track.started is not None,
-    "succeeded": lambda track: track.state is State.SUCCEEDED,
-}
-_WORDS = {"ready": "be ready", "started": "start", "succeeded": "succeed"}
-
-
-def _impossible(other: str, condition: str, track: Track) -> str:
-    """Why a condition that does not hold never will, or ``""``."""
-    if track.state is State.FAILED:
-        return f"{other} failed" + (f" ({track.reason})" if track.reason else "")
-    if track.state in ENDED:
-        return f"{other} ended before it was ready" if condition == "ready" else f"{other} ended"
-    if condition == "ready" and track.never_ready:
-        return f"{other} was {track.reason}"
-    return ""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from symphony import order
 from symphony.host import policy
 from symphony.host.children import Child, Children, Ended, StartRefused, signal_group
 from symphony.host.commands import Command
@@ -136,7 +137,7 @@ class Supervisor:
             decided: list[str] = []
             for name in dict.fromkeys(names):
                 verdict = self._verdict(name)
-                if verdict is policy.START:
+                if verdict is order.START:
                     may_start.append(name)
                 elif verdict is not None and verdict.word == "never":
                     self._record("never", name, reason=verdict.reason)
@@ -148,12 +149,12 @@ class Supervisor:
         if not launching:
             self._finish_if_over()
 
-    def _verdict(self, name: str) -> policy.Verdict | None:
+    def _verdict(self, name: str) -> order.Verdict | None:
         """What holds for a process that has never started; None for one that has, or never will."""
         track = self._state.tracks[name]
         if track.state is not State.PENDING or track.started is not None:
             return None
-        return policy.verdict(self._commands[name].starts_after, self._state.tracks)
+        return order.verdict(self._commands[name].starts_after, self._state.tracks)
 
     def _start(self, names: Sequence[str], *, launching: bool = False) -> None:
         commands = [self._commands[name] for name in names]

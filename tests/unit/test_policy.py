@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.host.events import Track
-from symphony.host.policy import START, Backoff, Restart, Verdict, restart, verdict
+from symphony.host.policy import Backoff, Restart, restart
+from symphony.order import START, Verdict, verdict
 from symphony.status import State
 
 # --- restarts ---

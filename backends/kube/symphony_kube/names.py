@@ -1,0 +1,61 @@
+"""What objects are called and labelled: the one place that says which of a cluster's objects are symphony's. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from symphony.errors import SpecError
+from symphony.names import MAX_LENGTH
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+SYMPHONY = "symphony"
+
+# On every object.
+EXPERIMENT = "symphony/experiment"
+RUN = "symphony/run"
+# On a Pod, its Job, and the Services that lead to it: the lone process or the group that it is.
+UNIT = "symphony/unit"
+# On a Service: the name by which processes know it.
+SERVICE = "symphony/service"
+
+# Annotations: who there is, on the first Pod; and which containers were seen ready by their log.
+ROSTER = "symphony/roster"
+READY = "symphony/ready"
+
+OURS = f"{MANAGED_BY}={SYMPHONY}"
+SECRETS = "symphony-secrets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where the objects of an experiment live.
+
+    In a ``namespace`` of its own, named after it, or in one that is ``shared`` with others, where the names of
+    its objects begin with its own.
+    """
+
+    experiment: str
+    namespace: str
+    shared: bool = False
+
+    @property
+    def selector(self) -> str:
+        """The label selector of all objects of the experiment."""
+        return f"{OURS},{EXPERIMENT}={self.experiment}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of all objects of the experiment."""
+        return {MANAGED_BY: SYMPHONY, EXPERIMENT: self.experiment}
+
+    def object_name(self, name: str) -> str:
+        """The name of the object that stands for a process, a group or a service; `SpecError` where too long."""
+        if not self.shared:
+            return name
+        full = f"{self.experiment}-{name}"
+        if len(full) > MAX_LENGTH:
+            raise SpecError(
+                f"{full!r} has {len(full)} characters, and Kubernetes takes {MAX_LENGTH}: in the shared namespace "
+                f"{self.namespace!r} names begin with the experiment's; shorten {self.experiment!r} or {name!r}"
+            )
+        return full

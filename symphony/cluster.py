@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from symphony.spec.values import Strings
 
 
+# Called with each status that differs from the one before.
+OnChange = Callable[[ExperimentStatus], None] | None
+
+
 class Manifest(abc.ABC):
     """What a backend would make of a plan. Its text is the dry run, and the first half of the real launch."""
 
@@ -114,22 +118,39 @@ class Cluster(abc.ABC):
 
     # --- launching ---
 
-    def launch(self, experiment: Experiment, *, force: bool = False, dry_run: bool = False) -> Manifest:
+    def launch(
+        self,
+        experiment: Experiment,
+        *,
+        force: bool = False,
+        dry_run: bool | Literal["server"] = False,
+        on_change: OnChange = None,
+    ) -> Manifest:
         """Start an experiment and return once all is created, with what was made of it.
 
         A live experiment of that name is refused (`AlreadyExists`) and left alone, unless ``force`` replaces
         it; one that has ended gives way. A launch that fails takes back what it had started (`LaunchFailed`).
-        ``dry_run`` writes the manifest to standard output and starts nothing.
+        ``dry_run`` writes the manifest to standard output and starts nothing; ``"server"`` has the backend's
+        server check it first. A backend on which a launch takes time calls ``on_change`` with the status as it
+        changes meanwhile.
         """
-        if dry_run:
-            manifest = self.manifest(experiment)
-            sys.stdout.write(f"{manifest}\n")
-            return manifest
-        return self._launch(experiment, force=force)
+        if dry_run not in (True, False, "server"):
+            raise SpecError(f"dry_run is True, False or 'server', not {dry_run!r}")
+        if not dry_run:
+            return self._launch(experiment, force=force, on_change=on_change)
+        manifest = self.manifest(experiment)
+        if dry_run == "server":
+            self._check(manifest)
+        sys.stdout.write(f"{manifest}\n")
+        return manifest
 
     @abc.abstractmethod
-    def _launch(self, experiment: Experiment, *, force: bool) -> Manifest:
+    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> Manifest:
         """Start ``experiment``, all or nothing."""
+
+    def _check(self, manifest: Manifest) -> None:
+        """Have the backend's server say whether it would take ``manifest``; it makes nothing."""
+        raise Unsupported(f"the {self.backend} backend has no server that could check {manifest.experiment!r}")
 
     def launch_batch(
         self, experiments: Iterable[Experiment], *, force: bool = False, dry_run: bool = False
@@ -177,7 +198,7 @@ class Cluster(abc.ABC):
         experiment: str,
         *,
         timeout: float | None = None,
-        on_change: Callable[[ExperimentStatus], None] | None = None,
+        on_change: OnChange = None,
     ) -> ExperimentStatus:
         """Return when every process has ended; ``timeout`` is in seconds and raises `TimeoutError`.
 

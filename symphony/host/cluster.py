@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, ExecResult, already_exists, no_experiment
+from symphony.cluster import Cluster, ExecResult, OnChange, already_exists, no_experiment
 from symphony.errors import LaunchFailed, NotFound, SpecError
 from symphony.host import rundir
 from symphony.host.events import Reader, apply, fold
@@ -90,7 +90,8 @@ class HostCluster(Cluster):
             shell=shutil.which("bash") or "/bin/sh",
         )
 
-    def _launch(self, experiment: Experiment, *, force: bool) -> HostManifest:
+    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> HostManifest:
+        del on_change  # a launch here is over at once
         from symphony.host import checks, gpus
         from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
 
@@ -208,7 +209,7 @@ class HostCluster(Cluster):
         experiment: str,
         *,
         timeout: float | None = None,
-        on_change: Callable[[ExperimentStatus], None] | None = None,
+        on_change: OnChange = None,
     ) -> ExperimentStatus:
         """Return when every process has ended; raises `TimeoutError` after ``timeout`` seconds."""
         from symphony.host.logs import growing

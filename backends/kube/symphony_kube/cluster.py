@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import os
 import secrets
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
-from symphony.errors import SpecError
+from symphony.errors import PluginError, SpecError
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.names import Scope
 from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest
+    from symphony.cluster import Manifest, OnChange
     from symphony.plan import Plan
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
@@ -59,6 +58,8 @@ class KubeCluster(Cluster):
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
         if expose not in EXPOSE:
             raise SpecError(f"expose is LoadBalancer, NodePort or none, not {expose!r}")
+        if jobs_only and namespace is None:
+            raise SpecError("jobs_only is for users who may create Jobs alone, in a namespace that exists: name it")
         if namespace is not None and not is_name(namespace):
             raise SpecError(f"a namespace is a-z, 0-9 and '-', at most {MAX_LENGTH}, not {namespace!r}")
         self.namespace = namespace
@@ -78,8 +79,12 @@ class KubeCluster(Cluster):
     @functools.cached_property
     def api(self) -> Api:
         """The API server; opened when it is first needed, which a dry run never does."""
-        from symphony_kube.api import Api
-
+        try:
+            from symphony_kube.api import Api
+        except ModuleNotFoundError as exc:
+            raise PluginError(
+                f"backend 'kube' needs the package {exc.name!r}; install it with: pip install 'symphony-launcher[kube]'"
+            ) from exc
         return Api(kubeconfig=self._kubeconfig, context=self._context, connections=self._connections)
 
     def scope(self, experiment: str) -> Scope:
@@ -106,42 +111,24 @@ class KubeCluster(Cluster):
         plan = self.plan(experiment)
         return render.render(plan, self.scope(plan.experiment), self.options, render.read_files(plan))
 
-    def launch(
-        self,
-        experiment: Experiment,
-        *,
-        force: bool = False,
-        dry_run: bool | Literal["server"] = False,
-        on_change: Callable[[ExperimentStatus], None] | None = None,
-    ) -> Manifest:
-        """Create an experiment's objects; see `Cluster.launch`.
+    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> Manifest:
+        """Create an experiment's objects, all or nothing.
 
         Processes that start after others are created once those are ready, have started or succeeded, and until
-        then this does not return. ``on_change`` is called with the status as it changes meanwhile.
-        ``dry_run="server"`` has the API server check every object as well, and creates nothing.
+        then this does not return.
         """
-        if not dry_run:
-            return self._launch(experiment, force=force, on_change=on_change)
-        manifest = self.manifest(experiment)
-        if dry_run == "server":
-            from symphony_kube import launch
-
-            launch.check(self.api, manifest)
-        sys.stdout.write(f"{manifest}\n")
-        return manifest
-
-    def _launch(
-        self,
-        experiment: Experiment,
-        *,
-        force: bool,
-        on_change: Callable[[ExperimentStatus], None] | None = None,
-    ) -> Manifest:
         from symphony_kube import launch
 
         manifest = self.manifest(experiment)
         launch.launch(self.api, manifest, run_id=secrets.token_hex(6), force=force, on_change=on_change)
         return manifest
+
+    def _check(self, manifest: Manifest) -> None:
+        from symphony_kube import launch
+        from symphony_kube.manifest import KubeManifest
+
+        if isinstance(manifest, KubeManifest):
+            launch.check(self.api, manifest)
 
     def delete(self, experiment: str) -> None:
         """Delete an experiment's objects, and return when they are gone. One that is not there is no error."""
@@ -168,7 +155,7 @@ class KubeCluster(Cluster):
         experiment: str,
         *,
         timeout: float | None = None,
-        on_change: Callable[[ExperimentStatus], None] | None = None,
+        on_change: OnChange = None,
     ) -> ExperimentStatus:
         """Return when every process has ended; see `Cluster.wait`. One list and one watch."""
         from symphony_kube import look

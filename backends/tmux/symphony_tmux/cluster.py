@@ -14,6 +14,7 @@ from symphony.status import LogLine
 from symphony_tmux.client import DEFAULT_SERVER, program
 
 if TYPE_CHECKING:
+    from symphony.cluster import OnChange
     from symphony.host.render import HostManifest
     from symphony.spec import Experiment
 
@@ -38,9 +39,9 @@ class TmuxCluster(HostCluster):
         super().__init__(**options)
         self._server_name = _server_name(server_name)
 
-    def _launch(self, experiment: Experiment, *, force: bool) -> HostManifest:
+    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> HostManifest:
         program()  # the error that says what is missing comes before anything is touched
-        return super()._launch(experiment, force=force)
+        return super()._launch(experiment, force=force, on_change=on_change)
 
     def _children_options(self) -> dict[str, Any]:
         return {"server_name": self._server_name}

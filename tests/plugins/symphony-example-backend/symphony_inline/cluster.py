@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from symphony.addresses import AddressScheme
-from symphony.cluster import Cluster, already_exists, no_experiment
+from symphony.cluster import Cluster, OnChange, already_exists, no_experiment
 from symphony.errors import BackendError, Unsupported
 from symphony.host.identity import ProcessId, identify, is_alive
 from symphony.plan import resolve
@@ -41,7 +41,8 @@ class InlineCluster(Cluster):
             raise Unsupported("the inline backend gives no secrets to processes")
         return render(plan, Path.cwd())
 
-    def _launch(self, experiment: Experiment, *, force: bool) -> InlineManifest:
+    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> InlineManifest:
+        del on_change  # for launches that take time: called with each status meanwhile
         manifest = self.manifest(experiment)  # what is wrong must show before anything is deleted
         name, folder = experiment.name, self._folder / experiment.name
         if not force and name in self.list_experiments() and not self.describe_experiment(name).ended:

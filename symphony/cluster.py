@@ -140,7 +140,7 @@ class Cluster(abc.ABC):
             return self._launch(experiment, force=force, on_change=on_change)
         manifest = self.manifest(experiment)
         if dry_run == "server":
-            self._check(manifest)
+            self.check(manifest)
         sys.stdout.write(f"{manifest}\n")
         return manifest
 
@@ -148,7 +148,7 @@ class Cluster(abc.ABC):
     def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> Manifest:
         """Start ``experiment``, all or nothing."""
 
-    def _check(self, manifest: Manifest) -> None:
+    def check(self, manifest: Manifest) -> None:
         """Have the backend's server say whether it would take ``manifest``; it makes nothing."""
         raise Unsupported(f"the {self.backend} backend has no server that could check {manifest.experiment!r}")
 

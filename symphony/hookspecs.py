@@ -40,11 +40,28 @@ CAPABILITIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An option of a backend's `Cluster` that the command line takes too, where that backend is chosen.
+
+    ``name`` is the keyword, ``flags`` are what is typed (``("-n", "--namespace")``). A ``switch`` takes no value and
+    means True; ``choices`` are the only values, where there are any.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    help: str
+    metavar: str | None = None
+    switch: bool = False
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackendInfo:
     """What is known of a backend without loading it.
 
     ``load`` names its `Cluster` as ``"package.module:Class"``. ``capabilities`` are among `CAPABILITIES`.
-    ``extra`` is the extra of symphony-launcher whose packages it needs, if any.
+    ``options`` are those of its `Cluster` that the command line takes. ``extra`` is the extra of
+    symphony-launcher whose packages it needs, if any.
     """
 
     name: str
@@ -52,6 +69,7 @@ class BackendInfo:
     load: str
     aliases: tuple[str, ...] = ()
     capabilities: frozenset[str] = frozenset()
+    options: tuple[Option, ...] = ()
     extra: str | None = None
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from symphony.commandline.exits import UsageError
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
+
+
+DRY_RUN_SERVER = "--dry-run-server"
 
 
 class Formatter(argparse.HelpFormatter):
@@ -25,7 +28,12 @@ class Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises `UsageError` where argparse would print its usage and exit."""
+    """A parser that raises `UsageError` where argparse would print its usage and exit.
+
+    ``elsewhere`` has a hint for options that it does not take and others do.
+    """
+
+    elsewhere: Mapping[str, str] = {}
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""
@@ -42,6 +50,7 @@ class Parser(argparse.ArgumentParser):
 
             option = words[0].startswith("-")
             hint = near(words[0], self._option_string_actions) if option else ""
+            hint = self.elsewhere.get(words[0].partition("=")[0], hint)
             self.error(f"unknown {'option' if option else 'argument'} {words[0]!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
@@ -51,8 +60,23 @@ class Parser(argparse.ArgumentParser):
 
             known = [str(choice) for choice in action.choices]
             hint = near(str(value), known) or f"; there are {listing(known, limit=20)}"
-            what = "command" if isinstance(action, argparse._SubParsersAction) else str(action.metavar or action.dest)
+            what = _named(action)
             raise UsageError(f"unknown {what} {str(value)!r}{hint}; see {self.prog} --help")
+
+
+def _named(action: argparse.Action) -> str:
+    if isinstance(action, argparse._SubParsersAction):
+        return "command"
+    return str(action.metavar or next(iter(action.option_strings), action.dest))
+
+
+def spelled_out(words: Sequence[str]) -> list[str]:
+    """``--dry-run=server`` and ``--dry-run=client``, as kubectl has them, in words that argparse can take.
+
+    (An option whose value may be left out would take the file that follows it for its value.)
+    """
+    forms = {"--dry-run=server": DRY_RUN_SERVER, "--dry-run=client": "--dry-run"}
+    return [forms.get(word, word) for word in words]
 
 
 def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:

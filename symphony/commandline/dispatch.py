@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from symphony.commandline import exits
-from symphony.commandline.arguments import Formatter, Parser, help_text, split_remainder
+from symphony.commandline.arguments import Formatter, Parser, help_text, spelled_out, split_remainder
 from symphony.commandline.terminal import OutputClosed
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
+    from symphony.hookspecs import Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 DEFAULT_BACKEND = "local"
@@ -43,6 +44,7 @@ class CommandLine:
         self.subparsers = self.master_parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self._takes_remainder: set[str] = set()
         self._unmade: dict[str, Callable[[], object]] = {}
+        self._options: tuple[Option, ...] = ()
 
     def _add_version(self) -> None:
         from symphony import __version__
@@ -55,12 +57,18 @@ class CommandLine:
         """The cluster that the verbs talk to: that of ``-b``, else of SYMPHONY_BACKEND, else ``local``."""
         from symphony.cluster import Cluster
 
-        return Cluster.new(self.backend_name)
+        return Cluster.new(self.backend_name, **self.backend_options)
 
     @property
     def backend_name(self) -> str:
         """The backend that was asked for."""
         return self.args.backend or os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
+
+    @property
+    def backend_options(self) -> dict[str, object]:
+        """The options of that backend that were given, as its `Cluster` takes them."""
+        given = ((option.name, getattr(self.args, _place(option), None)) for option in self._options)
+        return {name: value for name, value in given if value is not None}
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -86,6 +94,7 @@ class CommandLine:
         )
         parser.set_defaults(action=action, verb=name)
         _add_common(parser, argparse.SUPPRESS)
+        _add_options(parser, self._options)
         if remainder:
             self._takes_remainder.add(name)
         return parser
@@ -109,6 +118,18 @@ class CommandLine:
         for name in [words[0]] if known else list(self._unmade):
             self._make(name)
 
+    def _take_options(self, words: Sequence[str]) -> None:
+        """Add the options of the backend that ``words`` ask for; what is wrong with it shows when it is opened."""
+        from symphony.errors import PluginError
+        from symphony.plugins import find
+
+        name = _asked_backend(words) or os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
+        try:
+            self._options = find(name).options
+        except PluginError:
+            return
+        _add_options(self.master_parser, self._options)
+
     # --- running ---
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
@@ -131,15 +152,18 @@ class CommandLine:
     def _run(self, argv: Sequence[str]) -> int:
         _tolerate_any_text()
         words, remainder = split_remainder(argv)
+        self._take_options(words)
         self._make_for(words)
         try:
-            args, extra = self.master_parser.parse_known_args(words)
+            args, extra = self.master_parser.parse_known_args(spelled_out(words))
         except SystemExit as exc:  # --help and --version have printed
             return int(exc.code or 0)
         args.remainder, args.has_remainder = remainder or [], remainder is not None
         self.args = args
         verb = getattr(args, "verb", None)
         parser = self.master_parser if verb is None else self.subparsers.choices[verb]
+        if extra:
+            parser.elsewhere = _options_elsewhere()
         parser.refuse_extra(extra)
         if remainder is not None and verb not in self._takes_remainder:
             parser.error("nothing can follow -- here")
@@ -180,6 +204,57 @@ def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
         default=False if default is None else default,
         help="show the traceback of an error",
     )
+
+
+def _asked_backend(words: Sequence[str]) -> str | None:
+    """The backend of the last ``-b``, before anything is parsed: it decides what can be parsed."""
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    finder.add_argument("-b", "--backend")
+    try:
+        found: str | None = finder.parse_known_args(words)[0].backend
+    except argparse.ArgumentError:  # -b without a name: told when all is parsed
+        return None
+    return found
+
+
+def _options_elsewhere() -> dict[str, str]:
+    """By option of any backend, a hint that says whose it is."""
+    from symphony.plugins import backends
+
+    return {
+        flag: f"; it is an option of the {info.name} backend: add -b {info.name}"
+        for info in backends()
+        for option in info.options
+        for flag in option.flags
+    }
+
+
+def _place(option: Option) -> str:
+    return f"option_{option.name}"
+
+
+def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+    """Give a parser the options of a backend. One that a command has itself is left to it."""
+    if not options:
+        return
+    group = parser.add_argument_group("options of the backend")
+    for option in options:
+        flags = [flag for flag in option.flags if flag not in parser._option_string_actions]
+        if not flags:
+            continue
+        if option.switch:
+            group.add_argument(
+                *flags, dest=_place(option), action="store_true", default=argparse.SUPPRESS, help=option.help
+            )
+        else:
+            group.add_argument(
+                *flags,
+                dest=_place(option),
+                metavar=option.metavar,
+                choices=option.choices or None,
+                default=argparse.SUPPRESS,
+                help=option.help,
+            )
 
 
 def _tolerate_any_text() -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from symphony.commandline.arguments import count, seconds
+from symphony.commandline.arguments import DRY_RUN_SERVER, count, seconds
 from symphony.commandline.dispatch import CommandLine
 from symphony.commandline.exits import INTERRUPTED, OK, UsageError, exit_code, message
 from symphony.commandline.terminal import has_colour, is_terminal, note, progress
@@ -52,7 +52,16 @@ class SymphonyParser(CommandLine):
 
     def add_dry_run(self, parser: argparse.ArgumentParser) -> None:
         """Give a command ``--dry-run``."""
-        parser.add_argument("--dry-run", action="store_true", help="show what would be done; change nothing")
+        parser.add_argument(
+            "--dry-run", action="store_const", const=True, default=False, help="show what would be done; change nothing"
+        )
+        parser.add_argument(
+            DRY_RUN_SERVER,
+            dest="dry_run",
+            action="store_const",
+            const="server",
+            help="the same, with every object checked by the backend's server (also: --dry-run=server)",
+        )
 
     def _add_file(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="YAML, JSON, or Python with build(exp)")
@@ -145,7 +154,7 @@ class SymphonyParser(CommandLine):
         """
         experiment = self._load(args)
         if args.dry_run:
-            self._show_manifest(experiment, args.json)
+            self._show_manifest(experiment, args.json, check=args.dry_run == "server")
             return OK
         from symphony.commandline import launching
 
@@ -179,13 +188,16 @@ class SymphonyParser(CommandLine):
 
         return load(self.cluster, Path(args.file), args.name)
 
-    def _show_manifest(self, experiment: Experiment, as_json: bool) -> None:
-        if as_json:
-            from symphony.commandline.printing import show_json
+    def _show_manifest(self, experiment: Experiment, as_json: bool, *, check: bool = False) -> None:
+        if not as_json:
+            self.cluster.launch(experiment, dry_run="server" if check else True)
+            return
+        from symphony.commandline.printing import show_json
 
-            show_json(self.cluster.manifest(experiment).to_dict())
-        else:
-            self.cluster.launch(experiment, dry_run=True)
+        manifest = self.cluster.manifest(experiment)
+        if check:
+            self.cluster.check(manifest)
+        show_json(manifest.to_dict())
 
     def _how_to_go_on(self, name: str) -> list[str]:
         from symphony.commandline.views import indented

@@ -259,7 +259,7 @@ class TestTheRest:
     def test_backends(self, program: Program) -> None:
         header, *rows = program.ok("backends").splitlines()
         assert header.split() == ["NAME", "ALIASES", "CAN", "SUMMARY"]
-        assert rows[0].split()[:2] == ["local", "subproc,subprocess"]
+        assert rows[1].split()[:2] == ["local", "subproc,subprocess"]
         (local,) = [info for info in program.json("backends") if info["name"] == "local"]
         assert "launch" in local["capabilities"]
 

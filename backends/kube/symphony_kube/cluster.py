@@ -123,7 +123,8 @@ class KubeCluster(Cluster):
         launch.launch(self.api, manifest, run_id=secrets.token_hex(6), force=force, on_change=on_change)
         return manifest
 
-    def _check(self, manifest: Manifest) -> None:
+    def check(self, manifest: Manifest) -> None:
+        """Have the API server check every object, and create nothing."""
         from symphony_kube import launch
         from symphony_kube.manifest import KubeManifest
 

@@ -1,6 +1,30 @@
 """How symphony finds the kube backend."""
 
-from symphony.hookspecs import BackendInfo, hookimpl
+from symphony.hookspecs import BackendInfo, Option, hookimpl
+
+OPTIONS = (
+    Option(
+        name="namespace",
+        flags=("-n", "--namespace"),
+        metavar="NAMESPACE",
+        help="a namespace that exists, for all experiments (default: one for each)",
+    ),
+    Option(name="context", flags=("--context",), metavar="NAME", help="the context of the kubeconfig"),
+    Option(name="kubeconfig", flags=("--kubeconfig",), metavar="FILE", help="the kubeconfig (default: as kubectl)"),
+    Option(name="image", flags=("--image",), metavar="IMAGE", help="the image of processes that name none"),
+    Option(
+        name="expose",
+        flags=("--expose",),
+        choices=("LoadBalancer", "NodePort", "none"),
+        help="the type of Services for exposed services (default: LoadBalancer)",
+    ),
+    Option(
+        name="jobs_only",
+        flags=("--jobs-only",),
+        switch=True,
+        help="make every Pod a Job, for users who may create nothing else",
+    ),
+)
 
 
 @hookimpl
@@ -12,5 +36,6 @@ def symphony_backend() -> BackendInfo:
         summary="Pods, Services and Jobs of a Kubernetes cluster",
         load="symphony_kube.cluster:KubeCluster",
         capabilities=frozenset({"launch", "logs", "exec", "login", "copy", "external-url", "restart", "gpu"}),
+        options=OPTIONS,
         extra="kube",
     )

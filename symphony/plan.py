@@ -155,6 +155,20 @@ def shell_line(cmds: Sequence[str]) -> str:
     return cmds[0] if len(cmds) == 1 else " && ".join(f"{{ {line}\n}}" for line in cmds)
 
 
+def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> list[str]:
+    """What runs a process: its own command where that is enough, else ``shell`` with its lines.
+
+    ``first`` are shell lines that run before its preamble. Empty where it has neither command nor shell lines.
+    """
+    before = [f"{{ {line}\n}} || exit" for line in (*first, *process.preamble_cmds)]  # one that fails ends the shell
+    if process.cmds is not None:
+        return [shell, "-c", "\n".join([*before, shell_line(process.cmds)])]
+    if not process.command:
+        return []
+    command = [*process.command, *process.args]
+    return [shell, "-c", "\n".join([*before, 'exec "$@"']), shell, *command] if before else command
+
+
 def _joined(*folders: str | None) -> str | None:
     given = [folder for folder in folders if folder]
     return posixpath.join(*given) if given else None

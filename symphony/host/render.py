@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
 from symphony.host.commands import DEFAULT_GRACE, MARK, Command
-from symphony.plan import Ignored, Plan, PlannedProcess, ignored_settings, shell_line
+from symphony.plan import Ignored, Plan, PlannedProcess, argv, ignored_settings
 from symphony.spec.settings import Settings
 
 HOST = "127.0.0.1"
@@ -143,22 +143,13 @@ def _grace(pod: Settings) -> float:
 
 
 def _argv(process: PlannedProcess, shell: str) -> list[str]:
-    if process.cmds is not None:
-        return [shell, "-c", "\n".join([*_guarded(process.preamble_cmds), shell_line(process.cmds)])]
-    if not process.command:
+    found = argv(process, shell)
+    if not found:
         raise SpecError(
             f"process {process.path!r} has no command: an image's own entry point cannot run on this backend; "
             "give it command=, cmd= or cmds="
         )
-    argv = [*process.command, *process.args]
-    if not process.preamble_cmds:
-        return argv
-    return [shell, "-c", "\n".join([*_guarded(process.preamble_cmds), 'exec "$@"']), shell, *argv]
-
-
-def _guarded(lines: Sequence[str]) -> list[str]:
-    """Shell lines of which one that fails ends the shell with its exit code."""
-    return [f"{{ {line}\n}} || exit" for line in lines]
+    return found
 
 
 def _ready(test: Mapping[str, Any], plan: Plan) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, Unreachable
 
 
 class ApiError(BackendError):
@@ -25,13 +25,17 @@ class ApiError(BackendError):
         self.retry_after = retry_after
 
 
+class Untrusted(Unreachable):
+    """The server shows a certificate that is not trusted; to ask again is no use."""
+
+
 def api_error(status: int, answer: Mapping[str, Any], text: str, retry_after: float | None) -> ApiError:
     """The error for an answer; ``answer`` is the Status object that came with it, ``text`` what came instead."""
     detail = one_line(str(answer.get("message") or text or "no reason given"))
     reason = str(answer.get("reason") or "")
     message = f"{detail} (HTTP {status}{f', {reason}' if reason else ''})"
     if status == 401:
-        message = (
+        message = detail = (
             f"the API server does not accept these credentials: {detail} (HTTP 401); the token may have expired: "
             "log in again, or choose another context or kubeconfig"
         )

@@ -1,0 +1,39 @@
+"""The behaviour contract on a real Kubernetes, in both ways of having a namespace."""
+
+import contextlib
+
+import pytest
+
+from symphony.testing import BackendContract
+
+pytestmark = pytest.mark.client
+
+
+class KubeContract(BackendContract):
+    backend = "kube"
+    python = "python3"
+    timeout = 90.0
+
+    @pytest.fixture(autouse=True)
+    def where(self, kube_cluster):
+        self.image = kube_cluster.image
+        self.kube = kube_cluster
+
+    @contextlib.contextmanager
+    def foreign(self, cluster):
+        """What another user may have in the same place, by a name that looks like ours."""
+        path = self.kube.path("configmaps")
+        self.kube.raw.call("POST", path, {"metadata": {"name": "contract-mine"}, "data": {"key": "value"}})
+        yield lambda: self.kube.raw.find(f"{path}/contract-mine")["data"] == {"key": "value"}
+
+
+class TestInASharedNamespace(KubeContract):
+    @pytest.fixture
+    def options(self, kube_cluster):
+        return {"kubeconfig": str(kube_cluster.kubeconfig), "namespace": kube_cluster.namespace}
+
+
+class TestInNamespacesOfTheirOwn(KubeContract):
+    @pytest.fixture
+    def options(self, kube_cluster):
+        return {"kubeconfig": str(kube_cluster.kubeconfig)}

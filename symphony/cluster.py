@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported
 from symphony.names import listing, near
-from symphony.status import ExperimentStatus, LogLine, ProcessStatus
+from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus
 
 if TYPE_CHECKING:
     from symphony.plan import Defaults, Ignored
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # Called with each status that differs from the one before.
 OnChange = Callable[[ExperimentStatus], None] | None
+Until = Literal["started", "ready", "ended"]
 
 
 class Manifest(abc.ABC):
@@ -36,6 +38,10 @@ class Manifest(abc.ABC):
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON knows it."""
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the manifest with the values of secrets to a file that only its owner can read."""
+        raise Unsupported(f"the manifest of {self.experiment!r} has no values of secrets in it on this backend")
 
 
 class Cluster(abc.ABC):
@@ -199,10 +205,12 @@ class Cluster(abc.ABC):
         *,
         timeout: float | None = None,
         on_change: OnChange = None,
+        until: Until = "ended",
     ) -> ExperimentStatus:
         """Return when every process has ended; ``timeout`` is in seconds and raises `TimeoutError`.
 
-        ``on_change`` is called with each status that differs from the one before.
+        ``on_change`` is called with each status that differs from the one before. ``until`` may ask for less: that
+        every process has ``"started"``, or is ``"ready"``; one that has ended is not waited for either way.
         """
 
     # --- using ---
@@ -337,6 +345,27 @@ def find_status(status: ExperimentStatus, process: str, process_group: str | Non
         where = f"in group {found.group!r}" if found.group else "in no group"
         raise NotFound(f"process {process!r} of experiment {status.name!r} is {where}, not in {process_group!r}")
     return found
+
+
+def awaited(status: ExperimentStatus, until: Until) -> list[str]:
+    """The processes that `Cluster.wait` still waits for. Raises `SpecError` for what cannot be waited for."""
+    if until not in _COME_SO_FAR:
+        raise SpecError(f"until is {', '.join(_COME_SO_FAR)}, not {until!r}{near(str(until), _COME_SO_FAR)}")
+    there = _COME_SO_FAR[until]
+    return [process.path for process in status if process.state not in ENDED and not there(process)]
+
+
+_COME_SO_FAR: dict[str, Callable[[ProcessStatus], bool]] = {
+    "ended": lambda _: False,
+    "started": lambda process: process.started is not None,
+    "ready": lambda process: process.ready,
+}
+
+
+def too_late(name: str, until: Until, going: Sequence[str], timeout: float) -> TimeoutError:
+    """The error of `Cluster.wait` when the time is up, in the words that every backend uses."""
+    what = "still runs" if until == "ended" else f"is not {until}"
+    return TimeoutError(f"experiment {name!r} {what} after {timeout:g} s: {listing(going)}")
 
 
 def already_exists(name: str) -> AlreadyExists:

@@ -7,7 +7,7 @@ order has no cycle. It does no IO but what the address scheme does to learn whic
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +83,11 @@ class Plan:
         identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
         return {**process.env, **self.shared_env, **identity}
 
+    def env_secrets(self, process: PlannedProcess) -> dict[str, str]:
+        """The variables of a process that hold a secret, by name, and whose file that is."""
+        given = process.settings.env_secrets
+        return {key: secret for key, secret in given.items() if key not in self.shared_env} if given else given
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON knows it."""
         data = asdict(self)
@@ -129,6 +134,7 @@ def _planned(experiment: Experiment, process: Process, outer: Defaults, after: d
     below = group.settings.at_level(CONTAINER) if group else Settings()
     settings = below.under(process.settings)
     refuse_shared_mounts(process.path, settings.volumes)
+    _check_env_secrets(process.path, settings, experiment.secrets)
     return PlannedProcess(
         name=process.name,
         group=group.name if group else None,
@@ -143,11 +149,35 @@ def _planned(experiment: Experiment, process: Process, outer: Defaults, after: d
             *process.preamble_cmds,
         ),
         start_dir=_joined(outer.start_dir, experiment.start_dir, group.start_dir if group else None, process.start_dir),
-        env={**experiment.env, **settings.env},
+        env={**_without(experiment.env, settings.env_secrets), **settings.env},
         settings=settings,
         pod=pod,
         starts_after=after,
     )
+
+
+def _check_env_secrets(who: str, settings: Settings, secrets: Mapping[str, str]) -> None:
+    for key, secret in settings.env_secrets.items():
+        if secret not in secrets:
+            hint = near(secret, secrets) or f"; its secrets are {listing(secrets)}"
+            raise SpecError(f"{who!r} has the variable {key!r} from the secret {secret!r}, which is not there{hint}")
+        if key in settings.env:
+            raise SpecError(f"{who!r} has the variable {key!r} twice, from its env and from the secret {secret!r}")
+
+
+def _without(env: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in env.items() if key not in keys}
+
+
+def secret_text(name: str, content: bytes) -> str:
+    """The content of a secret as a variable can hold it. `SpecError` without the content where it cannot."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise SpecError(f"secret {name!r} cannot be a variable: it is no UTF-8 text; read it from SYMPHONY_SECRETS_DIR")
+    return text
 
 
 def shell_line(cmds: Sequence[str]) -> str:

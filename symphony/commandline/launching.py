@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from symphony.commandline import views
 from symphony.commandline.closing import noticing_closed_output
@@ -83,8 +83,16 @@ def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
 def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
     """Launch with progress on the terminal."""
     number = len(experiment.list_all_processes())
-    with progress(f"launching {experiment.name} ({views.processes(number)})"):
-        return cluster.launch(experiment, force=force)
+    with progress(f"launching {experiment.name} ({views.processes(number)})") as shown:
+        return cluster.launch(
+            experiment, force=force, on_change=lambda now: shown.say(f"launching {views.coming_up(now)}")
+        )
+
+
+def wait(cluster: Cluster, name: str, until: Literal["started", "ready"]) -> None:
+    """Wait until all have come so far, with progress on the terminal."""
+    with progress(f"waiting for {name}") as shown:
+        cluster.wait(name, until=until, on_change=lambda now: shown.say(views.coming_up(now)))
 
 
 def launched(cluster: Cluster, experiment: Experiment) -> str:

@@ -90,11 +90,17 @@ class SymphonyParser(CommandLine):
         self.add_dry_run(parser)
         parser.add_argument("--force", action="store_true", help="replace a live experiment of that name")
         parser.add_argument("--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment")
+        parser.add_argument("--wait", choices=("started", "ready"), help="return when all have started, or are ready")
         self._add_json(parser, "the manifest as JSON; with --follow, each line and at last the status")
 
     def _add_render(self) -> None:
         parser = self.add_subparser("render")
         self._add_file(parser)
+        parser.add_argument(
+            "--with-secrets",
+            metavar="FILE",
+            help="write it, the values of secrets included, to a file of yours",
+        )
         self._add_json(parser)
 
     def _add_ps(self) -> None:
@@ -143,7 +149,7 @@ class SymphonyParser(CommandLine):
 
         Returns once all is created; the experiment goes on when the terminal is closed. With --follow it
         shows the logs until all has ended, and Ctrl-C stops the experiment, a second Ctrl-C kills it. Exits
-        then as the experiment does.
+        then as the experiment does. With --wait it returns when all have started, or are ready or have ended.
 
         A Python file names its experiment by NAME = "...", or is named after itself.
 
@@ -161,6 +167,8 @@ class SymphonyParser(CommandLine):
         if args.follow:
             return launching.launch_and_follow(self.cluster, experiment, force=args.force, as_json=args.json)
         manifest = launching.launch(self.cluster, experiment, force=args.force)
+        if args.wait:
+            launching.wait(self.cluster, experiment.name, args.wait)
         if args.json:
             from symphony.commandline.printing import show_json
 
@@ -172,13 +180,20 @@ class SymphonyParser(CommandLine):
     def action_render(self, args: argparse.Namespace) -> int | None:
         """Show what a launch would make of an experiment.
 
-        Nothing is started. What the backend cannot honour is listed as ignored.
+        Nothing is started. What the backend cannot honour is listed as ignored. Values of secrets are not shown;
+        --with-secrets FILE writes all to a file instead.
 
         For example:
           symphony render rl.yml
           symphony render rl.yml -b local --json
+          symphony render rl.yml -b kube | kubectl diff -f -
         """
-        self._show_manifest(self._load(args), args.json)
+        experiment = self._load(args)
+        if args.with_secrets:
+            self.cluster.manifest(experiment).write(args.with_secrets)
+            note(f"{self.prog}: wrote {args.with_secrets}; it holds the values of secrets")
+        else:
+            self._show_manifest(experiment, args.json)
         return OK
 
     def _load(self, args: argparse.Namespace) -> Experiment:

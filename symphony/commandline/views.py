@@ -129,6 +129,37 @@ def going_on(status: ExperimentStatus) -> str:
     return f"waiting for {status.name} ({_counts(status)}): {', '.join(going)}"
 
 
+def coming_up(status: ExperimentStatus) -> str:
+    """How far a launch has come, in one line: ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``."""
+    ready = sum(process.ready for process in status)
+    found: dict[str, int] = {}
+    for process in status:
+        if not process.ready:
+            word = _stage(process)
+            found[word] = found.get(word, 0) + 1
+    parts = [f"{ready} of {len(status.processes)} ready", *(f"{number} {word}" for word, number in found.items())]
+    return f"{status.name}: {', '.join(parts)}"
+
+
+# What a process that is pending waits for, by what its reason begins with or holds.
+_STAGES = (
+    ("waiting for ", "waiting for others"),
+    ("Unschedulable", "unscheduled"),
+    ("being scheduled", "unscheduled"),
+    ("pulling image", "pulling image"),
+    ("Image", "without image"),
+    ("ContainerCreating", "being created"),
+    ("init container", "preparing"),
+    ("restarts ", "restarting"),
+)
+
+
+def _stage(process: ProcessStatus) -> str:
+    if str(process.state) != "pending":
+        return "started" if str(process.state) == "running" else process_state(process)
+    return next((word for part, word in _STAGES if part in process.reason), "pending")
+
+
 def _counts(status: ExperimentStatus) -> str:
     found: dict[str, int] = {}
     for process in status:

@@ -12,6 +12,7 @@ from symphony.errors import SpecError
 from symphony.host.commands import Command
 from symphony.host.render import HostManifest
 from symphony.host.rundir import RunDirectory
+from symphony.plan import secret_text
 
 
 def check(manifest: HostManifest) -> None:
@@ -21,6 +22,8 @@ def check(manifest: HostManifest) -> None:
             raise SpecError(f"secret {name!r}: there is no file {source}")
         if not os.access(source, os.R_OK):
             raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
+    for name in {name for command in manifest.commands for name in command.env_secrets.values()}:
+        secret_text(name, Path(manifest.secrets[name]).read_bytes())
     seen: set[tuple[str, str, str | None]] = set()
     for command in manifest.commands:
         search = command.env.get("PATH", manifest.env.get("PATH", os.environ.get("PATH")))

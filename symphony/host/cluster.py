@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, ExecResult, OnChange, already_exists, no_experiment
+from symphony.cluster import Cluster, ExecResult, OnChange, Until, already_exists, awaited, no_experiment, too_late
 from symphony.errors import LaunchFailed, NotFound, SpecError
 from symphony.host import rundir
 from symphony.host.events import Reader, apply, fold
@@ -210,8 +210,9 @@ class HostCluster(Cluster):
         *,
         timeout: float | None = None,
         on_change: OnChange = None,
+        until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has ended; raises `TimeoutError` after ``timeout`` seconds."""
+        """Return when every process has ended, or come as far as ``until`` says; see `Cluster.wait`."""
         from symphony.host.logs import growing
 
         run = self._find(experiment)
@@ -224,12 +225,12 @@ class HostCluster(Cluster):
                 if on_change is not None and now != before:
                     on_change(now)
                 before = now
-                if now.ended:
+                going = awaited(now, until)
+                if not going:
                     return now
                 left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
                 if left <= 0:
-                    going = [process.path for process in now if process.state not in ENDED]
-                    raise TimeoutError(f"experiment {experiment!r} still runs after {timeout:g} s: {listing(going)}")
+                    raise too_late(experiment, until, going, timeout or 0.0)
                 grown(left)
 
     # --- using ---

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ COMMAND_PROBE_TIMEOUT = 10.0
 class Command:
     """A process ready to be started.
 
-    ``env`` lies over the launcher's environment. ``releases`` are the ports whose hold ends when this starts.
+    ``env`` lies over the launcher's environment. ``env_secrets`` has, by variable, the file of the secrets folder
+    whose content it gets, see `with_secrets`. ``releases`` are the ports whose hold ends when this starts.
     ``ready`` is its test with addresses in it (``{"tcp": [host, port]}``), or None where to run is to be
     ready; ``ready_timeout`` and ``grace`` are in seconds. ``restart`` is Always, OnFailure or Never.
     """
@@ -27,6 +29,7 @@ class Command:
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str] = field(default_factory=dict)
+    env_secrets: dict[str, str] = field(default_factory=dict)
     grace: float = DEFAULT_GRACE
     restart: str = "Never"
     ready: dict[str, Any] | None = None
@@ -48,6 +51,13 @@ class Command:
     def from_dict(cls, data: Mapping[str, Any]) -> Command:
         """The command that `to_dict` wrote."""
         return cls(**{**data, "argv": tuple(data["argv"]), "releases": tuple(data["releases"])})
+
+    def with_secrets(self, folder: Path) -> Command:
+        """The command with the values of its secrets among its variables: to be run, never to be written."""
+        if not self.env_secrets:
+            return self
+        values = {key: os.fsdecode((folder / name).read_bytes()) for key, name in self.env_secrets.items()}
+        return replace(self, env={**self.env, **values}, env_secrets={})
 
     def probe(self, log: Path, log_begins: int, env: Mapping[str, str]) -> Any:
         """One look at whether the process is ready, as a function that blocks for a while at most."""

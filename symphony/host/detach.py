@@ -149,7 +149,7 @@ def _supervise(run: RunDirectory, orders: Mapping[str, Any]) -> None:
     supervisor = Supervisor(
         run,
         manifest["run_id"],
-        {data["name"]: Command.from_dict(data) for data in manifest["processes"]},
+        {data["name"]: Command.from_dict(data).with_secrets(run.secrets) for data in manifest["processes"]},
         {**os.environ, **manifest["env"]},
         functools.partial(getattr(importlib.import_module(module), attribute), **orders["children_options"]),
         holds={int(port): descriptor for port, descriptor in orders["holds"].items()},

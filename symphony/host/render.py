@@ -19,7 +19,7 @@ SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 HONOURED = frozenset(
-    {"env", "binds", "connects", "exposes", "resource_limit.gpu", "restart_policy"}
+    {"env", "env_secrets", "binds", "connects", "exposes", "resource_limit.gpu", "restart_policy"}
     | {"termination_grace_period", "ready", "starts_after"}
 )
 
@@ -75,6 +75,7 @@ class HostManifest(Manifest):
 def _shown(command: Command) -> dict[str, Any]:
     ready = {**command.ready, "timeout": command.ready_timeout} if command.ready else None
     optional = {
+        "env_secrets": command.env_secrets,
         "starts_after": command.starts_after,
         "ready": ready,
         "restart_policy": command.restart if command.restart != "Never" else None,
@@ -123,6 +124,7 @@ def _command(plan: Plan, process: PlannedProcess, shared: Mapping[str, str], bas
         argv=tuple(_argv(process, shell)),
         cwd=str(base / (process.start_dir or "")),
         env=_own_env(plan, process, shared),
+        env_secrets=plan.env_secrets(process),
         grace=_grace(process.pod),
         restart=process.pod.restart_policy or "Never",
         ready=_ready(ready, plan) or None,

@@ -88,6 +88,15 @@ class Component:
                 self.set_env(key, value)
         return self
 
+    def set_env_secret(self, key: str, secret: str) -> Self:
+        """Set an environment variable to the content of one of the experiment's ``secrets``, by its file name.
+
+        The content is taken as it is, with the newline at its end if it has one; it has to be text (UTF-8).
+        """
+        name, _ = values.env_pair(key, "")
+        self._settings.env_secrets[name] = values.path(secret, f"the secret of variable {name!r}")
+        return self
+
     # --- resources ---
 
     def resource_request(

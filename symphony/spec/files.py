@@ -7,7 +7,8 @@ In YAML, what becomes an argument or a variable is taken as it is written: ``yes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from symphony.spec.experiment import Experiment
 from symphony.spec.load import experiment
 
 TEXT_KEYS = frozenset(
-    {"name", "env", "container_image", "command", "args", "cmd", "cmds", "preamble_cmds", "start_dir"}
+    {"name", "env", "env_secrets", "container_image", "command", "args", "cmd", "cmds", "preamble_cmds", "start_dir"}
     | {"labels", "node_selector", "value", "log"}
 )
 # What stands below these are keys of the user's own: names of services and processes, and Kubernetes' fields.
@@ -54,6 +55,13 @@ def write(data: dict[str, Any], path: Path) -> None:
 def to_yaml(data: Any) -> str:
     """Plain data as YAML in the order in which it stands."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+def to_yaml_documents(documents: Iterable[Any]) -> str:
+    """Plain data as several YAML documents, each begun by ``---``."""
+    return yaml.dump_all(
+        documents, Dumper=_QuickDumper, explicit_start=True, sort_keys=False, allow_unicode=True, width=100
+    )
 
 
 def _read(path: Path) -> str:
@@ -206,3 +214,28 @@ def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
 
 
 _Dumper.add_representer(str, _text_node)
+
+
+_Quick: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+# What a block can hold as it is: several lines, none of them indented first, and no line break but the newline.
+_BLOCK = re.compile(r"[!-~][\t\n -~]*\n[\t\n -~]*")
+# What is text for every reader of YAML: for some, y and 1e3 are none.
+_SURE = re.compile(r"(?!(y|n|yes|no|on|off|true|false|null)$)(--?|\./)?[a-z/_]", re.IGNORECASE)
+
+
+class _QuickDumper(_Quick):  # type: ignore[misc]
+    """Writes by libyaml, where it is there, repeats what is equal instead of naming it, and quotes when in doubt."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _sure_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    if "\n" in text and _BLOCK.fullmatch(text):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, "|")
+    if not text.isascii():
+        return _text_node(dumper, text)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if _SURE.match(text) else "'")
+
+
+_QuickDumper.add_representer(str, _sure_node)

@@ -149,6 +149,7 @@ VOLUME_KINDS = ("nfs", "host_path", "pvc", "empty_dir", "shared_memory", "secret
 
 APPLY: dict[str, Callable[[Component, Any], None]] = {
     "env": _method("set_envs"),
+    "env_secrets": _pairs("set_env_secret"),
     "binds": _method("binds"),
     "connects": _method("connects"),
     "exposes": _method("exposes"),

@@ -254,6 +254,10 @@ def _ready() -> Schema:
 
 SETTINGS: dict[str, Schema] = {
     "env": _about("Environment variables; those of addresses win over them.", _ref("env")),
+    "env_secrets": _about(
+        "Variables with the content of one of the experiment's secrets: {variable: file name}.",
+        _map({"pattern": _whole_match(values._ENV_NAME)}, _FILLED),
+    ),
     "binds": _about("Services that it listens on: a name, names, or {name: port or null}.", _ref("services")),
     "connects": _about(
         "Services of other processes that it uses: a name or names.",

@@ -31,6 +31,7 @@ class Settings:
     """All settings of one process or group, empty where nothing was set."""
 
     env: dict[str, str] = _setting(CONTAINER)
+    env_secrets: dict[str, str] = _setting(CONTAINER)
     binds: dict[str, int | None] = _setting(OWN)
     connects: list[str] = _setting(CONTAINER, list)
     exposes: dict[str, int | None] = _setting(OWN)

@@ -178,6 +178,7 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
     _join(draw, members)
     _order(draw, members)
     own = draw(record(secrets=_files, preamble_cmds=strings(lines), start_dir=filled, env=environments))
+    _tell_secrets(draw, members, own.get("secrets", {}))
     return {"name": draw(names), **own, "processes": members}
 
 
@@ -197,6 +198,15 @@ def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
     for owner in owners:
         if bound and draw(st.booleans()):
             owner["connects"] = draw(st.lists(st.sampled_from(bound), min_size=1, max_size=2, unique=True))
+
+
+def _tell_secrets(draw: st.DrawFn, members: dict[str, Any], secrets: Any) -> None:
+    """Let some have a secret as a variable, by a name that no other variable has."""
+    given = [secrets] if isinstance(secrets, str) else secrets
+    known = [source.rpartition("/")[2] for source in given]
+    for owner in _owners(members):
+        if known and draw(st.booleans()):
+            owner["env_secrets"] = {draw(st.sampled_from(["SECRET_ONE", "SECRET_TWO"])): draw(st.sampled_from(known))}
 
 
 def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:

@@ -29,6 +29,11 @@ def assigned(key: str, value: Any) -> Call:
 KEPT: list[tuple[str, list[Call], Any]] = [
     ("env", [lambda c: c.set_env("A", 1)], {"A": "1"}),
     ("env", [lambda c: c.set_envs({"A": "1", "B": 2}), lambda c: c.set_env("A", "3")], {"A": "3", "B": "2"}),
+    (
+        "env_secrets",
+        [lambda c: c.set_env_secret("A", "token"), lambda c: c.set_env_secret("B", "key").set_env_secret("A", "key")],
+        {"A": "key", "B": "key"},
+    ),
     ("binds", [lambda c: c.binds("a"), lambda c: c.binds({"b": 80, "c": None})], {"a": None, "b": 80, "c": None}),
     ("binds", [lambda c: c.binds({"a": 80}), lambda c: c.binds({"a": 81})], {"a": 81}),
     ("connects", [lambda c: c.connects("a"), lambda c: c.connects(["b", "a"])], ["a", "b"]),
@@ -126,6 +131,8 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.set_env("1A", "x"), "variable name '1A' is not valid"),
     (lambda c: c.set_env("A", None), "variable 'A' is text, not None"),
     (lambda c: c.set_envs(["A=b"]), "env is a mapping, not ['A=b']"),  # type: ignore[arg-type]
+    (lambda c: c.set_env_secret("1A", "token"), "variable name '1A' is not valid"),
+    (lambda c: c.set_env_secret("A", ""), "the secret of variable 'A' is empty"),
     (lambda c: c.resource_request(memory=1, mem=2), "memory and mem are one setting"),
     (lambda c: c.resource_request(cpu="lots"), "cpu is an amount"),
     (lambda c: c.resource_limit(gpu=-1), "gpu is at least 0"),
@@ -205,7 +212,7 @@ def settings_of(experiment: Experiment, process: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("key", [key for key, level in LEVELS.items() if level == "container"])
 def test_a_container_level_setting_of_a_group_reaches_all_members_later_ones_too(key: str) -> None:
-    experiment = Experiment("e")
+    experiment = Experiment("e", secrets=["token"])
     experiment.new_process("server", command="c").binds(["a", "b"])
     group = experiment.new_process_group("g").binds("own")
     group.new_process("before", command="c")

@@ -1,73 +1,77 @@
 """The API server: plain objects in and out over kept-alive connections. Alone imports the kubernetes client.
 
 The client finds and refreshes credentials and opens connections. Its typed models are not used: they cost more
-than the calls for a thousand Pods, and refuse answers of servers older than they are.
-
-What may be tried again is, here and nowhere else:
-
-* a refusal that says when to come back (429, and 503 with Retry-After), whatever was asked;
-* silence, a broken connection and 5xx, for what can be asked twice: reading, deleting by uid, and creating
-  (whoever creates takes "already exists" for an answer to an earlier try, see `symphony_kube.launch`).
+than the calls for a thousand Pods, and refuse answers of servers older than they are. What is tried again, and
+for how long, is said by `symphony_kube.retries`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import re
 import ssl
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import urllib3
 from kubernetes import client, config
-from kubernetes.client import ApiClient, Configuration
+from kubernetes.client import Configuration
+from kubernetes.client.rest import RESTClientObject
 from kubernetes.config import ConfigException
-from kubernetes.stream.ws_client import create_websocket
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
+from kubernetes.config.kube_config import KubeConfigMerger
+from kubernetes.stream import ws_client
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    InsecureRequestWarning,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
 
 from symphony.errors import BackendError, NotFound, Unreachable
 from symphony.names import listing, near
-from symphony_kube.errors import ApiError, api_error, one_line
+from symphony_kube.errors import ApiError, Untrusted, api_error, one_line
+from symphony_kube.retries import Patience, pause
 
 Object = dict[str, Any]
 Query = Mapping[str, "str | int | None"]
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-# The objects of a list without their specs, where names and labels are enough.
+# The objects of a list, or of a watch, without their specs: where names and labels are enough.
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+METADATA_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-CONNECT_TIMEOUT = 4.0
-ANSWER_TIMEOUT = 15.0
-# Pauses between tries, in seconds: an API server that restarts behind its load balancer is back within them.
-PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-# A server that nobody ever reached is told after so long.
-REACH_WITHIN = 8.0
-# How long all in all to come back as often as a server asks for it.
-PATIENCE = 120.0
-LONGEST_PAUSE = 30.0
+# For watches and logs beside the calls of a launch.
+SPARE_CONNECTIONS = 8
 
+# The library has no types for these.
+_WEBSOCKETS: Any = ws_client
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """An answer that is read as it comes, such as a watch or a log. Close it when done, from any thread."""
 
-    response: urllib3.BaseHTTPResponse
+    def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
+        self._response = response
+        self._given_up = False
 
     def chunks(self) -> Iterator[bytes]:
         """The content as it comes; ends when the server or `close` ends it. `Unreachable` where it broke off."""
         try:
-            yield from self.response.stream(1 << 16, decode_content=True)
-        except (HTTPError, OSError, ssl.SSLError, ValueError, AttributeError) as exc:
-            if not self.response.closed:
+            yield from self._response.stream(1 << 16, decode_content=True)
+        except (HTTPError, OSError, ValueError, AttributeError) as exc:
+            if not self._given_up:
                 raise Unreachable(f"the connection to the API server broke off: {one_line(str(exc))}") from exc
         finally:
             self.close()
@@ -83,10 +87,11 @@ class Answer:
 
     def close(self) -> None:
         """Give the answer up: a reader in another thread ends."""
+        self._given_up = True
         with contextlib.suppress(Exception):
-            self.response.shutdown()
+            self._response.shutdown()
         with contextlib.suppress(Exception):
-            self.response.close()
+            self._response.close()
 
 
 class Api:
@@ -102,24 +107,31 @@ class Api:
         kubeconfig: str | os.PathLike[str] | None = None,
         context: str | None = None,
         connections: int = 16,
-        pauses: tuple[float, ...] = PAUSES,
+        patience: Patience | None = None,
     ) -> None:
+        self._given = (kubeconfig, context)
         self._configuration, self.namespace, self.context = _load(kubeconfig, context)
-        self._configuration.connection_pool_maxsize = connections
+        self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
         self.connections = connections
-        self._pauses = pauses
+        self.patience = patience or Patience()
         self._host = str(self._configuration.host).rstrip("/")
+        if not self._configuration.verify_ssl:
+            _no_warnings_of(self._host)  # whoever wrote the kubeconfig knows
         try:
-            self._client = ApiClient(self._configuration)
+            self._pool: urllib3.PoolManager = RESTClientObject(self._configuration).pool_manager
         except (OSError, ValueError, HTTPError) as exc:
-            raise BackendError(f"the credentials of {self._where()} cannot be used: {one_line(str(exc))}") from exc
-        self._pool: urllib3.PoolManager = self._client.rest_client.pool_manager
+            raise BackendError(f"the credentials for {self.where} cannot be used: {one_line(str(exc))}") from exc
         self._lock = threading.Lock()
         self._reached = False
 
     def close(self) -> None:
         """Close the connections that are kept."""
         self._pool.clear()
+
+    @property
+    def where(self) -> str:
+        """The API server in words."""
+        return f"the API server {self._host}{f' (context {self.context!r})' if self.context else ''}"
 
     # --- calls ---
 
@@ -132,16 +144,28 @@ class Api:
         body: object = None,
         content_type: str = JSON,
         accept: str = JSON,
-        timeout: float = ANSWER_TIMEOUT,
+        timeout: float | None = None,
+        give_up: threading.Event | None = None,
     ) -> Object:
         """One call; the object that it answers. ``body`` is an object, or its JSON as bytes.
 
         Raises `ApiError` for a refusal, `Unreachable` where no answer comes. ``timeout`` is in seconds a try.
+        Nothing is tried again once ``give_up`` is set.
         """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": content_type, "Accept": accept}
-        response = self._ask(method, self._url(path, query), data, headers, timeout, stream=False)
-        return _decoded(response.data)
+        wait = timeout or self.patience.answer
+        response = self._ask(method, self._url(path, query), data, headers, wait, stream=False, give_up=give_up)
+        try:
+            answer = json.loads(response.data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise BackendError(
+                f"{self.where} does not answer as an API server does: {one_line(_text(response.data), limit=80)!r}; "
+                "see the server in the kubeconfig"
+            )
+        return answer
 
     def find(self, path: str) -> Object | None:
         """The object at a path, or None where there is none."""
@@ -152,117 +176,126 @@ class Api:
                 raise
             return None
 
-    def open(self, path: str, *, query: Query | None = None, quiet: float | None = None) -> Answer:
+    def open(self, path: str, *, query: Query | None = None, accept: str = "*/*", quiet: float | None = None) -> Answer:
         """Begin to read an answer that comes bit by bit; ``quiet`` is how long it may say nothing, in seconds."""
-        headers = {"Accept": "*/*"}
-        response = self._ask("GET", self._url(path, query), None, headers, quiet, stream=True)
-        return Answer(response=response)
+        return Answer(self._ask("GET", self._url(path, query), None, {"Accept": accept}, quiet, stream=True))
 
-    def watch(self, path: str, *, query: Query | None = None, seconds: int = 300) -> Iterator[Object]:
+    def watch(
+        self, path: str, *, query: Query | None = None, accept: str = JSON, seconds: int = 300
+    ) -> Generator[Object, None, None]:
         """Events (``type`` and ``object``), for at most ``seconds``; close the iterator to end it earlier.
 
         Raises `Unreachable` where the connection breaks, and `ApiError` for an event that is an error (410: the
         resource version is too old, list again).
         """
         asked: dict[str, str | int | None] = {**(query or {}), "watch": "true", "timeoutSeconds": seconds}
-        answer = self.open(path, query=asked, quiet=seconds + 15.0)
+        answer = self.open(path, query=asked, accept=accept, quiet=seconds + 15.0)
         try:
-            for line in answer.lines():
-                if not line.strip():
-                    continue
-                try:
-                    event: Object = json.loads(line)
-                except ValueError as exc:
-                    raise Unreachable("the connection to the API server broke off in the middle of an event") from exc
-                if event.get("type") == "ERROR":
-                    status = event["object"]
-                    raise api_error(int(status.get("code") or 500), status, "", None)
-                yield event
+            yield from events(answer)
         finally:
             answer.close()
 
     def websocket(self, path: str, *, query: list[tuple[str, str]]) -> Any:
-        """A connected WebSocket of the websocket-client library: exec, attach, port-forward.
+        """A connected WebSocket of the websocket-client library, without a timeout: exec, attach, port-forward.
 
         Raises `ApiError` for a refusal and `Unreachable` where the server does not answer.
         """
         scheme, _, rest = self._host.partition("://")
         url = f"{'wss' if scheme == 'https' else 'ws'}://{rest}{path}?{urllib.parse.urlencode(query)}"
+        asked = [f"{key}: {value}" for key, value in self._auth().items()]
+        asked.append(f"sec-websocket-protocol: {ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}")
+        options: dict[str, Any] = {"header": asked, "timeout": self.patience.connect}
+        if self._configuration.proxy:
+            options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
+        socket: Any = _WEBSOCKETS.WebSocket(sslopt=self._tls(), skip_utf8_validation=False)
         try:
-            connect: Callable[..., Any] = create_websocket
-            return connect(self._configuration, url, {key.lower(): value for key, value in self._auth().items()})
+            socket.connect(url, **options)
         except Exception as exc:  # the library has no common root for what it raises
+            with contextlib.suppress(Exception):
+                socket.close()
             status = getattr(exc, "status_code", None)
             if status is not None:
                 content = getattr(exc, "resp_body", None) or b""
                 raise api_error(int(status), _decoded(content), _text(content), None) from exc
-            raise Unreachable(f"{self._where()} does not answer: {one_line(str(exc))}") from exc
+            raise self._unreachable(exc) from exc
+        socket.settimeout(None)
+        return socket
 
     # --- inside ---
 
     def _ask(
-        self, method: str, url: str, data: bytes | None, headers: dict[str, str], timeout: float | None, *, stream: bool
+        self,
+        method: str,
+        url: str,
+        data: bytes | None,
+        headers: dict[str, str],
+        timeout: float | None,
+        *,
+        stream: bool,
+        give_up: threading.Event | None = None,
     ) -> urllib3.BaseHTTPResponse:
         began = time.monotonic()
         failures = 0
+        renewed = False
         while True:
+            auth = self._auth()
             try:
-                response = self._once(method, url, data, headers, timeout, stream=stream)
-            except ApiError as exc:
-                pause = self._pause_after(exc, method, failures)
-                if pause is None or time.monotonic() + pause > began + PATIENCE:
+                return self._once(method, url, data, {**headers, **auth}, timeout, stream=stream)
+            except BackendError as exc:
+                if isinstance(exc, ApiError) and exc.status == 401 and not renewed:
+                    renewed = True
+                    if self._renew(auth):
+                        continue
+                elapsed = time.monotonic() - began
+                left = pause(exc, self.patience, failures=failures, elapsed=elapsed, reached=self._reached)
+                if left is None:
                     raise
-            except Unreachable:
-                pause = self._pauses[failures] if failures < len(self._pauses) and method != "PATCH" else None
-                late = time.monotonic() > began + REACH_WITHIN - CONNECT_TIMEOUT
-                if pause is None or (late and not self._reached):
+                failures += 1
+                if give_up is None:
+                    time.sleep(left)
+                elif give_up.wait(left):
                     raise
-            else:
-                self._reached = True
-                return response
-            failures += 1
-            time.sleep(pause)
-
-    def _pause_after(self, exc: ApiError, method: str, failures: int) -> float | None:
-        self._reached = True
-        if exc.status in (429, 503) and exc.retry_after is not None:
-            return min(exc.retry_after, LONGEST_PAUSE)
-        if exc.status == 429 or (exc.status >= 500 and method != "PATCH"):
-            return self._pauses[failures] if failures < len(self._pauses) else None
-        return None
 
     def _once(
         self, method: str, url: str, data: bytes | None, headers: dict[str, str], timeout: float | None, *, stream: bool
     ) -> urllib3.BaseHTTPResponse:
+        if not self._reached:
+            timeout = self.patience.first if timeout is None else min(timeout, self.patience.first)
         try:
             response = self._pool.request(
                 method,
                 url,
                 body=data,
-                headers={**headers, **self._auth()},
+                headers=headers,
                 preload_content=not stream,
                 retries=False,
-                timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT, read=timeout),
+                timeout=urllib3.Timeout(connect=self.patience.connect, read=timeout),
             )
         except (HTTPError, OSError) as exc:
             raise self._unreachable(exc) from exc
-        if response.status < 400:
+        self._reached = True
+        if response.status < 300:
             return response
-        content = response.data
+        try:
+            content = response.data
+        except (HTTPError, OSError) as exc:
+            raise self._unreachable(exc) from exc
         raise api_error(response.status, _decoded(content), _text(content), _retry_after(response.headers))
 
     def _unreachable(self, exc: Exception) -> Unreachable:
-        where = self._where()
-        if isinstance(exc, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(exc):
-            why = str(exc).partition("CERTIFICATE_VERIFY_FAILED]")[2] or str(exc)
-            return Unreachable(f"{where} shows a certificate that is not trusted:{one_line(why)}; see its kubeconfig")
-        if isinstance(exc, (NewConnectionError, ConnectTimeoutError)):
-            why = str(exc).rpartition("> ")[2] or str(exc)
-            return Unreachable(f"{where} does not answer: {one_line(why)}; is it running, and the network there?")
-        return Unreachable(f"{where} broke off the connection: {one_line(str(exc))}")
-
-    def _where(self) -> str:
-        return f"the API server {self._host}{f' (context {self.context!r})' if self.context else ''}"
+        text = one_line(str(exc))
+        if isinstance(exc, (SSLError, ssl.SSLError)) and "CERTIFICATE_VERIFY_FAILED" in text:
+            why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or text
+            return Untrusted(
+                f"{self.where} shows a certificate that is not trusted ({why}); get its kubeconfig anew, or see its "
+                "certificate-authority there"
+            )
+        if isinstance(exc, ReadTimeoutError):
+            return Unreachable(f"{self.where} does not answer: {text.rpartition(': ')[2]}")
+        if isinstance(exc, (NewConnectionError, ConnectTimeoutError, OSError)):
+            why = text.rpartition(">: ")[2].rpartition("> ")[2] or text
+            return Unreachable(f"{self.where} cannot be reached: {why}; is it running, and the network there?")
+        return Unreachable(f"{self.where} broke off: {text}")
 
     def _url(self, path: str, query: Query | None) -> str:
         given = {key: value for key, value in (query or {}).items() if value is not None}
@@ -270,13 +303,45 @@ class Api:
 
     def _auth(self) -> dict[str, str]:
         """The headers that carry the credentials; a plug-in of the kubeconfig may have to run for them."""
-        with self._lock:
-            try:
-                found: Mapping[str, Any] = self._configuration.auth_settings()
-            except (ConfigException, OSError, ValueError) as exc:
-                raise BackendError(f"no credentials for {self._where()}: {one_line(str(exc))}") from exc
+        with self._lock, _credentials(self.where):
+            found: Mapping[str, Any] = self._configuration.auth_settings()
         given = (setting for setting in found.values() if setting["in"] == "header" and setting["value"])
         return {setting["key"]: setting["value"] for setting in given}
+
+    def _renew(self, refused: dict[str, str]) -> bool:
+        """Whether the kubeconfig now gives other credentials than those that were refused: tokens expire."""
+        with self._lock:
+            self._configuration.api_key, self._configuration.refresh_api_key_hook = _keys(*self._given)
+        return self._auth() != refused
+
+    def _tls(self) -> dict[str, Any]:
+        """What the websocket library wants to know of certificates."""
+        given = self._configuration
+        options: dict[str, Any] = {"cert_reqs": ssl.CERT_REQUIRED if given.verify_ssl else ssl.CERT_NONE}
+        if not given.verify_ssl:
+            options["check_hostname"] = False
+        elif given.ssl_ca_cert:
+            options["ca_certs"] = given.ssl_ca_cert
+        named = {"certfile": given.cert_file, "keyfile": given.key_file, "server_hostname": given.tls_server_name}
+        return {**options, **{key: value for key, value in named.items() if value}}
+
+
+def events(answer: Answer) -> Iterator[Object]:
+    """The events of a watch; see `Api.watch`."""
+    for line in answer.lines():
+        if not line.strip():
+            continue
+        try:
+            event: Object = json.loads(line)
+        except ValueError as exc:
+            raise Unreachable("the connection to the API server broke off in the middle of an event") from exc
+        if event.get("type") == "ERROR":
+            status = event["object"]
+            raise api_error(int(status.get("code") or 500), status, "", None)
+        yield event
+
+
+# --- the kubeconfig ---
 
 
 def _load(
@@ -285,49 +350,120 @@ def _load(
     """The configuration, the namespace and the name of a context, from a kubeconfig or from inside a Pod."""
     configuration = client.Configuration()
     given = os.fspath(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or None
-    sources = (given or "~/.kube/config").split(os.pathsep)
+    sources = [source for source in (given or "~/.kube/config").split(os.pathsep) if source]
     there = [source for source in sources if Path(source).expanduser().is_file()]
     if not there and given is None and context is None and (_ACCOUNT / "token").exists():
         return _load_in_cluster(configuration)
     if not there:
-        named = " and ".join(sources)
         raise BackendError(
-            f"no kubeconfig: there is no file {named}; name one with kubeconfig= or KUBECONFIG, or get it from "
-            "your cluster's provider"
+            f"no kubeconfig: there is no file {' and no '.join(sources)}; name one with kubeconfig= or KUBECONFIG, or "
+            "get it from your cluster's provider"
         )
     place = os.pathsep.join(str(Path(source).expanduser()) for source in there)
-    try:
-        read: Callable[..., Any] = config.list_kube_config_contexts
-        contexts, current = read(config_file=place)
-        chosen = _chosen([item["name"] for item in contexts], current and current["name"], context, place)
-        load: Callable[..., None] = config.load_kube_config
-        load(config_file=place, context=chosen, client_configuration=configuration, persist_config=False)
-    except NotFound:
-        raise
-    except Exception as exc:  # the library raises whatever reading YAML, base64 and files may raise
-        raise BackendError(f"the kubeconfig {place} cannot be used: {one_line(str(exc))}") from exc
-    details: Mapping[str, Any] = next((item["context"] for item in contexts if item["name"] == chosen), {})
-    return configuration, details.get("namespace"), chosen
+    details = _context(place, context)
+    load: Callable[..., None] = config.load_kube_config
+    with _credentials(f"context {details['name']!r} of the kubeconfig {place}"):
+        load(config_file=place, context=details["name"], client_configuration=configuration, persist_config=False)
+    return configuration, details["namespace"], details["name"]
 
 
-def _chosen(known: list[str], current: str | None, asked: str | None, place: str) -> str:
-    name = asked or current
+def _context(place: str, asked: str | None) -> dict[str, Any]:
+    """The name and namespace of the context that is asked for, or the current one; all it needs is there."""
+    found = _read(place)
+    known = {item["name"]: item["context"] for item in found["contexts"]}
+    name = asked or found.get("current-context")
     if not name:
         raise NotFound(f"the kubeconfig {place} has no current context; choose one of {listing(known)} with context=")
     if name not in known:
-        hint = near(name, known) or f"; it has {listing(known)}"
+        hint = near(str(name), known) or f"; it has {listing(known)}"
         raise NotFound(f"the kubeconfig {place} has no context {name!r}{hint}")
-    return name
+    cluster = known[name].get("cluster")
+    servers = {item["name"]: (item["cluster"] or {}).get("server") for item in found["clusters"]}
+    if not servers.get(cluster):
+        raise BackendError(f"the kubeconfig {place} has no server for the cluster {cluster!r} of its context {name!r}")
+    return {"name": name, "namespace": known[name].get("namespace")}
+
+
+def _read(place: str) -> dict[str, Any]:
+    """The content of a kubeconfig, merged from several files where there are several."""
+    try:
+        merge: Callable[[str], Any] = KubeConfigMerger
+        found = merge(place).config.value
+        for kind, inner in (("contexts", "context"), ("clusters", "cluster")):
+            found[kind] = [{"name": item["name"], inner: dict(item[inner] or {})} for item in map(_plain, found[kind])]
+    except OSError as exc:
+        raise BackendError(f"the kubeconfig {place} cannot be read: {exc.strerror or exc}") from exc
+    except (ConfigException, TypeError, KeyError, AttributeError, ValueError) as exc:
+        raise BackendError(f"{place} is no kubeconfig: {_not_a_kubeconfig(exc)}") from exc
+    except Exception as exc:  # of the YAML library, which is not imported here
+        raise BackendError(f"{place} is no kubeconfig: {one_line(str(exc))}") from exc
+    return dict(found)
+
+
+def _plain(node: Any) -> Any:
+    return getattr(node, "value", node)
+
+
+def _not_a_kubeconfig(exc: Exception) -> str:
+    if isinstance(exc, (ConfigException, UnicodeDecodeError)):
+        return one_line(str(exc))
+    return "it has no lists of clusters, users and contexts"
 
 
 def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str | None, str | None]:
     load: Callable[..., None] = config.load_incluster_config
-    try:
+    with _credentials("the service account of this Pod"):
         load(client_configuration=configuration)
         namespace = (_ACCOUNT / "namespace").read_text().strip()
-    except (ConfigException, OSError) as exc:
-        raise BackendError(f"the service account of this Pod cannot be used: {one_line(str(exc))}") from exc
     return configuration, namespace or None, None
+
+
+def _keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
+    fresh, _, _ = _load(kubeconfig, context)
+    return fresh.api_key, fresh.refresh_api_key_hook
+
+
+@contextlib.contextmanager
+def _credentials(whose: str) -> Iterator[None]:
+    """Errors of finding credentials, in one place.
+
+    The client tells of a plug-in that failed on the root logger alone, and so on the terminal: that is an error.
+    """
+    said: list[str] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if "kube_config" not in record.pathname:
+            return True
+        said.append(record.getMessage())
+        return False
+
+    # With a handler there, the client's word does not set up logging for the whole program.
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    root.addFilter(keep)
+    try:
+        yield
+    except BackendError:
+        raise
+    except Exception as exc:  # whatever reading base64, certificates, dates and files may raise
+        raise BackendError(f"no credentials for {whose}: {one_line(str(exc))}") from exc
+    finally:
+        root.removeFilter(keep)
+        root.removeHandler(handler)
+    if said:
+        # At a terminal the plug-in has it, and the client stumbles over what it did not get.
+        why = one_line(said[-1]) if "NoneType" not in said[-1] else "it says why above"
+        raise BackendError(f"the credential plug-in for {whose} failed: {why}; install it, or log in again")
+
+
+def _no_warnings_of(host: str) -> None:
+    name = re.escape(urllib.parse.urlsplit(host).hostname or host)
+    warnings.filterwarnings(
+        "ignore", message=f"Unverified HTTPS request is being made to host '{name}'", category=InsecureRequestWarning
+    )
+
+
+# --- answers ---
 
 
 def _decoded(content: bytes | str) -> Object:

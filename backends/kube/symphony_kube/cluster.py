@@ -15,7 +15,7 @@ from symphony_kube.names import Scope
 from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest, OnChange
+    from symphony.cluster import Manifest, OnChange, Until
     from symphony.plan import Plan
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
@@ -157,11 +157,12 @@ class KubeCluster(Cluster):
         *,
         timeout: float | None = None,
         on_change: OnChange = None,
+        until: Until = "ended",
     ) -> ExperimentStatus:
         """Return when every process has ended; see `Cluster.wait`. One list and one watch."""
         from symphony_kube import look
 
-        return look.wait(self.api, self.scope(experiment), timeout=timeout, on_change=on_change)
+        return look.wait(self.api, self.scope(experiment), timeout=timeout, on_change=on_change, until=until)
 
     # --- using ---
 

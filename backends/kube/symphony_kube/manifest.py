@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from symphony.cluster import Manifest
@@ -14,6 +17,11 @@ from symphony_kube.roster import Roster
 
 Object = dict[str, Any]
 
+REDACTED = "<redacted>"
+_REDACTED_NOTE = (
+    "# Values of secrets are redacted; to write them to a private file: symphony render --with-secrets FILE"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeManifest(Manifest):
@@ -21,6 +29,7 @@ class KubeManifest(Manifest):
 
     ``ground`` has what comes before every Pod: the Namespace (where it is the experiment's own), Secrets,
     ConfigMaps and Services. ``units`` has the Pod or Job of each unit of the ``roster``, in its order.
+    Its text is YAML that ``kubectl create -f -`` and ``kubectl apply -f -`` take, without the values of secrets.
     """
 
     experiment: str
@@ -36,7 +45,48 @@ class KubeManifest(Manifest):
 
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON knows it, with the values of secrets redacted."""
-        raise NotImplementedError  # written with the rendering
+        return {
+            "experiment": self.experiment,
+            "backend": "kube",
+            "namespace": self.scope.namespace,
+            "objects": [redacted(item) for item in self],
+            "ignored": [{"setting": item.setting, "processes": list(item.processes)} for item in self.ignored],
+        }
 
     def __str__(self) -> str:
-        return json.dumps(self.to_dict())
+        from symphony.spec.files import to_yaml_documents
+
+        shown = [redacted(item) for item in self]
+        note = [_REDACTED_NOTE] if any(item["kind"] == "Secret" for item in shown) else []
+        return "\n".join([*note, to_yaml_documents(shown).rstrip("\n")])
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the YAML with the values of secrets to a file that only its owner can read, new or not.
+
+        The file gets its name in one step, complete. Raises OSError.
+        """
+        from symphony.spec.files import to_yaml_documents
+
+        target = Path(path)
+        aside = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(to_yaml_documents(list(self)))
+            aside.replace(target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+
+
+def encoded(item: Object) -> bytes:
+    """An object as the API takes it over the wire."""
+    return json.dumps(item, separators=(",", ":")).encode()
+
+
+def redacted(item: Object) -> Object:
+    """An object without the values that it keeps secret: still a Secret that the API takes. Others as they are."""
+    if item["kind"] != "Secret":
+        return item
+    rest = {key: value for key, value in item.items() if key != "data"}
+    return {**rest, "stringData": dict.fromkeys(item.get("data", {}), REDACTED)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-
 from symphony.addresses import Endpoint
 from symphony.plan import Plan, PlannedProcess
 from symphony_kube.names import UNIT, Scope
@@ -84,5 +83,3 @@ def groups(plan: Plan) -> tuple[Group, ...]:
         Group(name=name, group=processes[0].group is not None, processes=tuple(processes))
         for name, processes in found.items()
     )
-
-

@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from symphony.addresses import AddressScheme
-from symphony.cluster import Cluster, OnChange, already_exists, no_experiment
+from symphony.cluster import Cluster, OnChange, Until, already_exists, awaited, no_experiment, too_late
 from symphony.errors import BackendError, Unsupported
 from symphony.host.identity import ProcessId, identify, is_alive
 from symphony.plan import resolve
@@ -85,19 +85,21 @@ class InlineCluster(Cluster):
         experiment: str,
         *,
         timeout: float | None = None,
-        on_change: Callable[[ExperimentStatus], None] | None = None,
+        on_change: OnChange = None,
+        until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has ended."""
+        """Return when every process has ended, or come as far as ``until`` says."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         before = None
         while True:
             now = self.describe_experiment(experiment)
             if on_change is not None and now != before:
                 on_change(now)
-            if now.ended:
+            going = awaited(now, until)
+            if not going:
                 return now
             if time.monotonic() >= deadline:
-                raise TimeoutError(f"experiment {experiment!r} still runs after {timeout:g} s")
+                raise too_late(experiment, until, going, timeout or 0.0)
             before = now
             time.sleep(0.1)
 

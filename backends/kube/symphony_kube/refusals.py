@@ -1,0 +1,92 @@
+"""What a refused call means for a launch or a deletion, and how to mend it: one line. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from symphony.errors import BackendError
+from symphony_kube.errors import ApiError
+from symphony_kube.names import Scope
+from symphony_kube.objects import plural, said
+
+# What a Service, a Secret or a ConfigMap is needed for, in the words of the specification.
+_NEEDED = {
+    "Service": "services that are bound or exposed",
+    "Secret": "secrets",
+    "ConfigMap": "files that are mounted as configuration",
+}
+_LACKS_RIGHT = re.compile(r'cannot (\w+) resource "')
+
+
+def is_quota(exc: ApiError) -> bool:
+    """Whether a quota is used up."""
+    return exc.status == 403 and "exceeded quota" in exc.detail
+
+
+def is_ending(exc: ApiError) -> bool:
+    """Whether a namespace is on its way out."""
+    return exc.status in (403, 409) and "being terminated" in exc.detail
+
+
+def lacks_right(exc: BackendError) -> bool:
+    """Whether the user may not do that."""
+    return isinstance(exc, ApiError) and exc.status == 403 and bool(_LACKS_RIGHT.search(exc.detail))
+
+
+def no_account(exc: ApiError) -> bool:
+    """Whether a namespace is so new that its service account is not there yet."""
+    return (exc.status == 403 and "error looking up service account" in exc.detail) or (
+        exc.status >= 500 and "No API token found for service account" in exc.detail
+    )
+
+
+def cannot_create(kind: str, name: str, scope: Scope, exc: BackendError, *, verb: str = "create") -> str:
+    """Why an object could not be created, and how to mend it."""
+    where = "" if kind == "Namespace" else f" in namespace {scope.namespace!r}"
+    if not isinstance(exc, ApiError):
+        return f"cannot {verb} {said(kind, name)}{where}: {exc}"
+    mend = _mend(kind, scope, exc)
+    return f"cannot {verb} {said(kind, name)}{where}: {exc.detail}{f'; {mend}' if mend else ''}"
+
+
+def cannot(verb: str, what: str, scope: Scope, exc: BackendError) -> str:
+    """Why something else could not be done, such as to list Pods."""
+    if not isinstance(exc, ApiError):
+        return f"cannot {verb} {what}: {exc}"
+    mend = f"; {_ask_for(verb, what, scope)}" if lacks_right(exc) else ""
+    return f"cannot {verb} {what} in namespace {scope.namespace!r}: {exc.detail}{mend}"
+
+
+def _ask_for(verb: str, what: str, scope: Scope) -> str:
+    return f"ask for the right to {verb} {what} in namespace {scope.namespace!r}, or choose another with namespace="
+
+
+def _mend(kind: str, scope: Scope, exc: ApiError) -> str:
+    if is_quota(exc):
+        return "delete what is no longer needed there, ask for less, or have the quota raised"
+    if is_ending(exc):
+        return "wait until it is gone, or choose another name or namespace"
+    if lacks_right(exc):
+        return _missing_right(kind, scope)
+    if no_account(exc):
+        return "service accounts belong to a namespace: create it there, or choose a namespace that has it"
+    if exc.status == 409:
+        return "it is not symphony's and was left alone: choose another name, or delete it yourself"
+    if exc.status == 404 and scope.shared:
+        return f"create namespace {scope.namespace!r}, or choose another with namespace="
+    return {400: "see what pod_yml and container_yml put in", 413: "it is too large: files belong on a volume"}.get(
+        exc.status, ""
+    )
+
+
+def _missing_right(kind: str, scope: Scope) -> str:
+    if kind == "Namespace":
+        return "share a namespace that you may use, with namespace="
+    right = f"ask for the right to create {plural(kind)} in namespace {scope.namespace!r}"
+    if kind == "Pod" and scope.shared:
+        return f"{right}, or, if you may create Jobs, use jobs_only=True"
+    if kind == "Pod":
+        return f"{right}, or share one where you have it, with namespace="
+    if kind in _NEEDED:
+        return f"{right}: {_NEEDED[kind]} need it"
+    return right

@@ -1,0 +1,90 @@
+"""From a plan to the objects of Kubernetes, as plain dictionaries. Pure but for `read_files`.
+
+The same plan, scope, options and contents of files give the same objects, byte for byte.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping
+
+from symphony.plan import Plan, secret_text
+from symphony_kube.manifest import KubeManifest
+from symphony_kube.names import ROSTER, Scope
+from symphony_kube.options import Options
+from symphony_kube.render import pods, secrets
+from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT, check_images
+from symphony_kube.render.context import Group, context, groups
+from symphony_kube.render.files import read_files
+from symphony_kube.render.services import services
+from symphony_kube.render.text import Object
+from symphony_kube.roster import Unit, encode
+
+
+def render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, bytes]) -> KubeManifest:
+    """What ``plan`` becomes in ``scope``. Raises `SpecError` for what Kubernetes cannot do.
+
+    ``files`` has the contents that `read_files` found.
+    """
+    with _uncollected():
+        return _render(plan, scope, options, files)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep Python from looking for garbage, of which there is none: it would visit every object again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, bytes]) -> KubeManifest:
+    check_images(plan, options)
+    for name in dict.fromkeys(name for process in plan for name in process.settings.env_secrets.values()):
+        secret_text(name, files[plan.secrets[name]])
+    made = secrets.made_from_files(plan)
+    shared = context(plan, scope, options, {key: scope.object_name(key[1]) for key in made})
+    found = groups(plan)
+    units = tuple(pods.job(group, shared) if pods.is_job(group, shared) else pods.pod(group, shared) for group in found)
+    roster = tuple(_entry(group, unit) for group, unit in zip(found, units, strict=True))
+    first = next((number for number, entry in enumerate(roster) if not entry.starts_after), 0)
+    pods.annotate(units[first], ROSTER, encode(roster))
+    return KubeManifest(
+        experiment=plan.experiment,
+        scope=scope,
+        ground=(*_namespace(scope), *secrets.objects(made, scope, files), *services(found, shared)),
+        units=units,
+        roster=roster,
+    )
+
+
+def _namespace(scope: Scope) -> list[Object]:
+    """The experiment's own namespace, where it has one."""
+    if scope.shared:
+        return []
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scope.namespace, "labels": scope.labels}}]
+
+
+def _entry(group: Group, unit: Object) -> Unit:
+    """What the roster tells of a unit."""
+    job = unit["kind"] == "Job"
+    spec = unit["spec"]["template"]["spec"] if job else unit["spec"]
+    tests = {process.name: process.settings.ready for process in group.processes}
+    return Unit(
+        name=group.name,
+        group=group.group,
+        processes=tuple(tests),
+        job=job,
+        restart=spec.get("restartPolicy") or "Always",
+        starts_after=dict(group.processes[0].starts_after),
+        ready={name: float(test.get("timeout", DEFAULT_READY_TIMEOUT)) for name, test in tests.items() if test},
+        logs={name: test["log"] for name, test in tests.items() if test and "log" in test},
+    )
+
+
+__all__ = ["read_files", "render"]

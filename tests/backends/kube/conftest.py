@@ -1,0 +1,101 @@
+"""What the tests of the kube backend share: clusters in both ways of having a namespace, and what is really there."""
+
+import secrets
+import time
+
+import pytest
+
+from symphony import Cluster
+
+FOREVER = "import signal; signal.pause()"
+KINDS = {
+    "pods": "api/v1",
+    "services": "api/v1",
+    "secrets": "api/v1",
+    "configmaps": "api/v1",
+    "jobs": "apis/batch/v1",
+}
+OURS = "labelSelector=app.kubernetes.io/managed-by%3Dsymphony"
+
+
+@pytest.fixture
+def name():
+    """A name for an experiment that nobody else in the cluster has: it may become a namespace."""
+    return f"symphony-test-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+def open_cluster(kube_cluster):
+    """A function that opens a cluster; what is left of the experiments that it launched is deleted."""
+    opened = []
+
+    def new(**options):
+        given = {"kubeconfig": str(kube_cluster.kubeconfig), "image": kube_cluster.image, "expose": "none"}
+        cluster = Cluster.new("kube", **{**given, **options})
+        opened.append(cluster)
+        return cluster
+
+    yield new
+    for cluster in opened:
+        if "api" in vars(cluster):
+            cluster.api.close()
+
+
+@pytest.fixture
+def shared(kube_cluster, open_cluster):
+    """Experiments that share the test's namespace, which goes with the test."""
+    return open_cluster(namespace=kube_cluster.namespace)
+
+
+@pytest.fixture
+def spaces(kube_cluster, open_cluster, name):
+    """Experiments in namespaces of their own; the one called ``name`` is deleted at the end."""
+    yield open_cluster()
+    path = f"/api/v1/namespaces/{name}"
+    if kube_cluster.raw.find(path):
+        kube_cluster.raw.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
+        kube_cluster.raw.call("DELETE", path)
+
+
+@pytest.fixture(params=["shared", "own"])
+def either(request, shared, spaces):
+    """Both ways, one after the other."""
+    return shared if request.param == "shared" else spaces
+
+
+def python(to, name, program, *args, **options):
+    """A process that runs a Python program, unbuffered; it ends at once when it is told to."""
+    process = to.new_process(name, command=["python3", "-u", "-c", program], args=list(args), **options)
+    grace = to if hasattr(to, "termination_grace_period") else process
+    grace.termination_grace_period(1)
+    return process
+
+
+def unplaced(to, name, **options):
+    """A process whose Pod no node takes: all of it but its running, at once."""
+    return python(to, name, FOREVER, **options).node_selector("symphony.test/no-such-node", "true")
+
+
+def there(kube, namespace=None, selector=OURS):
+    """The names of what there is in a namespace, by kind and sorted, asked without the code under test."""
+    namespace = namespace or kube.namespace
+    found = {}
+    for kind, group in KINDS.items():
+        items = kube.raw.call("GET", f"/{group}/namespaces/{namespace}/{kind}?{selector}")["items"]
+        if items:
+            found[kind] = sorted(item["metadata"]["name"] for item in items)
+    return found
+
+
+def space(kube, name):
+    """A namespace, or None."""
+    return kube.raw.find(f"/api/v1/namespaces/{name}")
+
+
+def until(holds, seconds=60):
+    """Wait for something of the cluster that is not worth a watch."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
+    return found

@@ -1,0 +1,420 @@
+"""Calls to an API server: finding it, being let in, and trying again."""
+
+import contextlib
+import http.server
+import json
+import logging
+import socket
+import threading
+import time
+
+import pytest
+
+from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
+from symphony_kube.api import MERGE_PATCH, METADATA, Api
+from symphony_kube.errors import ApiError, Untrusted, api_error, one_line
+from symphony_kube.retries import Patience, pause
+
+pytestmark = pytest.mark.client
+
+MAP = {"metadata": {"name": "m"}}
+QUICK = Patience(pauses=(0.01, 0.02, 0.04), answer=1.0, first=1.0)
+
+
+@pytest.fixture
+def api(kube_cluster):
+    with contextlib.closing(Api(kubeconfig=kube_cluster.kubeconfig)) as api:
+        yield api
+
+
+@pytest.fixture
+def through(kube_faults):
+    """Calls through the proxy, which has been reached before."""
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=QUICK)) as api:
+        api.call("GET", "/version")
+        yield api
+
+
+def config(path, server="http://127.0.0.1:1", user=None, **cluster):
+    """A kubeconfig with one context, ``here``."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": user or {}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+        "current-context": "here",
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+# --- calls ---
+
+
+def test_objects_go_in_and_come_out(kube_cluster, api):
+    maps = kube_cluster.path("configmaps")
+    assert api.find(f"{maps}/m") is None
+    api.call("POST", maps, body=MAP)
+    api.call("PATCH", f"{maps}/m", body=b'{"data": {"a": "b"}}', content_type=MERGE_PATCH)
+    assert api.find(f"{maps}/m")["data"] == {"a": "b"}
+    listed = api.call("GET", maps, query={"fieldSelector": "metadata.name=m", "limit": None}, accept=METADATA)
+    assert ["data" in item for item in listed["items"]] == [False]
+    with pytest.raises(ApiError, match='"m" already exists') as caught:
+        api.call("POST", maps, body=MAP)
+    assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
+
+
+def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(kube_cluster, api):
+    maps = kube_cluster.path("configmaps")
+    events = api.watch(maps, query={"fieldSelector": "metadata.name=m"}, seconds=30)
+    api.call("POST", maps, body=MAP)
+    event = next(events)
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "m")
+    events.close()
+
+
+def test_a_watch_from_too_long_ago_is_an_error(kube_cluster, api):
+    with pytest.raises(ApiError) as caught:
+        next(api.watch(kube_cluster.path("configmaps"), query={"resourceVersion": "1"}, seconds=5))
+    assert caught.value.status == 410
+
+
+def test_an_answer_can_be_given_up_from_another_thread(kube_cluster, api):
+    answer = api.open(kube_cluster.path("pods"), query={"watch": "true"})
+    lines = []
+    reader = threading.Thread(target=lambda: lines.extend(answer.lines()))
+    reader.start()
+    answer.close()
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_connections_are_kept(kube_cluster, api, caplog):
+    for _ in range(3):
+        api.call("GET", "/version")
+    (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]  # noqa: SIM118
+    assert (pool.num_connections, pool.num_requests) == (1, 3)
+
+
+# --- trying again ---
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+def test_trouble_that_passes_is_not_noticed(kube_cluster, kube_faults, through, status):
+    kube_faults.answer(status, method="POST", times=2)
+    through.call("POST", kube_cluster.path("configmaps"), body=MAP)
+    assert kube_faults.count(method="POST") == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
+@pytest.mark.parametrize("fault", ["reset", "drop"])
+def test_silence_and_broken_connections_that_pass_are_not_noticed(kube_cluster, kube_faults, through, method, fault):
+    maps = kube_cluster.path("configmaps")
+    if method != "POST":
+        through.call("POST", maps, body=MAP)
+    getattr(kube_faults, fault)(method=method, times=1)
+    path, body = (maps, MAP) if method == "POST" else (f"{maps}/m", {} if method == "PATCH" else None)
+    through.call(method, path, body=body, content_type=MERGE_PATCH if method == "PATCH" else "application/json")
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 422])
+def test_a_refusal_is_final(kube_faults, through, status):
+    kube_faults.answer(status, path="/refused")
+    with pytest.raises(ApiError):
+        through.call("GET", "/refused")
+    assert kube_faults.count(path="/refused") == 1
+
+
+def test_a_server_that_says_when_to_come_back_is_obeyed(kube_faults, through):
+    kube_faults.answer(429, path="/version", retry_after=1, times=1)
+    begun = time.monotonic()
+    through.call("GET", "/version")
+    assert 1.0 <= time.monotonic() - begun < 5
+
+
+def test_what_lasts_is_told_in_the_end(kube_faults, through):
+    kube_faults.answer(500, path="/version")
+    with pytest.raises(ApiError):
+        through.call("GET", "/version")
+    assert kube_faults.count(path="/version") == 1 + 1 + len(QUICK.pauses)
+    kube_faults.clear()
+    kube_faults.reset(path="/version")
+    with pytest.raises(Unreachable, match="broke off|cannot be reached"):
+        through.call("GET", "/version")
+
+
+def test_whoever_gives_up_is_not_kept_waiting(kube_faults, through):
+    kube_faults.answer(429, path="/version", retry_after=30)
+    give_up = threading.Event()
+    threading.Timer(0.3, give_up.set).start()
+    begun = time.monotonic()
+    with pytest.raises(ApiError):
+        through.call("GET", "/version", give_up=give_up)
+    assert time.monotonic() - begun < 10
+
+
+ONE_SECOND = Patience(pauses=(0.1, 1.0), reach=2.0, silence=5.0, asked=60.0, longest=30.0)
+REFUSED = Unreachable("refused")
+
+
+def refusal(status, retry_after=None):
+    return api_error(status, {}, "", retry_after)
+
+
+@pytest.mark.parametrize(
+    ("exc", "failures", "elapsed", "reached", "expected"),
+    [
+        (REFUSED, 0, 0.0, False, 0.1),
+        (REFUSED, 1, 0.5, False, 1.0),
+        (REFUSED, 1, 1.5, False, None),  # one that never answered
+        (REFUSED, 1, 1.5, True, 1.0),
+        (REFUSED, 1, 4.5, True, None),
+        (REFUSED, 2, 0.2, True, None),  # no pauses left
+        (Untrusted("no"), 0, 0.0, True, None),
+        (BackendError("no"), 0, 0.0, True, None),
+        (refusal(429), 0, 0.0, True, 0.1),
+        (refusal(429), 2, 0.0, True, None),
+        (refusal(429, 7.0), 5, 50.0, True, 7.0),
+        (refusal(429, 7.0), 5, 54.0, True, None),
+        (refusal(429, 0.0), 5, 0.0, True, 0.1),  # not at once: that would be a storm
+        (refusal(503, 90.0), 0, 0.0, True, 30.0),
+        (refusal(500, 7.0), 0, 0.0, True, 0.1),
+        (refusal(504), 1, 99.0, True, 1.0),
+        (refusal(403), 0, 0.0, True, None),
+        (refusal(409), 0, 0.0, True, None),
+    ],
+)
+def test_when_a_call_is_tried_again(exc, failures, elapsed, reached, expected):
+    assert pause(exc, ONE_SECOND, failures=failures, elapsed=elapsed, reached=reached) == expected
+
+
+def test_a_foreign_message_is_one_line():
+    assert one_line("a\n  b\tc") == "a b c"
+    assert len(one_line("x" * 10_000)) == 600
+
+
+# --- servers that are not there ---
+
+
+def told(kubeconfig, *, within, **options):
+    """The one line that a first call ends with."""
+    begun = time.monotonic()
+    with pytest.raises(SymphonyError) as caught, contextlib.closing(Api(kubeconfig=kubeconfig, **options)) as api:
+        api.call("GET", "/version")
+    assert time.monotonic() - begun < within
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_a_server_that_is_not_running_is_told_soon(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and not listening
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        error = told(config(tmp_path / "k", address), within=3)
+    assert isinstance(error, Unreachable)
+    assert str(error).startswith(f"the API server {address} (context 'here') cannot be reached: ")
+    assert "refused" in str(error)
+
+
+def test_a_server_without_an_address_is_told(tmp_path):
+    assert "nowhere.invalid" in str(told(config(tmp_path / "k", "https://nowhere.invalid:6443"), within=10))
+
+
+def test_a_server_that_is_silent_is_told_within_ten_seconds(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        error = told(config(tmp_path / "k", address), within=10)
+    assert isinstance(error, Unreachable)
+    assert "timed out" in str(error)
+
+
+def test_a_server_that_no_packet_reaches_is_told_within_ten_seconds(tmp_path):
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)  # with its queue full, it answers nobody
+        first.connect(listener.getsockname())
+        second.setblocking(False)
+        second.connect_ex(listener.getsockname())
+        error = told(config(tmp_path / "k", f"https://127.0.0.1:{listener.getsockname()[1]}"), within=10)
+    assert isinstance(error, Unreachable)
+
+
+def test_a_server_with_a_wrong_certificate_is_not_asked_again(kube_cluster, tmp_path):
+    server = json.loads(kube_cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    error = told(config(tmp_path / "k", server), within=2)
+    assert isinstance(error, Untrusted)
+    assert "certificate that is not trusted (" in str(error)
+
+
+def test_a_server_that_is_none_of_kubernetes_is_told(tmp_path):
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>log in</html>")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        error = told(config(tmp_path / "k", f"http://127.0.0.1:{server.server_port}"), within=3)
+        server.shutdown()
+    assert "does not answer as an API server does: '<html>log in</html>'" in str(error)
+
+
+def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, tmp_path, capfd):
+    cluster = json.loads(kube_cluster.kubeconfig.read_text())
+    user = cluster["users"][0]["user"]
+    server = cluster["clusters"][0]["cluster"]["server"]
+    path = config(tmp_path / "k", server, user, **{"insecure-skip-tls-verify": True})
+    with contextlib.closing(Api(kubeconfig=path)) as api:
+        assert api.call("GET", "/version")["major"]
+    assert capfd.readouterr() == ("", "")
+
+
+# --- kubeconfigs ---
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("root:x:0:0:root:/root:/bin/bash\n", "is no kubeconfig"),
+        ("", "is no kubeconfig"),
+        ("a: [\n", "is no kubeconfig"),
+        ("[]", "is no kubeconfig"),
+        ("{}", "no current context"),
+        ("contexts: 3\n", "is no kubeconfig"),
+        ("contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n", "is no kubeconfig"),
+        (
+            "contexts: [{name: a, context: {cluster: b}}]\nclusters: []\nusers: []\ncurrent-context: a\n",
+            "no server for the cluster 'b' of its context 'a'",
+        ),
+        (b"\xff\xfe\x00", "is no kubeconfig"),
+    ],
+)
+def test_a_broken_kubeconfig_is_told_in_one_line(tmp_path, content, said):
+    path = tmp_path / "k"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(SymphonyError, match=said) as caught:
+        Api(kubeconfig=path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kubeconfig_that_is_not_there_is_told(tmp_path, monkeypatch):
+    with pytest.raises(BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; name one"):
+        Api(kubeconfig=tmp_path / "none")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    with pytest.raises(BackendError, match=f"no file {tmp_path}/a and no {tmp_path}/b"):
+        Api()
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(BackendError, match=r"no file ~/\.kube/config"):
+        Api()
+
+
+def test_a_context_that_is_not_there_is_told_with_the_near_miss(tmp_path):
+    path = config(tmp_path / "k")
+    with pytest.raises(NotFound, match="no context 'here2'; did you mean 'here'"):
+        Api(kubeconfig=path, context="here2")
+    with pytest.raises(NotFound, match="no context 'zzz'; it has here"):
+        Api(kubeconfig=path, context="zzz")
+    assert Api(kubeconfig=path, context="here").namespace == "n"
+
+
+def test_a_context_can_be_chosen_where_none_is_current(tmp_path):
+    path = config(tmp_path / "k")
+    content = json.loads(path.read_text())
+    del content["current-context"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(NotFound, match="no current context; choose one of here with context="):
+        Api(kubeconfig=path)
+    assert Api(kubeconfig=path, context="here").context == "here"
+
+
+def test_several_kubeconfigs_are_merged(tmp_path, monkeypatch):
+    one, two = config(tmp_path / "one"), tmp_path / "two"
+    two.write_text(one.read_text().replace("here", "there"))
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{tmp_path}/none:{two}")
+    assert Api(context="there").context == "there"
+    assert Api(context="here").context == "here"
+
+
+# --- credentials ---
+
+
+def plugin(tmp_path, script):
+    """A user whose credentials a plug-in gives."""
+    path = tmp_path / "plugin"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "args": []}}
+
+
+def credential(token):
+    status = {"token": token}
+    return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo log in first >&2; exit 3", "log in first"),
+        ("echo nonsense", "decode"),
+        ("echo '{}'", "missing key"),
+    ],
+)
+def test_a_plugin_that_fails_is_told_and_nothing_is_printed(tmp_path, script, said, capfd):
+    before = list(logging.getLogger().handlers)
+    with pytest.raises(BackendError, match=f"the credential plug-in for context 'here'.*failed: .*{said}"):
+        Api(kubeconfig=config(tmp_path / "k", user=plugin(tmp_path, script)))
+    assert capfd.readouterr() == ("", "")
+    assert logging.getLogger().handlers == before
+
+
+def test_a_plugin_that_is_not_there_is_told(tmp_path):
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "args": []}}
+    with pytest.raises(BackendError, match="no-such-plugin"):
+        Api(kubeconfig=config(tmp_path / "k", user=user))
+
+
+def test_a_token_that_has_expired_is_asked_for_again(kube_cluster, tmp_path):
+    cluster = json.loads(kube_cluster.kubeconfig.read_text())
+    good = cluster["users"][0]["user"]["token"]
+    given = cluster["clusters"][0]["cluster"]
+    script = (
+        f"cd {tmp_path}; if [ -e asked ]; then echo '{credential(good)}'; else touch asked; "
+        f"echo '{credential('old')}'; fi"
+    )
+    path = config(tmp_path / "k", given.pop("server"), plugin(tmp_path, script), **given)
+    with contextlib.closing(Api(kubeconfig=path)) as api:
+        assert api.call("GET", "/version")["major"]
+        assert api.call("GET", "/api/v1/namespaces/default")["kind"] == "Namespace"
+
+
+def test_a_token_that_stays_refused_is_told(kube_cluster):
+    path = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
+    with contextlib.closing(Api(kubeconfig=path)) as api:
+        with pytest.raises(ApiError, match="does not accept these credentials.*expired.*log in again"):
+            api.call("GET", "/api/v1/namespaces/default")
+
+
+def test_a_websocket_that_is_refused_or_not_answered_is_told(kube_cluster, api, tmp_path):
+    with pytest.raises(ApiError) as caught:
+        api.websocket(kube_cluster.path("pods/none/exec"), query=[("command", "true")])
+    assert caught.value.status == 404
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        path = config(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
+        begun = time.monotonic()
+        with pytest.raises(Unreachable, match="timed out"):
+            Api(kubeconfig=path, patience=Patience(connect=0.5)).websocket("/x", query=[])
+    assert time.monotonic() - begun < 3
+
+
+def test_the_kubeconfig_is_never_written(kube_cluster, api):
+    path = kube_cluster.kubeconfig
+    before = (path.read_bytes(), path.stat().st_mtime_ns)
+    api.call("GET", "/version")
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before

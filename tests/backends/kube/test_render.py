@@ -1,0 +1,387 @@
+"""What plans become: golden manifests, and what must hold in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from symphony import Cluster, Experiment, SpecError
+from symphony_kube.manifest import REDACTED, KubeManifest, encoded
+from symphony_kube.names import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
+from symphony_kube.options import Options
+from symphony_kube.render import render
+from symphony_kube.roster import Unit, decode
+
+from .specimens import FILES, GOLDEN, IMAGE, SPECIMENS, Specimen, planned, written
+
+Object = dict[str, Any]
+
+
+def rendered(exp: Experiment, options: Options | None = None, *, namespace: str | None = None) -> KubeManifest:
+    scope = Scope(experiment=exp.name, namespace=namespace or exp.name, shared=namespace is not None)
+    return render(planned(exp, scope), scope, options or Options(image=IMAGE), FILES)
+
+
+def by_kind(manifest: KubeManifest) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for item in manifest:
+        found.setdefault(item["kind"], []).append(item)
+    return found
+
+
+def spec_of(manifest: KubeManifest, unit: str) -> Object:
+    (found,) = [item for item in manifest.units if item["metadata"]["labels"][UNIT] == unit]
+    spec: Object = found["spec"]["template"]["spec"] if found["kind"] == "Job" else found["spec"]
+    return spec
+
+
+def containers_of(manifest: KubeManifest) -> dict[str, Object]:
+    units = [unit.name for unit in manifest.roster]
+    return {item["name"]: item for name in units for item in spec_of(manifest, name)["containers"]}
+
+
+def one(**options: Any) -> tuple[Experiment, Any]:
+    exp = Experiment("e")
+    return exp, exp.new_process("p", **{"command": "c", **options})
+
+
+# --- golden ---
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS.values(), ids=SPECIMENS)
+def test_a_manifest_is_as_it_was(specimen: Specimen) -> None:
+    assert written(specimen) == (GOLDEN / f"{specimen.name}.yml").read_text(encoding="utf-8"), (
+        "if it is to be so: python -m tests.backends.kube.specimens"
+    )
+
+
+def test_every_golden_file_has_its_experiment() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.yml")} == set(SPECIMENS)
+
+
+DIGEST = """
+import hashlib
+from tests.backends.kube.specimens import SPECIMENS
+from symphony_kube.manifest import encoded
+digest = hashlib.sha256()
+for specimen in SPECIMENS.values():
+    manifest = specimen.manifest()
+    for item in manifest:
+        digest.update(encoded(item))
+    digest.update(str(manifest).encode())
+print(digest.hexdigest())
+"""
+
+
+def test_two_processes_render_the_same_bytes() -> None:
+    def digest(seed: str) -> str:
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        root = Path(__file__).parents[3]
+        return subprocess.check_output([sys.executable, "-c", DIGEST], env=env, cwd=root, text=True)
+
+    assert digest("1") == digest("2")
+
+
+# --- many ---
+
+
+def test_sixteen_agents_in_groups_of_four_and_one_process_in_none() -> None:
+    manifest = SPECIMENS["fleet"].manifest()
+    kinds = by_kind(manifest)
+    assert {kind: len(items) for kind, items in kinds.items()} == {"Namespace": 1, "Service": 2, "Pod": 5}
+    assert [len(pod["spec"]["containers"]) for pod in kinds["Pod"]] == [1, 4, 4, 4, 4]
+    agents = [item for item in containers_of(manifest).values() if item["name"] != "learner"]
+    assert [item["args"] for item in agents] == [["agent.py", str(number)] for number in range(16)]
+    assert all(item["resources"] == {"limits": {"cpu": "1"}} for item in agents)
+    for number, item in enumerate(agents):
+        env = {variable["name"]: variable["value"] for variable in item["env"]}
+        assert env["SYMPH_REPLAY_ADDR"] == "replay:7000"
+        assert (env["SYMPHONY_ROLE"], env["SYMPHONY_GROUP"]) == (f"agent-{number}", f"agents-{number // 4}")
+    for service in kinds["Service"]:
+        assert service["spec"]["selector"] == {EXPERIMENT: "fleet", UNIT: "learner"}
+
+
+def test_a_hundred_agents_with_a_secret() -> None:
+    exp = Experiment("many", secrets={"token": "tokens/wandb"})
+    for number in range(100):
+        agent = exp.new_process(f"agent-{number}", command="agent", args=number)
+        agent.set_env_secret("TOKEN", "token").mount_secret("certs", "/certs", files={"ca.pem": "certs/ca.pem"})
+    manifest = rendered(exp)
+    kinds = by_kind(manifest)
+    assert [item["metadata"]["name"] for item in kinds["Secret"]] == ["symphony-secrets", "certs"]
+    assert len(kinds["Pod"]) == 100
+    assert len({json.dumps(pod["spec"]["volumes"]) for pod in kinds["Pod"]}) == 1
+    for item in containers_of(manifest).values():
+        mounts = {mount["mountPath"]: mount["name"] for mount in item["volumeMounts"]}
+        assert mounts["/etc/secrets"] == "symphony-secrets"
+        assert {"name": "SYMPHONY_SECRETS_DIR", "value": "/etc/secrets"} in item["env"]
+        secret = {"secretKeyRef": {"name": "symphony-secrets", "key": "token"}}
+        assert {"name": "TOKEN", "valueFrom": secret} in item["env"]
+    assert "wandb-token" not in str(manifest)
+    assert sum(ROSTER in pod["metadata"].get("annotations", {}) for pod in kinds["Pod"]) == 1
+
+
+def test_objects_do_not_share_what_a_launch_puts_into_them() -> None:
+    """Labels and annotations are each object's own: a launch marks one after the other."""
+    manifest = SPECIMENS["fleet"].manifest()
+    labels = [id(item["metadata"]["labels"]) for item in manifest]
+    assert max(Counter(labels).values()) == 1
+
+
+# --- names and labels ---
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS.values(), ids=SPECIMENS)
+def test_every_object_is_ours_and_in_its_place(specimen: Specimen) -> None:
+    scope = specimen.scope()
+    for item in specimen.manifest():
+        metadata = item["metadata"]
+        assert (metadata["labels"][MANAGED_BY], metadata["labels"][EXPERIMENT]) == ("symphony", specimen.name)
+        if item["kind"] == "Namespace":
+            assert metadata["name"] == specimen.name
+            continue
+        assert metadata["namespace"] == scope.namespace
+        assert metadata["name"].startswith(f"{specimen.name}-") == scope.shared
+        assert (UNIT in metadata["labels"]) == (item["kind"] in ("Pod", "Job", "Service"))
+        assert (SERVICE in metadata["labels"]) == (item["kind"] == "Service")
+        if item["kind"] == "Job":
+            template = item["spec"]["template"]["metadata"]["labels"]
+            assert {key: template[key] for key in metadata["labels"]} == metadata["labels"]
+
+
+def test_in_a_shared_namespace_addresses_have_the_names_of_the_services() -> None:
+    exp = Experiment("rl")
+    exp.new_process("p", command="c").binds("db")
+    manifest = rendered(exp, namespace="team-a")
+    (service,) = by_kind(manifest)["Service"]
+    env = {item["name"]: item.get("value") for item in containers_of(manifest)["p"]["env"]}
+    assert env["SYMPH_DB_HOST"] == service["metadata"]["name"] == "rl-db"
+    assert "Namespace" not in by_kind(manifest)
+
+
+def test_a_name_that_becomes_too_long_in_a_shared_namespace_is_refused() -> None:
+    exp = Experiment("x" * 40)
+    exp.new_process("y" * 30, command="c")
+    rendered(exp)
+    with pytest.raises(SpecError, match="has 71 characters, and Kubernetes takes 63"):
+        rendered(exp, namespace="team-a")
+
+
+# --- services ---
+
+
+@pytest.mark.parametrize(
+    ("expose", "kind"), [("LoadBalancer", "LoadBalancer"), ("NodePort", "NodePort"), ("none", "ClusterIP")]
+)
+def test_what_is_exposed_gets_what_was_asked_for_and_one_service_with_what_is_bound(expose: Any, kind: str) -> None:
+    exp, process = one()
+    process.binds(["inner", "both"]).exposes({"both": None, "outer": 80})
+    services = by_kind(rendered(exp, Options(image=IMAGE, expose=expose)))["Service"]
+    found = {item["metadata"]["name"]: item["spec"]["type"] for item in services}
+    assert found == {"inner": "ClusterIP", "both": kind, "outer": kind}
+    assert all(item["spec"]["publishNotReadyAddresses"] for item in services)
+
+
+# --- jobs ---
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "expected"),
+    [
+        (None, {}, ("Never", 0)),
+        ("Never", {"backoff_limit": 3}, ("Never", 3)),
+        ("OnFailure", {}, ("OnFailure", 2**31 - 1)),
+        ("OnFailure", {"backoff_limit": 0}, ("OnFailure", 0)),
+    ],
+)
+def test_a_job_is_tried_again_only_where_that_was_asked(
+    policy: str | None, settings: dict[str, int], expected: tuple[str, int]
+) -> None:
+    exp, process = one()
+    process.job(**settings)
+    if policy:
+        process.restart_policy(policy)
+    (job,) = rendered(exp).units
+    assert (job["spec"]["template"]["spec"]["restartPolicy"], job["spec"]["backoffLimit"]) == expected
+
+
+def test_jobs_only_makes_a_job_of_everything() -> None:
+    manifest = SPECIMENS["shared"].manifest()
+    assert {item["kind"] for item in manifest.units} == {"Job"}
+    assert all(unit.job for unit in manifest.roster)
+
+
+@pytest.mark.parametrize(("jobs_only", "mend"), [(False, "leave job() out"), (True, "launch without jobs_only")])
+def test_a_job_that_is_always_restarted_is_refused(jobs_only: bool, mend: str) -> None:
+    exp, process = one()
+    process.restart_policy("Always")
+    if not jobs_only:
+        process.job()
+    with pytest.raises(SpecError) as refusal:
+        rendered(exp, Options(image=IMAGE, jobs_only=jobs_only))
+    assert str(refusal.value) == (
+        "process 'p' has the restart policy Always, which a Job cannot have, since it is to end: "
+        f"set OnFailure or Never, or {mend}"
+    )
+
+
+@pytest.mark.parametrize("name", ["backoff_limit", "ttl"])
+def test_a_number_that_kubernetes_cannot_hold_is_refused(name: str) -> None:
+    exp, process = one()
+    process.job(**{name: 2**31})
+    with pytest.raises(SpecError, match=f"process 'p' has a job with {name}=2147483648; Kubernetes takes at most"):
+        rendered(exp)
+
+
+# --- what runs ---
+
+
+def test_all_processes_without_an_image_are_named() -> None:
+    exp = Experiment("e")
+    for name in ("a", "b", "c"):
+        exp.new_process(name, command="c")
+    exp.get_process("b").container_yml = {"image": "own:1"}
+    with pytest.raises(SpecError, match=r"^processes a, c have no container_image: .*--image"):
+        rendered(exp, Options())
+    assert containers_of(rendered(exp, Options(image="i")))["b"]["image"] == "own:1"
+    exp.get_process("c").container_yml = {"image": "own:1"}
+    with pytest.raises(SpecError, match="^process 'a' has no container_image: "):
+        rendered(exp, Options())
+
+
+def test_an_images_own_entry_point_may_run() -> None:
+    exp = Experiment("e")
+    exp.new_process("p", container_image=IMAGE, args=["--x"], start_dir="/there")
+    item = containers_of(rendered(exp))["p"]
+    assert "command" not in item
+    assert (item["args"], item["workingDir"]) == (["--x"], "/there")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"), [({"preamble_cmds": "a"}, "preamble_cmds"), ({"start_dir": "a"}, "a relative start_dir")]
+)
+def test_an_entry_point_that_a_shell_would_have_to_know_is_refused(options: dict[str, str], what: str) -> None:
+    exp = Experiment("e")
+    exp.new_process("p", container_image=IMAGE, **options)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match=f"process 'p' has {what} and no command: "):
+        rendered(exp)
+
+
+@pytest.mark.parametrize("name", [".", "..", "..data"])
+def test_a_variable_that_kubernetes_refuses_is_refused_first(name: str) -> None:
+    exp, process = one()
+    process.set_env(name, "x")
+    with pytest.raises(SpecError, match="process 'p' has a variable '.*', which Kubernetes refuses; rename it"):
+        rendered(exp)
+
+
+def test_an_address_wins_over_a_variable_of_its_name_and_another_passes() -> None:
+    exp, process = one(env={"SYMPH_DB_PORT": "1", "SYMPH_RAY_ID": "2"})
+    process.binds("db")
+    env = containers_of(rendered(exp))["p"]["env"]
+    assert Counter(item["name"] for item in env).most_common(1)[0][1] == 1
+    values = {item["name"]: item["value"] for item in env}
+    assert (values["SYMPH_DB_PORT"], values["SYMPH_RAY_ID"]) == ("7000", "2")
+
+
+def test_another_gpu_may_be_asked_for() -> None:
+    exp, process = one()
+    process.resource_limit(gpu=1)
+    item = containers_of(rendered(exp, Options(image=IMAGE, gpu_resource="amd.com/gpu")))["p"]
+    assert item["resources"] == {"limits": {"amd.com/gpu": "1"}}
+
+
+# --- the roster ---
+
+
+def test_the_roster_tells_of_everybody_and_is_on_the_first_that_waits_for_nobody() -> None:
+    exp = Experiment("e")
+    exp.new_process("late", command="c").starts_after("db").starts_after("team", "started")
+    exp.new_process("db", command="c").ready(log="^up$", timeout=5)
+    team = exp.new_process_group("team").job().restart_policy("OnFailure")
+    team.new_process("a", command="c").binds("s").ready(tcp="s")
+    team.new_process("b", command="c")
+    own = exp.new_process("own", command="c")
+    own.pod_yml = {"spec": {"restartPolicy": "Always"}}
+    manifest = rendered(exp)
+    assert manifest.roster == (
+        Unit(name="late", processes=("late",), starts_after={"db": "ready", "a": "started", "b": "started"}),
+        Unit(name="db", processes=("db",), ready={"db": 5.0}, logs={"db": "^up$"}),
+        Unit(name="team", group=True, processes=("a", "b"), job=True, restart="OnFailure", ready={"a": 60.0}),
+        Unit(name="own", processes=("own",), restart="Always"),
+    )
+    with_roster = [item for item in manifest if ROSTER in item["metadata"].get("annotations", {})]
+    assert [item["metadata"]["name"] for item in with_roster] == ["db"]
+    assert decode(with_roster[0]["metadata"]["annotations"][ROSTER]) == manifest.roster
+
+
+def test_on_a_job_the_roster_is_on_its_pods_too() -> None:
+    job = SPECIMENS["shared"].manifest().units[0]
+    assert job["metadata"]["annotations"] == job["spec"]["template"]["metadata"]["annotations"]
+
+
+# --- the manifest as text ---
+
+
+def test_its_text_is_its_objects_without_the_values_of_secrets() -> None:
+    manifest = SPECIMENS["everything"].manifest()
+    text = str(manifest)
+    assert text.startswith("# Values of secrets are redacted; ")
+    assert "--with-secrets FILE" in text.splitlines()[0]
+    assert not text.endswith("\n")
+    shown = list(yaml.safe_load_all(text))
+    assert shown == manifest.to_dict()["objects"] == json.loads(json.dumps(shown))
+    first, second = (item for item in shown if item["kind"] == "Secret")
+    assert first["stringData"] == {"wandb": REDACTED, "ssh": REDACTED}
+    assert second["stringData"] == {"ca.pem": REDACTED}
+    assert "data" not in first
+    assert [item for item in shown if item["kind"] != "Secret"] == [i for i in manifest if i["kind"] != "Secret"]
+    for content in ("wandb-token", "d2FuZGItdG9rZW4K", "AP8ga2V5"):
+        assert content not in text + json.dumps(manifest.to_dict())
+
+
+def test_without_secrets_it_has_no_note() -> None:
+    assert str(SPECIMENS["group"].manifest()).startswith("---\napiVersion: v1\nkind: Namespace\n")
+
+
+def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(tmp_path: Path) -> None:
+    manifest = SPECIMENS["everything"].manifest()
+    for name in ("new.yml", "old.yml"):
+        path = tmp_path / name
+        if name == "old.yml":
+            path.write_text("old")
+            path.chmod(0o644)
+        manifest.write(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) == list(manifest)
+    assert {path.name for path in tmp_path.iterdir()} == {"new.yml", "old.yml"}
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        SPECIMENS["group"].manifest().write(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_over_the_wire_an_object_is_json() -> None:
+    for item in SPECIMENS["awkward"].manifest():
+        assert json.loads(encoded(item)) == item
+
+
+def test_a_dry_run_asks_nobody(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("swordfish")
+    cluster = Cluster.new("kube", image=IMAGE, kubeconfig=str(tmp_path / "none"))
+    exp = cluster.new_experiment("e", secrets=[str(tmp_path / "token")])
+    exp.new_process("p", command="c")
+    manifest = cluster.launch(exp, dry_run=True)
+    assert capsys.readouterr().out == f"{manifest}\n"
+    assert "swordfish" not in str(manifest)

@@ -1,0 +1,165 @@
+"""The escape hatch: what a user's own fields do to what was rendered, and what they must leave alone."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from symphony import Experiment, SpecError
+from symphony_kube.names import EXPERIMENT, MANAGED_BY, RUN, UNIT
+from symphony_kube.options import Options
+from symphony_kube.render.merge import merged, plain
+
+from .test_render import IMAGE, one, rendered, spec_of
+
+MERGED: dict[str, tuple[Any, Any, Any]] = {
+    "a mapping": ({"a": {"b": 1, "c": 2}}, {"a": {"c": 3, "d": 4}}, {"a": {"b": 1, "c": 3, "d": 4}}),
+    "a scalar over a mapping": ({"a": {"b": 1}}, {"a": 2}, {"a": 2}),
+    "a mapping over a scalar": ({"a": 1}, {"a": {"b": 2}}, {"a": {"b": 2}}),
+    "null takes away": ({"a": 1, "b": 2}, {"a": None, "c": None}, {"b": 2}),
+    "null in what is new": ({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
+    "named things": (
+        {"x": [{"name": "a", "v": {"p": 1}}, {"name": "b"}]},
+        {"x": [{"name": "c"}, {"name": "a", "v": {"q": 2}}]},
+        {"x": [{"name": "a", "v": {"p": 1, "q": 2}}, {"name": "b"}, {"name": "c"}]},
+    ),
+    "things without names": ({"x": [{"key": "a"}]}, {"x": [{"key": "b"}]}, {"x": [{"key": "b"}]}),
+    "words": ({"x": ["a", "b"]}, {"x": ["c"]}, {"x": ["c"]}),
+    "an empty list": ({"x": [{"name": "a"}]}, {"x": []}, {"x": [{"name": "a"}]}),
+    "a list where there was none": ({}, {"x": [{"name": "a", "b": None}]}, {"x": [{"name": "a", "b": None}]}),
+    "mounts go by their path": (
+        {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
+        {"volumeMounts": [{"name": "v", "mountPath": "/b", "readOnly": True}, {"name": "v", "mountPath": "/c"}]},
+        {
+            "volumeMounts": [
+                {"name": "v", "mountPath": "/a"},
+                {"name": "v", "mountPath": "/b", "readOnly": True},
+                {"name": "v", "mountPath": "/c"},
+            ]
+        },
+    ),
+    "a variable has one source": (
+        {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, {"name": "B", "value": "3"}]},
+        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, {"name": "B", "value": "3"}]},
+    ),
+    "a volume is of one kind": (
+        {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "nfs": {"server": "s", "path": "/p"}}]},
+        {"volumes": [{"name": "a", "nfs": {"server": "t"}}, {"name": "b", "nfs": {"readOnly": True}}]},
+        {
+            "volumes": [
+                {"name": "a", "nfs": {"server": "t"}},
+                {"name": "b", "nfs": {"server": "s", "path": "/p", "readOnly": True}},
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("below", "over", "result"), MERGED.values(), ids=MERGED)
+def test_what_is_laid_over(below: Any, over: Any, result: Any) -> None:
+    before = copy.deepcopy((below, over))
+    assert merged(below, over) == result
+    assert (below, over) == before
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": [{"b": object}]}, "pod_yml.a[0].b is text, a number, true, false, a list or a mapping"),
+        ({"a": {1: "x"}}, "pod_yml.a has a key that is not text: 1; quote it"),
+        ({"a": float("nan")}, "pod_yml.a is text"),
+    ],
+)
+def test_what_json_does_not_know_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(SpecError) as refusal:
+        plain(value, "pod_yml")
+    assert message in str(refusal.value)
+
+
+def test_tuples_become_lists() -> None:
+    assert plain({"a": (1, 2.5, None, True)}, "x") == {"a": [1, 2.5, None, True]}
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"containers": []}, "pod_yml of process 'p' is laid over the Pod, which has metadata and spec, and no 'containers'"
+     "; write spec: {containers: ...}"),
+    ({"metdata": {}}, "no 'metdata'; did you mean 'metadata'?"),
+    ({"kind": "Deployment"}, "pod_yml of process 'p' makes another kind of object of the Pod"),
+    ({"metadata": {"name": "q"}}, "pod_yml of process 'p' changes 'name', by which symphony finds its objects"),
+    ({"metadata": {"namespace": "q"}}, "changes 'namespace'"),
+    ({"metadata": None}, "changes 'name'"),
+    ({"metadata": {"labels": {UNIT: "q"}}}, f"changes '{UNIT}'"),
+    ({"metadata": {"labels": {EXPERIMENT: None}}}, f"changes '{EXPERIMENT}'"),
+    ({"metadata": {"labels": {MANAGED_BY: "helm"}}}, f"changes '{MANAGED_BY}'"),
+    ({"metadata": {"labels": "none"}}, f"changes '{MANAGED_BY}'"),
+    ({"spec": None}, "takes the container 'p' away; name each container that it changes"),
+    ({"spec": {"containers": [{"image": "x"}]}}, "takes the container 'p' away"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("own", "message"), REFUSED)
+@pytest.mark.parametrize("job", [False, True])
+def test_a_pod_that_symphony_would_not_find_again_is_refused(own: dict[str, Any], message: str, job: bool) -> None:
+    exp, process = one()
+    process.pod_yml = own
+    with pytest.raises(SpecError) as refusal:
+        rendered(exp, Options(image=IMAGE, jobs_only=job), namespace="team-a" if job else None)
+    assert message in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_container_keeps_its_name() -> None:
+    exp, process = one()
+    process.container_yml = {"name": "q"}
+    with pytest.raises(SpecError, match="container_yml of process 'p' changes the name of the container"):
+        rendered(exp)
+
+
+@pytest.mark.parametrize("key", [MANAGED_BY, UNIT, RUN, "symphony/mine"])
+def test_symphonys_own_labels_cannot_be_set(key: str) -> None:
+    exp, process = one()
+    process.add_label(key, "x")
+    with pytest.raises(SpecError, match=f"process 'p' has a label '{key}', which is symphony's own"):
+        rendered(exp)
+
+
+@pytest.mark.parametrize("key", ["a..b/x", f"{'a' * 254}/x"])
+def test_a_label_whose_prefix_is_no_domain_is_refused(key: str) -> None:
+    exp, process = one()
+    process.node_selector(key, "x")
+    with pytest.raises(SpecError, match="what stands before '/' is a domain"):
+        rendered(exp)
+
+
+def test_on_a_job_it_is_laid_over_the_pod_of_the_job() -> None:
+    exp = Experiment("e")
+    process = exp.new_process("p", command="c").job()
+    process.pod_yml = {"metadata": {"labels": {"a": "b"}}, "spec": {"priorityClassName": "high"}}
+    manifest = rendered(exp)
+    (job,) = manifest.units
+    assert spec_of(manifest, "p")["priorityClassName"] == "high"
+    assert job["spec"]["template"]["metadata"]["labels"]["a"] == "b"
+    assert "a" not in job["metadata"]["labels"]
+    assert "priorityClassName" not in job["spec"]
+
+
+def test_a_restart_policy_that_a_job_cannot_have_is_seen_there_too() -> None:
+    exp, process = one()
+    process.job()
+    process.pod_yml = {"spec": {"restartPolicy": "Always"}}
+    with pytest.raises(SpecError, match="has the restart policy Always, which a Job cannot have"):
+        rendered(exp)
+
+
+def test_one_of_several_members_may_be_changed() -> None:
+    exp = Experiment("e")
+    group = exp.new_process_group("g")
+    for name in ("a", "b"):
+        group.new_process(name, command="c")
+    group.pod_yml = {"spec": {"containers": [{"name": "b", "tty": True}, {"name": "sidecar", "image": "s"}]}}
+    found = spec_of(rendered(exp), "g")["containers"]
+    assert [(item["name"], item.get("tty")) for item in found] == [("a", None), ("b", True), ("sidecar", None)]
+    assert [item["command"] for item in found[:2]] == [["c"], ["c"]]

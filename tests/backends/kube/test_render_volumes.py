@@ -1,0 +1,294 @@
+"""Volumes are told apart by what they are; files become Secrets and ConfigMaps."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symphony import Experiment, SpecError
+from symphony_kube.names import Scope
+from symphony_kube.options import Options
+from symphony_kube.render import read_files, render
+from symphony_kube.render.files import MOST
+from symphony_kube.render.volumes import _CHECK_OUT
+
+from .specimens import IMAGE, SPECIMENS, planned
+from .test_render import by_kind, one, rendered, spec_of
+
+Object = dict[str, Any]
+
+
+def mounted(spec: Object, container: str = "p") -> dict[str, Object]:
+    """What is mounted in a container, by path: the volume without its name."""
+    (found,) = [item for item in spec["containers"] if item["name"] == container]
+    volumes = {item["name"]: item for item in spec["volumes"]}
+    assert len(volumes) == len(spec["volumes"])
+    return {
+        mount["mountPath"]: {key: value for key, value in volumes[mount["name"]].items() if key != "name"}
+        for mount in found["volumeMounts"]
+    }
+
+
+def test_what_is_alike_is_not_the_same() -> None:
+    found = mounted(spec_of(SPECIMENS["volumes"].manifest(), "lone"), "lone")
+    assert [found[path]["nfs"]["path"] for path in ("/a", "/b", "/i")] == [f"/exports/{x}" for x in "abc"]
+    paths = [found[path]["hostPath"] for path in ("/c", "/d", "/e", "/f", "/j")]
+    assert paths == [
+        {"path": "/one/data"},
+        {"path": "/two/data"},
+        {"path": "/one/data", "type": "Directory"},
+        {"path": "/one/data"},
+        {"path": "/three/data"},
+    ]
+
+
+def names_at(spec: Object, *paths: str) -> list[str]:
+    mounts = {m["mountPath"]: m["name"] for item in spec["containers"] for m in item["volumeMounts"]}
+    return [mounts[path] for path in paths]
+
+
+def test_to_be_written_to_is_a_matter_of_the_mount() -> None:
+    exp, process = one()
+    process.mount_host_path("/data", "/a").mount_host_path("/data", "/b", read_only=True)
+    process.mount_pvc("claim", "/c").mount_pvc("claim", "/d", read_only=True).mount_pvc("other", "/e", read_only=True)
+    spec = spec_of(rendered(exp), "p")
+    a, b, c, d, e = names_at(spec, "/a", "/b", "/c", "/d", "/e")
+    assert (a, c) == (b, d)
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts == {"/a": False, "/b": True, "/c": False, "/d": True, "/e": True}
+    claims = {item["name"]: item["persistentVolumeClaim"] for item in spec["volumes"] if "hostPath" not in item}
+    assert claims == {c: {"claimName": "claim"}, e: {"claimName": "other", "readOnly": True}}
+
+
+def group_of_two() -> tuple[Experiment, Any, Any, Any]:
+    exp = Experiment("e")
+    group = exp.new_process_group("g")
+    return exp, group, group.new_process("a", command="c"), group.new_process("b", command="c")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"mount_path": "/x"}, {"mount_path": "/x"}, True),
+        ({"mount_path": "/x"}, {"mount_path": "/y"}, False),
+        ({"mount_path": "/x"}, {"mount_path": "/x", "memory": True}, False),
+        ({"mount_path": "/x", "size": "1Gi"}, {"mount_path": "/x", "size": "2Gi"}, False),
+        ({"mount_path": "/x", "name": "n"}, {"mount_path": "/y", "name": "n"}, True),
+        ({"mount_path": "/x", "name": "n"}, {"mount_path": "/x", "name": "m"}, False),
+        ({"mount_path": "/x", "name": "n"}, {"mount_path": "/x"}, False),
+        ({"mount_path": "/x", "name": "n"}, {"mount_path": "/x", "name": "n", "size": 1}, False),
+    ],
+)
+def test_which_empty_folders_members_of_a_group_share(first: Object, second: Object, same: bool) -> None:
+    exp, _, a, b = group_of_two()
+    a.mount_empty_dir(**first)
+    b.mount_empty_dir(**second)
+    spec = spec_of(rendered(exp), "g")
+    one_name, other_name = (item["volumeMounts"][0]["name"] for item in spec["containers"])
+    assert (one_name == other_name) == same
+    assert len(spec["volumes"]) == (1 if same else 2)
+
+
+def test_a_name_that_stands_for_one_thing_is_kept_whatever_others_are_called() -> None:
+    exp, process = one()
+    process.mount_nfs("s", "/a", "/a")
+    (generated,) = names_at(spec_of(rendered(exp), "p"), "/a")
+    process.mount_nfs("t", "/b", "/b", name=generated).mount_pvc("c", "/c", name="x").mount_pvc("c", "/d", name="x")
+    process.mount_pvc("c", "/e", name="symphony-secrets")
+    spec = spec_of(rendered(exp), "p")
+    first, own, c, d, reserved = names_at(spec, "/a", "/b", "/c", "/d", "/e")
+    assert (own, c, d) == (generated, "x", "x")
+    assert first != generated
+    assert reserved != "symphony-secrets"
+    assert mounted(spec)["/b"] == {"nfs": {"server": "t", "path": "/b"}}
+
+
+def test_a_group_mounts_for_all_its_members_once() -> None:
+    exp, group, *_ = group_of_two()
+    group.mount_nfs("s", "/x", "/x").mount_shared_memory("1Gi")
+    spec = spec_of(rendered(exp), "g")
+    assert len(spec["volumes"]) == 2
+    assert mounted(spec, "a") == mounted(spec, "b")
+    assert mounted(spec, "a")["/dev/shm"] == {"emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (lambda p: p.mount_pvc("c", "/a:b"), "process 'p' mounts a volume at '/a:b', and Kubernetes takes no ':' there"),
+    (lambda p: p.mount_host_path("/a/../b", "/x"), "process 'p' mounts '/a/../b' of the node, and Kubernetes takes no"),
+    (lambda p: p.mount_pvc("Not Valid", "/x"), "process 'p': the claim 'Not Valid' is not valid on Kubernetes"),
+    (lambda p: p.mount_secret("Not_Valid", "/x"), "process 'p': the secret 'Not_Valid' is not valid on Kubernetes"),
+    (lambda p: p.mount_config("x" * 254, "/x"), "is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253"),
+    (lambda p: p.mount_git_repo("r", "/x", revision="-f"), "no branch, tag or commit begins with '-'"),
+    (lambda p: p.mount_pvc("c", "/etc/secrets/"), "where the experiment's secrets are; choose another path"),
+    (lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}), "the config 'c' has a file '..a', and Kubernetes"),
+    (lambda p: p.mount_secret("symphony-secrets", "/x", files=["conf/blob"]),
+     "the secret 'symphony-secrets' is made from different files by the experiment and process 'p'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_kubernetes_cannot_mount_is_refused(call: Any, message: str) -> None:
+    exp = Experiment("e", secrets={"wandb": "tokens/wandb"})
+    call(exp.new_process("p", command="c"))
+    with pytest.raises(SpecError) as refusal:
+        rendered(exp)
+    assert message in str(refusal.value)
+
+
+# --- Secrets and ConfigMaps ---
+
+
+def test_one_secret_is_made_from_the_same_files() -> None:
+    exp = Experiment("e")
+    for name in ("a", "b"):
+        exp.new_process(name, command="c").mount_secret("certs", f"/{name}", files={"ca.pem": "certs/ca.pem"})
+    exp.new_process("c", command="c").mount_secret("certs", "/c")
+    manifest = rendered(exp, namespace="team-a")
+    assert [item["metadata"]["name"] for item in by_kind(manifest)["Secret"]] == ["e-certs"]
+    for name in ("a", "b", "c"):
+        assert mounted(spec_of(manifest, name), name)[f"/{name}"] == {"secret": {"secretName": "e-certs"}}
+
+
+def test_one_that_exists_has_the_name_it_has() -> None:
+    exp, process = one()
+    process.mount_secret("theirs", "/a").mount_config("my.conf", "/b")
+    manifest = rendered(exp, namespace="team-a")
+    assert set(by_kind(manifest)) == {"Pod"}
+    found = mounted(spec_of(manifest, "p"))
+    assert found == {"/a": {"secret": {"secretName": "theirs"}}, "/b": {"configMap": {"name": "my.conf"}}}
+
+
+@pytest.mark.parametrize("kind", ["secret", "config"])
+def test_one_name_for_different_files_is_refused(kind: str) -> None:
+    exp = Experiment("e")
+    for name, source in (("a", "conf/blob"), ("b", "certs/ca.pem")):
+        getattr(exp.new_process(name, command="c"), f"mount_{kind}")("x", "/x", files={"file": source})
+    with pytest.raises(SpecError) as refusal:
+        rendered(exp)
+    assert str(refusal.value) == (
+        f"the {kind} 'x' is made from different files by process 'a' and process 'b'; rename one of them"
+    )
+
+
+def planned_with(files: Any, tmp_path: Path) -> Any:
+    exp, process = one()
+    exp.base_dir = tmp_path
+    process.mount_secret("s", "/s", files=files)
+    return planned(exp, Scope(experiment="e", namespace="e"))
+
+
+def test_files_are_read_from_the_folder_of_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"\x00\xff")
+    (tmp_path / "b").write_bytes(b"")
+    absolute = str(tmp_path / "b")
+    plan = planned_with({"x": "a", "y": absolute}, tmp_path)
+    assert read_files(plan) == {"a": b"\x00\xff", absolute: b""}
+    monkeypatch.chdir(tmp_path)
+    exp = Experiment("e", secrets=["a"])
+    exp.new_process("p", command="c")
+    assert read_files(planned(exp, Scope(experiment="e", namespace="e"))) == {"a": b"\x00\xff"}
+
+
+def test_a_file_that_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("none", "folder"):
+        with pytest.raises(SpecError) as refusal:
+            read_files(planned_with({"x": name}, tmp_path))
+        assert str(refusal.value) == f"secret 's', file 'x': there is no file {tmp_path / name}"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("x")
+    (tmp_path / "mine").chmod(0)
+    with pytest.raises(SpecError, match="secret 's', file 'x': .*/mine cannot be read by this user"):
+        read_files(planned_with({"x": "mine"}, tmp_path))
+
+
+def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(b"x" * (MOST + 1))
+    (tmp_path / "half").write_bytes(b"x" * (MOST // 2))
+    (tmp_path / "more").write_bytes(b"x" * (MOST // 2 + 1))
+    with pytest.raises(SpecError, match="big has more than the 1 MiB that Kubernetes takes; mount it from a volume"):
+        read_files(planned_with({"x": "big"}, tmp_path))
+    scope = Scope(experiment="e", namespace="e")
+    for second, fits in (("half", True), ("more", False)):
+        plan = planned_with({"x": "half", "y": second}, tmp_path)
+        files = read_files(plan)
+        if fits:
+            render(plan, scope, Options(image=IMAGE), files)
+            continue
+        with pytest.raises(SpecError, match=r"the secret 's' has 1.00 MiB in 2 files, and Kubernetes takes 1 MiB"):
+            render(plan, scope, Options(image=IMAGE), files)
+
+
+def test_a_config_shows_its_text_as_text() -> None:
+    (config,) = by_kind(SPECIMENS["everything"].manifest())["ConfigMap"]
+    assert config["data"] == {"train.toml": '# training\nrate = 0.1\nname = "naïve"\n'}
+    assert set(config["binaryData"]) == {"blob"}
+
+
+def test_a_secret_that_is_no_text_is_no_variable() -> None:
+    exp = Experiment("e", secrets={"ssh": "tokens/ssh"})
+    exp.new_process("p", command="c").set_env_secret("KEY", "ssh")
+    with pytest.raises(SpecError, match="secret 'ssh' cannot be a variable"):
+        rendered(exp)
+
+
+# --- checkouts ---
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with a branch, a tag and a commit that neither of them is at."""
+    path = tmp_path / "it's a $(repository)"
+    script = """
+        git init -q -b main "$1" && cd "$1"
+        commit() { echo "$1" >what; git add what; git -c user.name=n -c user.email=e commit -q -m "$1"; }
+        commit first; git tag v1; commit second; git branch -q feature; commit third
+    """
+    subprocess.run(["sh", "-ec", script, "sh", path], check=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("revision", "what"),
+    [("", "third"), ("main", "third"), ("feature", "second"), ("v1", "first"), ("HEAD~1", "second")],
+)
+def test_a_revision_is_checked_out(repository: Path, tmp_path: Path, revision: str, what: str) -> None:
+    if revision == "HEAD~1":
+        parse = ["git", "-C", repository, "rev-parse", revision]
+        revision = subprocess.check_output(parse, text=True).strip()
+    target = tmp_path / "checkout" / "repository"
+    target.parent.mkdir()
+    exp, process = one()
+    process.mount_git_repo(str(repository), "/src", revision=revision or None)
+    (init,) = spec_of(rendered(exp), "p")["initContainers"]
+    arguments = [argument.replace("$$", "$") for argument in init["args"][:2]]
+    for _ in range(2):  # a container that has been run may be run again
+        command = [*init["command"], *arguments, str(target)]
+        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"})
+        assert (target / "what").read_text() == f"{what}\n"
+        (target / "kept").touch()
+
+
+def test_a_checkout_that_fails_can_be_tried_again(repository: Path, tmp_path: Path) -> None:
+    target = tmp_path / "checkout"
+    command = ["/bin/sh", "-c", _CHECK_OUT, "/bin/sh", str(repository)]
+    failed = subprocess.run([*command, "none", str(target)], check=False, capture_output=True, text=True)
+    assert failed.returncode != 0
+    assert "none" in failed.stderr
+    assert not target.exists()
+    subprocess.run([*command, "v1", str(target)], check=True, capture_output=True)
+    assert (target / "what").read_text() == "first\n"
+
+
+def test_a_checkout_asks_for_what_its_process_asks_for_without_gpus() -> None:
+    exp, process = one()
+    process.resource_limit(cpu=1, gpu=2).mount_git_repo("r", "/src")
+    (init,) = spec_of(rendered(exp, Options(image=IMAGE, git_image="g:1")), "p")["initContainers"]
+    assert (init["image"], init["resources"]) == ("g:1", {"limits": {"cpu": "1"}})

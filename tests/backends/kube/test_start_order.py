@@ -1,0 +1,76 @@
+"""The start order on a real cluster: who waits is created in time, or never."""
+
+import pytest
+
+from symphony.errors import LaunchFailed
+from symphony.status import State
+
+from .conftest import FOREVER, python, there, unplaced
+
+SERVE = "import os, socket, time; s = socket.create_server(('', int(os.environ['SYMPH_WEB_PORT']))); time.sleep(60)"
+
+
+def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    python(exp, "server", SERVE).binds("web").ready(tcp="web")
+    python(exp, "logger", "import time; print('go'); time.sleep(60)").ready(log="^go$")
+    python(exp, "short", "print(1)")
+    python(exp, "after-ready", FOREVER).starts_after("server").starts_after("logger")
+    python(exp, "after-end", FOREVER).starts_after("short", "succeeded")
+    python(exp, "after-start", FOREVER).starts_after("after-end", "started")
+    seen = []
+    shared.launch(exp, on_change=seen.append)
+    assert len(there(kube_cluster)["pods"]) == 6
+    first = {process.name: process.reason for process in seen[0]}
+    assert first["after-ready"] == "waiting for server to be ready and logger to be ready"
+    assert first["after-end"] == "waiting for short to succeed"
+    pods = {item["metadata"]["name"]: item for item in kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]}
+    notes = pods[f"{name}-logger"]["metadata"]["annotations"]
+    assert notes["symphony/ready"] == "logger"
+    ready = pods[f"{name}-server"]["status"]["conditions"]
+    when = next(item["lastTransitionTime"] for item in ready if item["type"] == "Ready")
+    assert pods[f"{name}-after-ready"]["metadata"]["creationTimestamp"] >= when
+    ended = pods[f"{name}-short"]["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
+    assert pods[f"{name}-after-end"]["metadata"]["creationTimestamp"] >= ended
+    shared.delete(name)
+
+
+def test_who_can_never_start_is_not_created_and_the_rest_is(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    python(exp, "bad", "raise SystemExit(3)")
+    python(exp, "silent", FOREVER).ready(log="^never$", timeout=1)
+    python(exp, "good", "print(1)")
+    python(exp, "after-bad", FOREVER).starts_after("bad", "succeeded")
+    python(exp, "after-that", FOREVER).starts_after("after-bad", "started")
+    python(exp, "after-silent", FOREVER).starts_after("silent")
+    python(exp, "after-good", "print(1)").starts_after("good", "succeeded")
+    shared.launch(exp)
+    assert there(kube_cluster)["pods"] == [f"{name}-{each}" for each in ("after-good", "bad", "good", "silent")]
+    status = {process.name: process for process in shared.describe_experiment(name)}
+    assert status["after-bad"].state is status["after-that"].state is status["after-silent"].state is State.FAILED
+    assert status["after-bad"].reason == "never started: bad failed"
+    assert status["after-silent"].reason == "never started: silent was not ready within 1 s"
+    shared.delete(name)
+
+
+def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    group = exp.new_process_group("team")
+    python(group, "one", "import time; print('one is up'); time.sleep(60)").ready(log="up")
+    python(group, "two", "import time; print('two is up'); time.sleep(60)").ready(log="up")
+    python(exp, "after", FOREVER).starts_after("one").starts_after("two")
+    shared.launch(exp)
+    pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-team"))
+    assert pod["metadata"]["annotations"]["symphony/ready"] == "one,two"
+    assert f"{name}-after" in there(kube_cluster)["pods"]
+    shared.delete(name)
+
+
+def test_a_failure_in_a_later_wave_takes_everything_back(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    python(exp, "first", "print(1)").binds("web")
+    wrong = unplaced(exp, "second").starts_after("first", "succeeded")
+    wrong.pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
+    with pytest.raises(LaunchFailed, match=f"cannot create pod '{name}-second'.*Sometimes"):
+        shared.launch(exp)
+    assert there(kube_cluster) == {}

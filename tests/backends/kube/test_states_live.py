@@ -1,0 +1,179 @@
+"""What becomes of processes on a real Kubernetes, as it is told."""
+
+import re
+
+import pytest
+
+from symphony import Experiment
+from symphony.errors import NotFound
+from symphony.status import State
+from symphony.testing.contract import until
+
+from .conftest import FOREVER, python
+
+pytestmark = pytest.mark.client
+
+PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
+
+HOG = "data = [bytearray(10**7) for _ in range(1000)]"
+WRITER = "import signal; open('/scratch/file', 'wb').write(bytes(9_000_000)); signal.pause()"
+
+# By process, the state, exit code and reason that it comes to.
+COMES_TO = {
+    "greedy": (PENDING, None, r"Unschedulable: 0/\d+ nodes fit: \d+ insufficient nvidia.com/gpu.*"),
+    "no-image": (PENDING, None, r"(ErrImagePull|ImagePullBackOff): 127.0.0.1:1/none:1.*"),
+    "no-secret": (PENDING, None, 'CreateContainerConfigError: secret "nope" not found'),
+    "no-command": (FAILED, None, "cannot be started with 'nope': .*not found in.*"),
+    "no-checkout": (FAILED, None, "init container 'prepare' failed with exit code 7"),
+    "hog": (FAILED, 137, "OOMKilled: more than its memory limit of 48Mi"),
+    "crash": (PENDING, 4, r"CrashLoopBackOff: restarts in \d+ s \(exit code 4\)"),
+    "good": (SUCCEEDED, 0, ""),
+    "bad": (FAILED, 5, ""),
+    "on": (RUNNING, None, ""),
+    "tries": (FAILED, 3, "BackoffLimitExceeded: failed 2 times"),
+    "late": (FAILED, None, "DeadlineExceeded: ran longer than 2 s"),
+    "writer": (FAILED, None, "Evicted: .*exceeds the (total )?limit.*"),
+}
+
+
+def every_kind(name: str, image: str) -> Experiment:
+    experiment = Experiment(name)
+    python(experiment, "greedy", FOREVER).resource_limit(gpu=64)
+    experiment.new_process("no-image", container_image="127.0.0.1:1/none:1")
+    env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "key"}}}]
+    python(experiment, "no-secret", FOREVER).container_yml = {"env": env}
+    experiment.new_process("no-command", command=["nope"])
+    prepare = {"name": "prepare", "image": image, "command": ["python3", "-c", "raise SystemExit(7)"]}
+    python(experiment, "no-checkout", FOREVER).pod_yml = {"spec": {"initContainers": [prepare]}}
+    python(experiment, "hog", HOG).resource_limit(memory="48Mi")
+    python(experiment, "crash", "raise SystemExit(4)").restart_policy("Always")
+    team = experiment.new_process_group("team")
+    python(team, "good", "pass")
+    python(team, "bad", "raise SystemExit(5)")
+    python(team, "on", FOREVER)
+    python(experiment, "tries", "raise SystemExit(3)").job(backoff_limit=1)
+    python(experiment, "late", FOREVER).job(active_deadline=2)
+    python(experiment, "writer", WRITER).mount_empty_dir("/scratch", size="1Mi")
+    return experiment
+
+
+def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
+    """Told to somebody who follows; and to somebody who looks once afterwards."""
+    shared.launch(every_kind(name, kube_cluster.image))
+    seen = set()
+
+    def all_seen(status):
+        seen.update(item.name for item in status if fits(item))
+        return seen == COMES_TO.keys()
+
+    try:
+        until(shared, name, all_seen, timeout=80)
+    except pytest.fail.Exception:
+        last = {item.name: item for item in shared.describe_experiment(name)}
+        pytest.fail("\n".join(str(last[missing]) for missing in COMES_TO.keys() - seen))
+    looked = shared.describe_experiment(name)
+    # those that are tried again change between two looks
+    assert {item.name for item in looked if item.state is not PENDING and not fits(item)} == set()
+    for item in looked:
+        assert (item.started is not None) or item.name in {
+            "greedy",
+            "no-image",
+            "no-secret",
+            "no-command",
+            "no-checkout",
+            "late",
+            "writer",
+        }
+    assert looked.exit_code != 0
+
+
+def fits(item) -> bool:
+    state, code, reason = COMES_TO[item.name]
+    if item.name in ("late", "writer"):  # killed: with an exit code, where its kubelet told one
+        code = item.exit_code
+    return (item.state, item.exit_code) == (state, code) and re.fullmatch(reason, item.reason) is not None
+
+
+def test_a_pod_that_is_deleted_by_hand_is_unknown(kube_cluster, shared, name):
+    experiment = shared.new_experiment(name)
+    for process in ("first", "second"):
+        python(experiment, process, FOREVER)
+    shared.launch(experiment)
+    until(shared, name, lambda status: all(item.state is RUNNING for item in status))
+    deleted = []
+
+    def delete_one(status):
+        if not deleted:
+            kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-second"))
+            deleted.append(True)
+        return status.processes[1].state is UNKNOWN
+
+    status = until(shared, name, delete_one)
+    assert status.processes[1].reason == "nobody saw its end: its Pod was deleted"
+    assert status.processes[0].state is RUNNING
+    # the roster, on the first Pod, still names it
+    again = shared.describe_experiment(name)
+    assert [item.name for item in again] == ["first", "second"]
+
+
+def test_wait_ends_with_not_found_when_the_experiment_is_deleted(either, name):
+    experiment = either.new_experiment(name)
+    for process in ("first", "second"):
+        python(experiment, process, FOREVER)
+    either.launch(experiment)
+    asked = []
+
+    def delete(status):
+        if not asked and all(item.state is RUNNING for item in status):
+            import threading
+
+            asked.append(threading.Thread(target=either.delete, args=(name,)))
+            asked[0].start()
+
+    try:
+        with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
+            either.wait(name, timeout=60, on_change=delete)
+    finally:
+        for thread in asked:
+            thread.join()
+
+
+def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(kube_cluster, spaces, name):
+    experiment = spaces.new_experiment(name)
+    python(experiment, "only", FOREVER)
+    spaces.launch(experiment)
+    gone = []
+
+    def delete(status):
+        if not gone and status.processes[0].state is RUNNING:
+            kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}/pods/only", {"gracePeriodSeconds": 0})
+            gone.append(True)
+
+    status = spaces.wait(name, timeout=60, on_change=delete)
+    assert [(item.name, item.state) for item in status] == [("only", UNKNOWN)]
+    assert status.exit_code == 1
+    assert name in spaces.list_experiments()
+    assert spaces.describe_experiment(name).note.startswith("nothing of it is left but its namespace")
+
+
+def test_jobs_alone_are_told_to_one_who_may_not_read_jobs(kube_cluster, open_cluster, name):
+    """A failing one, one that runs and one that waits for it: of Pods alone."""
+    rules = [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list", "watch"]},
+    ]
+    poor = open_cluster(
+        kubeconfig=str(kube_cluster.user("poor", rules)), namespace=kube_cluster.namespace, jobs_only=True
+    )
+    experiment = poor.new_experiment(name)
+    first = python(experiment, "first", "raise SystemExit(3)")
+    python(experiment, "second", "pass").starts_after(first, "succeeded")
+    poor.launch(experiment)
+    status = poor.wait(name, timeout=60)
+    assert [(item.state, item.exit_code, item.reason) for item in status] == [
+        (FAILED, 3, ""),
+        (FAILED, None, "never started: first failed"),
+    ]
+    assert poor.list_experiments() == [name]
+    with pytest.raises(NotFound, match=f"did you mean '{name}'"):
+        poor.describe_experiment(f"{name}x")

@@ -1,0 +1,65 @@
+"""Options of a backend on the command line: where they are taken, and what is said where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Program
+
+
+@pytest.mark.parametrize("words", [("-b", "kube", "ls"), ("ls", "-b", "kube"), ("ls", "--backend=k8s")])
+def test_help_has_the_options_of_the_backend_that_is_chosen(program: Program, words: tuple[str, ...]) -> None:
+    shown = program.ok(*words, "--help")
+    assert "options of the backend:" in shown
+    assert "--namespace NAMESPACE" in shown
+    assert "options of the backend:" not in program.ok("ls", "--help")
+
+
+def test_the_variable_chooses_too(program: Program) -> None:
+    assert "--namespace NAMESPACE" in program.ok("ls", "--help", SYMPHONY_BACKEND="kube")
+
+
+@pytest.mark.parametrize("words", [("--namespace", "x"), ("--namespace=x",), ("-n", "x")])
+def test_an_option_of_another_backend_says_whose_it_is(program: Program, words: tuple[str, ...]) -> None:
+    done = program("ls", *words)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "it is an option of the kube backend: add -b kube" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--expose", "x"), "unknown --expose 'x'; there are LoadBalancer, NodePort, none"),
+        (("--namspace", "x"), "did you mean '--namespace'?"),
+        (("--namespace", "Team_A"), "a namespace is a-z, 0-9 and '-'"),
+        (("--jobs-only",), "name it"),
+    ],
+)
+def test_wrong_options_are_one_line(program: Program, words: tuple[str, ...], said: str) -> None:
+    done = program("ls", "-b", "kube", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+
+
+def test_options_reach_the_cluster(program: Program, tmp_path: Path) -> None:
+    done = program("ls", "-b", "kube", "--kubeconfig", str(tmp_path / "none"))
+    assert done.returncode == 3
+    assert f"no kubeconfig: there is no file {tmp_path}/none" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["--dry-run=server", "--dry-run-server"])
+def test_a_backend_without_a_server_says_so(program: Program, form: str) -> None:
+    path = program.file("rl", {"worker": "true"})
+    done = program("launch", str(path), form)
+    assert done.returncode == 2
+    assert "the local backend has no server that could check 'rl'" in done.stderr
+    assert program.json("ls") == []
+
+
+def test_a_dry_run_of_the_client_is_a_dry_run(program: Program) -> None:
+    path = program.file("rl", {"worker": "true"})
+    assert program.ok("launch", str(path), "--dry-run=client") == program.ok("launch", str(path), "--dry-run")

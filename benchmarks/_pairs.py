@@ -1,7 +1,7 @@
 """What every benchmark shares: measuring in turns, judging against a target, and printing the result.
 
-A machine that others use is noisy, and its noise drifts: two sides are therefore measured in turns (A B A B),
-in one run, and compared by their medians.
+A machine that others use is noisy, and its noise drifts: the sides are therefore measured in turns, in one run, each
+round beginning with another one (A B C, B C A), and compared by their medians.
 """
 
 from __future__ import annotations
@@ -40,12 +40,18 @@ class Figure:
     note: str = ""
 
 
-def in_turns(runs: int, *sides: Side) -> list[list[float]]:
-    """The samples of each side, measured in turns. What a side returns is its measurement."""
+def in_turns(runs: int, *sides: Side, settled: Callable[[], object] | None = None) -> list[list[float]]:
+    """The samples of each side, measured in turns. What a side returns is its measurement.
+
+    ``settled`` is called before each measurement, and returns when what went before it is over.
+    """
     samples: list[list[float]] = [[] for _ in sides]
-    for _ in range(runs):
-        for side, found in zip(sides, samples, strict=True):
-            found.append(side())
+    for number in range(runs):
+        for turn in range(len(sides)):
+            side = (number + turn) % len(sides)
+            if settled is not None:
+                settled()
+            samples[side].append(sides[side]())
     return samples
 
 

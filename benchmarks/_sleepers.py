@@ -14,29 +14,52 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import psutil
 
 from symphony import Cluster, Experiment
 
 NAME = "many"
 COMMAND = ["sleep", "1000"]
 SERVICES = 8  # of four variables each
+MEMORY = Path("/dev/shm")
+MARGIN = 10.0  # percent of all cores
+SETTLE_LONGEST = 10.0  # seconds
 
 Environment = Mapping[str, str]
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="symphony-bench-") as folder:
+def scratch(within: Path | None = None) -> Iterator[Path]:
+    """A folder that is gone afterwards, in ``within`` or else where temporary files are."""
+    with tempfile.TemporaryDirectory(prefix="symphony-bench-", dir=within) as folder:
         yield Path(folder)
 
 
+def memory() -> Path | None:
+    """A folder in memory, for few small files; None where there is none, or where TMPDIR says what to use."""
+    return MEMORY if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) else None
+
+
+def settling() -> Callable[[], None]:
+    """A function that returns when the machine is as idle as now, and what ended costs nothing any more."""
+    quiet = psutil.cpu_percent(interval=1.0)
+
+    def settle() -> None:
+        deadline = time.monotonic() + SETTLE_LONGEST
+        while psutil.cpu_percent(interval=0.25) > quiet + MARGIN and time.monotonic() < deadline:
+            pass
+
+    return settle
+
+
 @contextlib.contextmanager
-def state_dir() -> Iterator[Path]:
+def state_dir(within: Path | None = None) -> Iterator[Path]:
     """A state directory of one's own, in which nothing is left running; see `local`."""
-    with scratch() as folder:
+    with scratch(within) as folder:
         try:
             yield folder
         finally:

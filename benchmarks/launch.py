@@ -1,8 +1,18 @@
 """How fast processes start, with 32 address variables and a log file each: symphony, a bare Popen loop, honcho.
 
-The bare loop is the least that any launcher must do, and is compared with `Cluster.launch`, which returns when
-all have started. honcho is compared twice: with `Cluster.launch` again, and with the program `symphony launch`,
-which like honcho begins with a Python that starts and a file that is read.
+Four sides launch the same processes, each until all have started:
+
+    symphony        `Cluster.launch`, which returns when all have started
+    symphony        the program `symphony launch` on a YAML file, likewise
+    bare loop       `subprocess.Popen(start_new_session=True)`: the least that any launcher must do
+    honcho start    on a Procfile, until it has said of each process that it started
+
+They take turns, each round beginning with another one, after a round that is not counted; medians are compared.
+Each starts from the same state: the processes of the side before are gone, and the machine is as idle again as it
+was before the first (which is waited for, ten seconds at most). All files lie in memory where there is /dev/shm,
+unless TMPDIR says otherwise: an ext4 without a journal looks, for each file that it makes, at those deleted in the
+last minutes, so that on such a disk a side pays for what was cleaned up before it (500 files: 8 ms, and 300 ms after
+some rounds).
 """
 
 from __future__ import annotations
@@ -11,7 +21,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from _pairs import Figure, Options, in_turns, main, timed, times_faster
+from _pairs import Figure, Options, Side, in_turns, main, timed, times_faster
 from _sleepers import (
     NAME,
     Bare,
@@ -21,7 +31,9 @@ from _sleepers import (
     environments,
     experiment,
     local,
+    memory,
     scratch,
+    settling,
     state_dir,
     symphony,
 )
@@ -34,21 +46,39 @@ FASTER_THAN_HONCHO = 3.0
 def measure(options: Options) -> Iterator[Figure]:
     """The figures of this benchmark."""
     for count in (TARGET,) if options.quick else (100, TARGET, 1000):
-        yield beside_bare(count, options.pick(9 if count <= TARGET else 5, 5))
-    if Honcho.is_there():
-        for count in (TARGET,) if options.quick else (100, TARGET, 1000):
-            yield from beside_honcho(count, options.pick(5 if count <= TARGET else 3, 2))
+        yield from launching(count, options.pick(9 if count == TARGET else 7, 5))
 
 
-def beside_bare(count: int, runs: int) -> Figure:
-    """Launch in this process, in turns with a bare loop."""
+def launching(count: int, runs: int) -> Iterator[Figure]:
+    """Launch ``count`` processes in every way, in turns."""
     exp = experiment(count)
     envs = environments(exp)
-    with state_dir() as state:
-        ours, peer = in_turns(runs, lambda: launched(state, count), lambda: bare(envs))
-    rates = f"processes a second: {_rates(count, ours)}; bare {_rates(count, peer)}"
+    with state_dir(memory()) as state:
+        exp.dump_file(state / "many.yml")
+        sides: list[Side] = [lambda: launched(state, count), lambda: program(state), lambda: bare(envs)]
+        if Honcho.is_there():
+            sides.append(lambda: honcho(envs[0], count))
+        settled = settling()
+        in_turns(1, *sides)  # the first ones read from the disk, and compile
+        library, command, loop, *peer = in_turns(runs, *sides, settled=settled)
+    yield beside_bare(count, library, loop)
+    for samples in peer:
+        yield beside_honcho(f"launch of {count}", count, library, samples)
+        yield beside_honcho(f"symphony launch, {count} in a YAML file", count, command, samples)
+
+
+def beside_bare(count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
+    """The figure of a launch in this process, and the bare loop's."""
     target = AS_FAST_AS_BARE if count == TARGET else None
-    return times_faster(f"launch of {count}", ours, peer, target, peer_name="bare Popen loop", note=rates)
+    note = f"processes a second: {_rates(count, ours)}; bare {_rates(count, peer)}"
+    return times_faster(f"launch of {count}", ours, peer, target, peer_name="bare Popen loop", note=note)
+
+
+def beside_honcho(what: str, count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
+    """The figure of a launch, and honcho's."""
+    target = FASTER_THAN_HONCHO if count == TARGET else None
+    note = f"processes a second: {_rates(count, ours)}; honcho {_rates(count, peer)}"
+    return times_faster(what, ours, peer, target, peer_name="honcho start", note=note)
 
 
 def launched(state: Path, count: int) -> float:
@@ -65,28 +95,6 @@ def launched(state: Path, count: int) -> float:
     return seconds
 
 
-def bare(envs: Sequence[Environment]) -> float:
-    """How long a bare loop takes until all run."""
-    with scratch() as folder, Bare(folder) as loop:
-        return timed(lambda: loop.start(envs))
-
-
-def beside_honcho(count: int, runs: int) -> Iterator[Figure]:
-    """Launch here and with the command line, in turns with honcho on the same processes."""
-    exp = experiment(count)
-    env = environments(exp)[0]
-    with state_dir() as state:
-        exp.dump_file(state / "many.yml")
-        symphony_launch(state, "--dry-run")  # the first one reads from the disk, and compiles
-        library, command, peer = in_turns(
-            runs, lambda: launched(state, count), lambda: program(state), lambda: honcho(env, count)
-        )
-    target = FASTER_THAN_HONCHO if count == TARGET else None
-    for what, ours in ((f"launch of {count}", library), (f"symphony launch, {count} in a YAML file", command)):
-        rates = f"processes a second: {_rates(count, ours)}; honcho {_rates(count, peer)}"
-        yield times_faster(what, ours, peer, target, peer_name="honcho start", note=rates)
-
-
 def program(state: Path) -> float:
     """How long `symphony launch` takes until all run."""
     try:
@@ -95,15 +103,21 @@ def program(state: Path) -> float:
         local(state).delete(NAME)
 
 
-def symphony_launch(state: Path, *options: str) -> None:
+def symphony_launch(state: Path) -> None:
     """Run `symphony launch`."""
-    command = symphony("launch", str(state / "many.yml"), "-b", "local", *options)
+    command = symphony("launch", str(state / "many.yml"), "-b", "local")
     subprocess.run(command, env=environ(state), stdout=subprocess.DEVNULL, check=True)
+
+
+def bare(envs: Sequence[Environment]) -> float:
+    """How long a bare loop takes until all run."""
+    with scratch(memory()) as folder, Bare(folder) as loop:
+        return timed(lambda: loop.start(envs))
 
 
 def honcho(env: Environment, count: int) -> float:
     """How long honcho takes until it says that all run."""
-    with scratch() as folder, Honcho(folder, env, count) as peer:
+    with scratch(memory()) as folder, Honcho(folder, env, count) as peer:
         return timed(peer.start)
 
 

@@ -75,7 +75,6 @@ class HostCluster(Cluster):
 
     def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
         import shutil
-        import uuid
 
         from symphony.addresses import AddressScheme
         from symphony.host.render import HOST, render
@@ -84,7 +83,7 @@ class HostCluster(Cluster):
         scheme = AddressScheme(backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=refuse)
         return render(
             resolve(experiment, scheme, self.defaults),
-            run_id=uuid.uuid4().hex,
+            run_id=os.urandom(16).hex(),
             directory=self._root / experiment.name,
             here=Path.cwd(),
             shell=shutil.which("bash") or "/bin/sh",

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -136,6 +135,8 @@ def obey(orders: Mapping[str, Any]) -> None:
     try:
         _supervise(run, orders)
     except Exception:
+        import traceback
+
         traceback.print_exc()
         raise
 

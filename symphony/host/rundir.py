@@ -20,7 +20,6 @@ import fcntl
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,7 +157,7 @@ class RunDirectory:
 
     def remove(self) -> None:
         """Take the name away in one step, then the files. What is gone already is no error."""
-        trash = self.path.parent / f"{_TRASH}{uuid.uuid4().hex}"
+        trash = self.path.parent / f"{_TRASH}{os.urandom(16).hex()}"
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(trash)
             shutil.rmtree(trash, ignore_errors=True)
@@ -185,7 +184,7 @@ def aside(root: Path) -> Iterator[tuple[RunDirectory, int]]:
     At the end the lock is let go here, and what kept it, such as a supervisor, owns the directory. A directory
     that nobody keeps is removed, now or by the next launch.
     """
-    run = RunDirectory(root / f"{_ASIDE}{uuid.uuid4().hex}")
+    run = RunDirectory(root / f"{_ASIDE}{os.urandom(16).hex()}")
     with exclusive(root):
         _sweep(root)
         run.path.mkdir(mode=0o700)

@@ -54,6 +54,7 @@ class Experiment:
         with located("env"):
             self.set_envs({} if env is None else env)
         self._members: dict[str, Member] = {}
+        self._groups: dict[str, ProcessGroup] = {}
 
     @property
     def name(self) -> str:
@@ -115,7 +116,7 @@ class Experiment:
             raise SpecError(f"group {group.name!r} is in experiment {group.experiment.name!r} already")
         for name in (group.name, *(process.name for process in group.list_processes())):
             self._claim(name)
-        self._members[group.name] = group
+        self._members[group.name] = self._groups[group.name] = group
         group.experiment = self
 
     def add_process_groups(self, groups: Iterable[ProcessGroup]) -> None:
@@ -129,7 +130,7 @@ class Experiment:
         if other is not None:
             what = "group" if isinstance(other, ProcessGroup) else "process"
             raise SpecError(f"experiment {self.name!r} has a {what} {name!r} already; names are unique")
-        for group in self.list_process_groups():
+        for group in self._groups.values():
             if name in group._processes:
                 raise SpecError(
                     f"experiment {self.name!r} has a process {name!r} already, in group {group.name!r}; "
@@ -148,7 +149,7 @@ class Experiment:
 
     def list_process_groups(self) -> list[ProcessGroup]:
         """The groups."""
-        return [member for member in self._members.values() if isinstance(member, ProcessGroup)]
+        return list(self._groups.values())
 
     def list_all_processes(self) -> list[Process]:
         """Every process, in declaration order."""

@@ -16,6 +16,8 @@ from symphony.names import listing, near
 from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from symphony.plan import Defaults, Ignored
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
@@ -52,6 +54,8 @@ class Cluster(abc.ABC):
     """
 
     backend: ClassVar[str]
+    # Whether commands run on this machine, and so get Ctrl-C from its terminal as the command line does.
+    commands_run_here: ClassVar[bool] = False
 
     def __init__(self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None) -> None:
         self._preamble_cmds = preamble_cmds
@@ -219,12 +223,14 @@ class Cluster(abc.ABC):
     def get_log(
         self, experiment: str, process: str, process_group: str | None = None, *,
         follow: Literal[False] = False, since: float | str | None = None, tail: int | None = None,
+        previous: bool = False,
     ) -> str: ...  # fmt: skip
 
     @overload
     def get_log(
         self, experiment: str, process: str, process_group: str | None = None, *,
         follow: Literal[True], since: float | str | None = None, tail: int | None = None,
+        previous: bool = False,
     ) -> Iterator[str]: ...  # fmt: skip
 
     def get_log(
@@ -236,9 +242,17 @@ class Cluster(abc.ABC):
         follow: bool = False,
         since: float | str | None = None,
         tail: int | None = None,
+        previous: bool = False,
     ) -> str | Iterator[str]:
-        """What a process has written so far, or with ``follow`` its lines as they come; see `iter_logs`."""
+        """What a process has written so far, or with ``follow`` its lines as they come; see `iter_logs`.
+
+        ``previous`` shows only what it wrote before its last restart, where the backend keeps that by itself.
+        """
         name = self.describe_process(experiment, process, process_group).name
+        if previous:
+            if follow:
+                raise SpecError("what was written before a restart cannot be followed: previous or follow, not both")
+            return self._read_previous_log(experiment, name, since=since, tail=tail)
         if not follow:
             return self._read_log(experiment, name, since=since, tail=tail)
         lines = self.iter_logs(experiment, [name], follow=True, since=since, tail=tail)
@@ -247,6 +261,36 @@ class Cluster(abc.ABC):
     @abc.abstractmethod
     def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
         """What a process has written so far, as it wrote it."""
+
+    def _read_previous_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+        """What a process wrote before its last restart."""
+        raise Unsupported(
+            f"the {self.backend} backend keeps one log of a process, over its restarts: {process!r} has no previous one"
+        )
+
+    def save_logs(
+        self,
+        experiment: str,
+        folder: str | os.PathLike[str],
+        processes: Sequence[str] | None = None,
+        *,
+        follow: bool = False,
+        since: float | str | None = None,
+        tail: int | None = None,
+    ) -> dict[str, Path]:
+        """Write the logs of processes (all, unless named) to a folder, ``<process>.log`` each; the files by process.
+
+        A file of that name is replaced once the new one is whole. ``follow`` goes on writing until the processes
+        have ended. So logs outlive what the backend keeps of them.
+        """
+        from symphony.saving import follow_into, save_into
+
+        names = [self.find_process(experiment, name).name for name in processes or ()]
+        names = names or [process.name for process in self.describe_experiment(experiment)]
+        if follow:
+            lines = self.iter_logs(experiment, names, follow=True, since=since, tail=tail)
+            return follow_into(folder, names, lines)
+        return save_into(folder, names, lambda name: self._read_log(experiment, name, since=since, tail=tail))
 
     @abc.abstractmethod
     def iter_logs(
@@ -293,6 +337,26 @@ class Cluster(abc.ABC):
         """Where an exposed service is reached from outside the experiment: ``host:port``."""
         raise Unsupported(f"the {self.backend} backend exposes no services")
 
+    def port_forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None = None,
+        *,
+        local_port: int | None = None,
+        on_error: Callable[[str], None] | None = None,
+    ) -> Route:
+        """Lead a port of this machine to one of a process or a service, for as long as the route is open.
+
+        A service has a port of its own. ``local_port`` is any free one unless given. ``on_error`` is called, from
+        another thread, with what went wrong with a connection.
+        """
+        raise Unsupported(f"the {self.backend} backend forwards no ports")
+
+    def visit(self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None) -> Route:
+        """A way from here to an exposed service: its own address, else a port that is forwarded to it."""
+        return Route(self.external_url(experiment, service))
+
     # --- names ---
 
     def find_process(self, experiment: str, process: str) -> ProcessStatus:
@@ -316,6 +380,29 @@ class ExecResult:
     exit_code: int
     stdout: str = ""
     stderr: str = ""
+
+
+class Route:
+    """A way to a service from this machine: ``address`` is ``host:port``. A context manager.
+
+    One that is ``forwarded`` lasts until it is closed, any other by itself.
+    """
+
+    def __init__(self, address: str, *, close: Callable[[], None] | None = None) -> None:
+        self.address = address
+        self.forwarded = close is not None
+        self._close = close
+
+    def close(self) -> None:
+        """End what is forwarded."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Route:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
@@ -356,9 +443,9 @@ def awaited(status: ExperimentStatus, until: Until) -> list[str]:
 
 
 _COME_SO_FAR: dict[str, Callable[[ProcessStatus], bool]] = {
-    "ended": lambda _: False,
     "started": lambda process: process.started is not None,
     "ready": lambda process: process.ready,
+    "ended": lambda _: False,
 }
 
 
@@ -380,4 +467,4 @@ def no_experiment(name: str, known: Iterable[str]) -> NotFound:
     return NotFound(f"no experiment {name!r}{hint}")
 
 
-__all__ = ["Cluster", "ExecResult", "LogLine", "Manifest", "fuzzy_match"]
+__all__ = ["Cluster", "ExecResult", "LogLine", "Manifest", "Route", "fuzzy_match"]

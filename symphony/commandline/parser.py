@@ -80,6 +80,9 @@ class SymphonyParser(CommandLine):
             wait=self._add_wait,
             exec=self._add_exec,
             attach=self._add_attach,
+            cp=self._add_cp,
+            forward=self._add_forward,
+            visit=self._add_visit,
             delete=self._add_delete,
             backends=lambda: self._add_json(self.add_subparser("backends")),
         )
@@ -115,6 +118,8 @@ class SymphonyParser(CommandLine):
         parser.add_argument("-f", "--follow", action="store_true", help="go on until they have ended")
         parser.add_argument("--since", metavar="TIME", help="only what is newer: 90s, 5m, 2h, or an ISO 8601 time")
         parser.add_argument("--tail", metavar="N", type=count, help="only the last N lines of each process")
+        parser.add_argument("--previous", action="store_true", help="what was written before the last restart")
+        parser.add_argument("--save", metavar="FOLDER", help="write a file for each process, PROCESS.log")
         self._add_json(parser, "each line as JSON")
 
     def _add_wait(self) -> None:
@@ -135,6 +140,23 @@ class SymphonyParser(CommandLine):
         parser = self.add_subparser("attach", ["ssh"])
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
+
+    def _add_cp(self) -> None:
+        parser = self.add_subparser("cp")
+        self._add_experiment_name(parser)
+        parser.add_argument("source", metavar="SOURCE", help="a path, or PROCESS:PATH")
+        parser.add_argument("target", metavar="TARGET", help="the same; one of the two is beside a process")
+
+    def _add_forward(self) -> None:
+        parser = self.add_subparser("forward")
+        self._add_experiment_name(parser)
+        parser.add_argument("target", metavar="PROCESS", help="a process, or a service")
+        parser.add_argument("ports", metavar="PORT[:LOCAL]", nargs="?", help="its port, and that of this machine")
+
+    def _add_visit(self) -> None:
+        parser = self.add_subparser("visit", ["url"])
+        self._add_experiment_name(parser)
+        parser.add_argument("service", metavar="SERVICE", help="a service that is exposed")
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
@@ -291,18 +313,27 @@ class SymphonyParser(CommandLine):
         """Show what processes wrote.
 
         What one process wrote is shown as it is; several are merged in the order of time, each line after the
-        name of its process.
+        name of its process. With --save all of it is written to files instead, which outlive the experiment.
 
         For example:
           symphony logs rl
           symphony logs rl agents/agent-1 --tail 20
           symphony logs rl -f --since 5m
+          symphony logs rl -f --save logs/
         """
         from symphony.commandline.printing import log_format, show_lines, show_text
 
         asked = [self.cluster.find_process(args.experiment, name).name for name in args.processes]
         names = list(dict.fromkeys(asked))
         names = names or [process.name for process in self.cluster.describe_experiment(args.experiment)]
+        if args.previous or args.save:
+            from symphony.commandline import using
+
+            return (
+                using.previous_logs(self.cluster, args, names)
+                if args.previous
+                else using.save(self.cluster, args, names)
+            )
         if len(names) == 1 and not args.follow and not args.json:
             text = self.cluster.get_log(args.experiment, names[0], since=args.since, tail=args.tail)
             if not text:
@@ -385,7 +416,8 @@ class SymphonyParser(CommandLine):
     def action_attach(self, args: argparse.Namespace) -> int | None:
         """Attach the terminal to a process, to look at it and type into it.
 
-        In tmux, detach with the prefix and d (Ctrl-b d): the process goes on.
+        In tmux, detach with the prefix and d (Ctrl-b d): the process goes on. On Kubernetes it is a shell beside
+        the process, in its container.
 
         For example:
           symphony attach -b tmux rl learner
@@ -394,6 +426,46 @@ class SymphonyParser(CommandLine):
         group, _, name = args.process.rpartition("/")
         self.cluster.login(args.experiment, name, group or None)
         return OK
+
+    def action_cp(self, args: argparse.Namespace) -> int | None:
+        """Copy files or folders from or to a process.
+
+        A path beside a process is PROCESS:PATH or GROUP/PROCESS:PATH; it begins in the folder of the process.
+        Works as cp -r does, and compares what arrived with what was sent.
+
+        For example:
+          symphony cp rl learner:out/model.pt .
+          symphony cp rl config.yml agents/agent-1:
+        """
+        from symphony.commandline import using
+
+        return using.copy(self.cluster, args.experiment, args.source, args.target)
+
+    def action_forward(self, args: argparse.Namespace) -> int | None:
+        """Lead a port of this machine to one of a process, until Ctrl-C.
+
+        Only this machine can connect to it. A service has a port of its own, which need not be said. It goes on
+        when the process is restarted.
+
+        For example:
+          symphony forward rl db 5432
+          symphony forward rl tensorboard 6006:8080
+        """
+        from symphony.commandline import using
+
+        return using.forward(self.cluster, args.experiment, args.target, args.ports)
+
+    def action_visit(self, args: argparse.Namespace) -> int | None:
+        """Print where an exposed service is reached.
+
+        Where nothing leads to it from outside, a port of this machine does, until Ctrl-C.
+
+        For example:
+          symphony visit rl tensorboard
+        """
+        from symphony.commandline import using
+
+        return using.visit(self.cluster, args.experiment, args.service)
 
     def action_delete(self, args: argparse.Namespace) -> int | None:
         """Stop experiments and remove all of them, their logs too.

@@ -24,7 +24,7 @@ def run(
         return done.exit_code
     if sys.stdout is not None:
         sys.stdout.flush()
-    with _keys_go_to_the_command():
+    with _keys_go_to_the_command() if cluster.commands_run_here else contextlib.nullcontext():
         return cluster.exec_command(experiment, process, list(command), group, interactive=True).exit_code
 
 

@@ -8,8 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, ExecResult, OnChange, Until, already_exists, awaited, no_experiment, too_late
-from symphony.errors import LaunchFailed, NotFound, SpecError
+from symphony.cluster import (
+    Cluster,
+    ExecResult,
+    OnChange,
+    Route,
+    Until,
+    already_exists,
+    awaited,
+    no_experiment,
+    too_late,
+)
+from symphony.errors import LaunchFailed, NotFound, SpecError, Unsupported
 from symphony.host import rundir
 from symphony.host.events import Reader, apply, fold
 from symphony.host.identity import ProcessId
@@ -45,6 +55,7 @@ class HostCluster(Cluster):
     """
 
     children: ClassVar[str]
+    commands_run_here: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -317,6 +328,29 @@ class HostCluster(Cluster):
             raise NotFound(f"experiment {experiment!r} {what} {service!r}{hint}")
         address: str = manifest["services"][service]
         return address
+
+    def transfer_file(self, experiment: str, source: str, target: str) -> None:
+        """Raise `Unsupported`: the files of a process are those of this machine."""
+        self._find(experiment)
+        raise Unsupported(
+            f"processes of the {self.backend} backend work with the files of this machine: copy them there with cp "
+            f"({source} to {target})"
+        )
+
+    def port_forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None = None,
+        *,
+        local_port: int | None = None,
+        on_error: Callable[[str], None] | None = None,
+    ) -> Route:
+        """Raise `Unsupported`: every port of a process is one of this machine."""
+        del local_port, on_error
+        services: dict[str, str] = self._find(experiment).load_manifest()["services"]
+        where = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
+        raise Unsupported(f"{process_or_service!r} runs on this machine, and no port has to be forwarded: use {where}")
 
 
 class _Observer:

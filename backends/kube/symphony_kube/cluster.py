@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
@@ -15,7 +15,7 @@ from symphony_kube.names import Scope
 from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest, OnChange, Until
+    from symphony.cluster import Manifest, OnChange, Route, Until
     from symphony.plan import Plan
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
@@ -171,6 +171,11 @@ class KubeCluster(Cluster):
 
         return logs.read(self.api, self.scope(experiment), process, since=since, tail=tail)
 
+    def _read_previous_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+        from symphony_kube import logs
+
+        return logs.read(self.api, self.scope(experiment), process, since=since, tail=tail, previous=True)
+
     def iter_logs(
         self,
         experiment: str,
@@ -205,14 +210,42 @@ class KubeCluster(Cluster):
 
         run.login(self.api, self.scope(experiment), process, process_group)
 
-    def transfer_file(self, experiment: str, source: str, target: str) -> None:
+    def transfer_file(
+        self,
+        experiment: str,
+        source: str,
+        target: str,
+        *,
+        progress: Callable[[int, int | None], None] | None = None,
+    ) -> None:
         """Copy files or folders from or to a process (``process:path``); see `symphony_kube.copy`."""
         from symphony_kube import copy
 
-        copy.transfer(self.api, self.scope(experiment), source, target)
+        copy.transfer(self.api, self.scope(experiment), source, target, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:
         """Where an exposed service is reached from outside: ``host:port`` of its load balancer or node port."""
         from symphony_kube import forward
 
         return forward.external(self.api, self.scope(experiment), service)
+
+    def port_forward(
+        self,
+        experiment: str,
+        process_or_service: str,
+        port: int | None = None,
+        *,
+        local_port: int | None = None,
+        on_error: Callable[[str], None] | None = None,
+    ) -> Route:
+        """Forward a port of this machine through the API server; see `Cluster.port_forward`."""
+        from symphony_kube import forward
+
+        scope = self.scope(experiment)
+        return forward.port_forward(self.api, scope, process_or_service, port, local_port, on_error=on_error)
+
+    def visit(self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None) -> Route:
+        """A way to a service: its address outside where that answers, else a forwarded port."""
+        from symphony_kube import forward
+
+        return forward.visit(self.api, self.scope(experiment), service, on_error=on_error)

@@ -23,18 +23,17 @@ LOOK_AGAIN = 0.5
 
 
 def until_gone(
-    api: Api, path: str, query: Mapping[str, str], uids: Collection[str], *, patience: float = STUCK
+    api: Api, path: str, query: Mapping[str, str], uids: Collection[str], *, patience: float | None = None
 ) -> list[Object]:
     """Return when none of the objects is there any more, or with those that are stuck.
 
-    ``path`` and ``query`` list them among others. ``patience`` is in seconds, beyond their grace periods.
+    ``path`` and ``query`` list them among others. ``patience`` is in seconds beyond their grace periods, usually `STUCK`.
     """
-    began = time.monotonic()
+    end = time.monotonic() + (STUCK if patience is None else patience)
     while True:
         answer = api.call("GET", path, query=query, accept=METADATA)
         left = {item["metadata"]["uid"]: item for item in listed(answer) if item["metadata"]["uid"] in uids}
-        deadline = began + patience + max((_grace(item) for item in left.values()), default=0.0)
-        remaining = deadline - time.monotonic()
+        remaining = end + max((_grace(item) for item in left.values()), default=0.0) - time.monotonic()
         if not left or remaining <= 0:
             return list(left.values())
         try:

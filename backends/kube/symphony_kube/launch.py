@@ -274,7 +274,12 @@ def _see_alone(api: Api, scope: Scope, creation: Creation, first: Item, mine: Ob
     Of two launches at the same time, the later sees what the earlier has created, and gives way.
     """
     query = {"labelSelector": scope.selector}
-    others = api.call("GET", first.collection, query=query, accept=METADATA)
+    try:
+        others = api.call("GET", first.collection, query=query, accept=METADATA)
+    except ApiError as exc:
+        if exc.status != 403:
+            raise
+        return  # who may not list Jobs meets those of the same name when they are created
     for other in listed(others):
         meta = other["metadata"]
         if labels(other).get(names.RUN) == creation.run_id or "deletionTimestamp" in meta:

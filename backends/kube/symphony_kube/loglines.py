@@ -15,6 +15,8 @@ from datetime import datetime, timezone
 WIDTH, ZONE = 31, 29
 PIECE = 1 << 14
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
+# What a kubelet answers for a log that it has no longer, in the place of the log.
+_NO_LOG = re.compile(rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path) [^\n]*\n?")
 # How far back lines are remembered, and how much of each: more than its time.
 _KEPT, _ENOUGH = 1000, 96
 
@@ -38,8 +40,13 @@ class Pieces:
 
     def last(self) -> list[bytes]:
         """What stands after the last newline."""
-        rest, self._rest = self._rest, []
-        return [b"".join(rest)] if rest else []
+        rest, self._rest = b"".join(self._rest), []
+        return [rest] if rest and not is_excuse(rest) else []
+
+
+def is_excuse(data: bytes) -> bool:
+    """Whether this is not a log but the words of a kubelet that has it no longer."""
+    return len(data) < 1000 and _NO_LOG.fullmatch(data) is not None
 
 
 def time_of(line: bytes) -> bytes:

@@ -152,7 +152,8 @@ def fetch(
 ) -> bytes:
     """A log as the API has it; empty where there is none."""
     try:
-        return b"".join(open_log(api, scope, source, times=times, since=since, tail=tail).chunks())
+        data = b"".join(open_log(api, scope, source, times=times, since=since, tail=tail).chunks())
+        return b"" if loglines.is_excuse(data) else data
     except ApiError as exc:
         if exc.status in NO_LOG:
             return b""

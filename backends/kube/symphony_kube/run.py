@@ -124,12 +124,13 @@ def _captured(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -> Exec
             for channel, data in channels.wait(None)[0]:
                 kept.setdefault(channel, []).append(data)
     said = {channel: b"".join(pieces) for channel, pieces in kept.items()}
-    code = exit_code(_end(said.get(streams.STATUS)), place, argv)
+    code = exit_code(how_ended(said.get(streams.STATUS)), place, argv)
     out, err = (said.get(channel, b"").decode(errors="replace") for channel in (streams.STDOUT, streams.STDERR))
     return ExecResult(exit_code=code, stdout=out, stderr=err)
 
 
-def _end(status: bytes | None) -> End | None:
+def how_ended(status: bytes | None) -> End | None:
+    """What the channel of the status said, or None where it said nothing."""
     return None if status is None else streams.end_of(status)
 
 

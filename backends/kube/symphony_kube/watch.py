@@ -51,11 +51,11 @@ class Watcher:
     any thread. ``patience`` is how long the server may be away, in seconds.
     """
 
-    def __init__(self, api: Api, paths: Mapping[str, str], selector: str, *, patience: float = PATIENCE) -> None:
+    def __init__(self, api: Api, paths: Mapping[str, str], selector: str, *, patience: float | None = None) -> None:
         self._api = api
         self._paths = paths
         self._selector = selector
-        self._patience = patience
+        self._patience = PATIENCE if patience is None else patience
         self._changes: Changes = queue.SimpleQueue()
         self._feeds: list[_Feed] = []
         self._closed = False

@@ -30,10 +30,14 @@ class KubeContract(BackendContract):
 class TestInASharedNamespace(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):
-        return {"kubeconfig": str(kube_cluster.kubeconfig), "namespace": kube_cluster.namespace}
+        return {
+            "kubeconfig": str(kube_cluster.kubeconfig),
+            "namespace": kube_cluster.namespace,
+            "expose": "NodePort",  # no test's cluster can be relied on to have load balancers
+        }
 
 
 class TestInNamespacesOfTheirOwn(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):
-        return {"kubeconfig": str(kube_cluster.kubeconfig)}
+        return {"kubeconfig": str(kube_cluster.kubeconfig), "expose": "NodePort"}

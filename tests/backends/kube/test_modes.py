@@ -46,7 +46,7 @@ def test_a_missing_right_is_named_and_nothing_is_left(kube_cluster, as_user, nam
     if what == "service":
         worker.binds("web")
     if what == "config":
-        worker.mount_config(str(tmp_path / "file"), "/etc/file")
+        worker.mount_config("settings", "/etc/settings", files=[str(tmp_path / "file")])
     with pytest.raises(LaunchFailed, match=f"cannot create .*ask for the right to {right} in namespace") as caught:
         cluster.launch(exp)
     assert "swordfish" not in str(caught.value)

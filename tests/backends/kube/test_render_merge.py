@@ -95,6 +95,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"labels": {EXPERIMENT: None}}}, f"changes '{EXPERIMENT}'"),
     ({"metadata": {"labels": {MANAGED_BY: "helm"}}}, f"changes '{MANAGED_BY}'"),
     ({"metadata": {"labels": "none"}}, f"changes '{MANAGED_BY}'"),
+    ({"metadata": {"annotations": "none"}}, "pod_yml of process 'p' has annotations that are no mapping: 'none'"),
+    ({"spec": "none"}, "takes the container 'p' away"),
     ({"spec": None}, "takes the container 'p' away; name each container that it changes"),
     ({"spec": {"containers": [{"image": "x"}]}}, "takes the container 'p' away"),
 ]  # fmt: skip

@@ -124,7 +124,7 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda p: p.mount_config("x" * 254, "/x"), "is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253"),
     (lambda p: p.mount_git_repo("r", "/x", revision="-f"), "no branch, tag or commit begins with '-'"),
     (lambda p: p.mount_pvc("c", "/etc/secrets/"), "where the experiment's secrets are; choose another path"),
-    (lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}), "the config 'c' has a file '..a', and Kubernetes"),
+    (lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}), "the config 'c' has a file '..a', and Kube"),
     (lambda p: p.mount_secret("symphony-secrets", "/x", files=["conf/blob"]),
      "the secret 'symphony-secrets' is made from different files by the experiment and process 'p'"),
 ]  # fmt: skip

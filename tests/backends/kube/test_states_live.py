@@ -158,17 +158,13 @@ def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(kube_
 
 def test_jobs_alone_are_told_to_one_who_may_not_read_jobs(kube_cluster, open_cluster, name):
     """A failing one, one that runs and one that waits for it: of Pods alone."""
-    rules = [
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list", "watch"]},
-    ]
-    poor = open_cluster(
-        kubeconfig=str(kube_cluster.user("poor", rules)), namespace=kube_cluster.namespace, jobs_only=True
-    )
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    jobs = {"namespace": kube_cluster.namespace, "jobs_only": True}
+    poor = open_cluster(kubeconfig=str(kube_cluster.user("poor", rules)), **jobs)
     experiment = poor.new_experiment(name)
     first = python(experiment, "first", "raise SystemExit(3)")
     python(experiment, "second", "pass").starts_after(first, "succeeded")
-    poor.launch(experiment)
+    open_cluster(**jobs).launch(experiment)
     status = poor.wait(name, timeout=60)
     assert [(item.state, item.exit_code, item.reason) for item in status] == [
         (FAILED, 3, ""),

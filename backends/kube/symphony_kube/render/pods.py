@@ -157,18 +157,23 @@ def _with_own(group: Group, body: Object, own: Mapping[str, Any]) -> Object:
 
 
 def _check_kept(result: Object, body: Object, who: str) -> None:
-    before, after = body["metadata"], result.get("metadata") or {}
+    before, after = body["metadata"], _mapping(result.get("metadata"))
     if (result.get("apiVersion"), result.get("kind")) != ("v1", "Pod"):
         raise SpecError(f"{who} makes another kind of object of the Pod; leave apiVersion and kind out")
+    labels = _mapping(after.get("labels"))
     kept = {key: (before[key], after.get(key)) for key in ("name", "namespace")}
-    labels = after.get("labels") or {}
     kept.update({key: (before["labels"][key], labels.get(key)) for key in _OURS})
     for key, (was, now) in kept.items():
         if was != now:
             raise SpecError(f"{who} changes {key!r}, by which symphony finds its objects; leave it out")
-    names = [item["name"] for item in body["spec"]["containers"]]
-    found = (result.get("spec") or {}).get("containers")
-    there = [item.get("name") for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-    missing = [name for name in names if name not in there]
+    if not isinstance(after.get("annotations", {}), dict):
+        raise SpecError(f"{who} has annotations that are no mapping: {after['annotations']!r}")
+    found = _mapping(result.get("spec")).get("containers")
+    there = [_mapping(item).get("name") for item in found] if isinstance(found, list) else []
+    missing = [item["name"] for item in body["spec"]["containers"] if item["name"] not in there]
     if missing:
         raise SpecError(f"{who} takes the container {missing[0]!r} away; name each container that it changes")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

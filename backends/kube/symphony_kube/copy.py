@@ -1,0 +1,300 @@
+"""Copying files and folders from and to the container of a process, as a stream of tar over exec.
+
+What is copied comes into a folder of its own beside the target, is compared with the source by the digest of every
+file, and only then takes the target's place. The container needs a shell, tar and a digest program.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symphony.errors import BackendError, NotFound, SpecError, Unreachable
+from symphony.names import is_name
+from symphony_kube import archive, pods, run, streams
+from symphony_kube.archive import Digests
+from symphony_kube.errors import one_line
+from symphony_kube.names import Scope
+from symphony_kube.pods import Place
+from symphony_kube.streams import Channels
+
+if TYPE_CHECKING:
+    from symphony_kube.api import Api
+
+# Called with the bytes so far, and of how many, where that is known.
+Progress = Callable[[int, "int | None"], None]
+
+# The first lines of every script. What it says of itself comes after this mark, on standard error.
+_SAID = "symphony: "
+_BEGIN = f"""\
+fail() {{ printf '{_SAID}%s\\n' "$1" >&2; exit 1; }}
+for tool in "$@"; do [ "$tool" = -- ] && break; command -v "$tool" >/dev/null 2>&1 || fail "needs $tool"; done
+while [ "$1" != -- ]; do shift; done; shift
+for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; done
+[ "$sum" ] || fail "needs sha256sum"
+"""
+# Writes a file or the content of a folder; links that are named are followed, others kept.
+_SEND = (
+    _BEGIN
+    + """\
+cd -- "$1" 2>/dev/null || fail "no folder"
+[ -e "$2" ] || fail "not there"
+if [ -d "$2" ]; then cd -- "$2" && exec tar -cf - .; else exec tar -chf - "$2"; fi
+"""
+)
+_SUM = """\
+if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +; else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
+"""
+_DIGESTS = _BEGIN + 'cd -- "$1" || exit 1\n' + _SUM
+# Takes tar's stream by its length, tells the digests, and goes on when it is told that they are right.
+_RECEIVE = (
+    _BEGIN
+    + """\
+target=$1 base=$2 parent=$3 kind=$4 size=$5 tmp=$6 mode=$7
+if [ -d "$target" ]; then parent=$target; [ "$base" ] && target=$target/$base; fi
+[ -d "$parent" ] || fail "no folder"
+if [ "$kind" = file ]; then [ -d "$target" ] && fail "is a folder"
+elif [ -e "$target" ] && [ ! -d "$target" ]; then fail "is a file"; fi
+tmp=$parent/$tmp
+clean() { chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp"; }
+mkdir -m 700 "$tmp" || exit 1
+trap clean EXIT
+trap 'exit 1' HUP INT TERM PIPE
+head -c "$size" | tar -xpf - -C "$tmp" || exit 1
+(set -- "$tmp" ./it; cd "$1" || exit 1
+"""
+    + _SUM
+    + """\
+) || exit 1
+read -r answer && [ "$answer" = keep ] || exit 1
+if [ ! -d "$target" ]; then mv -f "$tmp/it" "$target" && chmod "$mode" "$target"; exit; fi
+cd "$tmp/it" || exit 1
+case $target in /*) ;; *) target=$OLDPWD/$target;; esac
+find . -type d -exec sh -c 'for d; do [ -d "$0/$d" ] || mkdir "$0/$d" || exit 1; done' "$target" {} + || exit 1
+find . ! -type d -exec sh -c 'for f; do [ -d "$0/$f" ] && [ ! -L "$0/$f" ] && exit 3
+mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "could not be merged"
+"""
+)
+_TOOLS = ("tar", "find")
+_TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A path beside a process; a relative one begins in the folder of its container."""
+
+    process: str
+    group: str | None
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.process}:{self.path}" if self.group else f"{self.process}:{self.path}"
+
+
+def parse(text: str) -> Remote | None:
+    """``process:path`` or ``group/process:path``; None for a path of this machine.
+
+    >>> parse("learner:out/model.pt").path
+    'out/model.pt'
+    >>> parse("./learner:out")
+    """
+    whose, colon, path = text.partition(":")
+    parts = whose.split("/")
+    if not colon or len(parts) > 2 or not all(map(is_name, parts)):
+        return None
+    return Remote(process=parts[-1], group=parts[0] if len(parts) == 2 else None, path=path or ".")
+
+
+def transfer(api: Api, scope: Scope, source: str, target: str, *, progress: Progress | None = None) -> None:
+    """Copy a file or a folder; one of ``source`` and ``target`` is ``process:path`` or ``group/process:path``.
+
+    As with ``cp -r``: into a target that is a folder, else under its name; ``folder/.`` is what is in the folder. A
+    folder that is there already is added to, files are replaced. Modes and links are kept.
+    Raises `NotFound`, `SpecError`, and `BackendError` where what arrived is not what was sent.
+    """
+    tell: Progress = progress or (lambda _done, _of: None)
+    there, here = parse(source), parse(target)
+    if (there is None) == (here is None):
+        what = "two processes" if there else "two paths of this machine"
+        raise SpecError(
+            f"{source!r} and {target!r} are {what}: one of them is process:path, the other a path here (a path with "
+            "a colon begins with ./)"
+        )
+    if there is not None:
+        place = pods.running(api, scope, there.process, there.group)
+        _download(api, scope, place, there, Path(target), target.endswith("/"), tell)
+    elif here is not None:
+        place = pods.running(api, scope, here.process, here.group)
+        _upload(api, scope, place, source, here, tell)
+
+
+# --- from a process ---
+
+
+def _download(api: Api, scope: Scope, place: Place, source: Remote, target: Path, into: bool, tell: Progress) -> None:
+    folder, name = _split(source.path)
+    final = target / name if target.is_dir() and name != "." else target
+    if into and not target.is_dir():
+        raise NotFound(f"there is no folder {str(target)!r} here")
+    if not final.parent.is_dir():
+        raise NotFound(f"there is no folder {str(final.parent)!r} here")
+    with archive.Incoming(final) as incoming:
+        script = ["sh", "-c", _SEND, "sh", *_TOOLS, "--", folder, _plain(name)]
+        with run.connect(api, scope, place, script) as channels:
+            output = _Output(channels, place, str(source), tell)
+            incoming.unpack(output)
+            output.finish()
+        script = ["sh", "-c", _DIGESTS, "sh", *_TOOLS, "--", folder, _plain(name)]
+        with run.connect(api, scope, place, script) as channels:
+            output = _Output(channels, place, str(source), lambda _done, _of: None)
+            said = output.read()
+            output.finish()
+        _compare(incoming.digests, said, str(source))
+        incoming.keep()
+
+
+class _Output:
+    """What a script writes, as a file to read from; its errors are raised where it failed."""
+
+    def __init__(self, channels: Channels, place: Place, what: str, tell: Progress) -> None:
+        self._channels = channels
+        self._place = place
+        self._what = what
+        self._tell = tell
+        self._kept = bytearray()
+        self._errors = bytearray()
+        self._status: bytes | None = None
+        self._count = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes, fewer only at the end."""
+        while (size < 0 or len(self._kept) < size) and self._more():
+            pass
+        cut = len(self._kept) if size < 0 else size
+        data = bytes(self._kept[:cut])
+        del self._kept[:cut]
+        return data
+
+    def until(self, ends: tuple[bytes, ...]) -> bytes:
+        """All up to one of ``ends``. Raises where the script ends before that."""
+        while not (b"\n" + self._kept[-100:]).endswith(ends):
+            if not self._more():
+                self.finish()
+                break
+        return bytes(self._kept)
+
+    def poll(self) -> None:
+        """Send what waits, and take in what came; raises where the script has failed already."""
+        self._take(self._channels.wait(None if self._channels.full else 0.0)[0])
+        if self._status is not None or self._channels.closed:
+            self.finish()
+
+    def finish(self) -> None:
+        """Read on to the end of the script. Raises where it failed."""
+        while self._more():
+            self._kept.clear()
+        code = run.exit_code(run.how_ended(self._status), self._place, ["sh"])
+        if code:
+            raise _failure(self._errors.decode(errors="replace"), self._what, self._place)
+
+    def _more(self) -> bool:
+        if self._status is not None or self._channels.closed:
+            return False
+        self._take(self._channels.wait(None)[0])
+        return True
+
+    def _take(self, messages: list[tuple[int, bytes]]) -> None:
+        for channel, data in messages:
+            if channel == streams.STDOUT:
+                self._kept += data
+                self._count += len(data)
+                self._tell(self._count, None)
+            elif channel == streams.STDERR:
+                self._errors += data[: 1 << 16]
+            elif channel == streams.STATUS:
+                self._status = data
+
+
+def _failure(said: str, what: str, place: Place) -> BackendError | NotFound | SpecError:
+    """The error for what a script said of itself, or a tool in it."""
+    _, mark, why = said.partition(_SAID)
+    why = why.strip()
+    if not mark:
+        return BackendError(f"cannot copy {what!r}: {one_line(said) or 'the copying was cut short'}")
+    if why.startswith("needs "):
+        return SpecError(f"cannot copy {what!r}: the image of {place.process!r} has no {why.removeprefix('needs ')}")
+    words = {
+        "no folder": f"there is no such folder beside {place.process!r}",
+        "not there": f"there is no such file or folder beside {place.process!r}",
+        "is a folder": "a file cannot take the place of a folder",
+        "is a file": "a folder cannot take the place of a file",
+    }
+    kind = NotFound if why in ("no folder", "not there") else SpecError
+    return kind(f"cannot copy {what!r}: {words.get(why, why)}")
+
+
+# --- to a process ---
+
+
+def _upload(api: Api, scope: Scope, place: Place, source: str, target: Remote, tell: Progress) -> None:
+    tree = archive.Outgoing(source)
+    parent, _ = _split(target.path)
+    base = "" if Path(source).name in ("", "..") or source.endswith("/.") else Path(source).name
+    wanted = _plain(target.path.rstrip("/") or "/")
+    if target.path.endswith("/"):
+        wanted, parent = f"{wanted}/", f"{wanted}/"
+    words = [
+        wanted, base, _plain(parent), "folder" if tree.is_folder else "file", str(tree.size),
+        f".symphony-{secrets.token_hex(6)}", f"{tree.mode:o}",
+    ]  # fmt: skip
+    script = ["sh", "-c", _RECEIVE, "sh", *_TOOLS_TO_RECEIVE, "--", *words]
+    with run.connect(api, scope, place, script, stdin=True) as channels:
+        output = _Output(channels, place, str(target), lambda _done, _of: None)
+        for data, done in _counted(tree.stream()):
+            channels.send(streams.STDIN, data)
+            tell(done, tree.size)
+            output.poll()
+        said = output.until(tuple(f"\n\n{tool}\n".encode() for tool in archive.TOOLS))
+        _compare(tree.digests, said, str(target))
+        channels.send(streams.STDIN, b"keep\n")
+        output.finish()
+
+
+def _counted(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
+    done = 0
+    for piece in pieces:
+        done += len(piece)
+        yield piece, done
+
+
+def _compare(digests: Digests, said: bytes, what: str) -> None:
+    """Compare what was read with what was written. Raises `BackendError` for a difference."""
+    listed, _, tool = said.rstrip(b"\n").rpartition(b"\n")
+    if tool.decode(errors="replace") not in archive.TOOLS:
+        raise Unreachable(f"the connection was lost while {what!r} was compared with what it was copied from")
+    wrong = digests.missing_in(listed, tool.decode())
+    if wrong is not None:
+        raise BackendError(
+            f"cannot copy {what!r}: {wrong!r} differs from what was copied; was it written meanwhile? copy it again"
+        )
+
+
+# --- paths ---
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The folder and the name in it; ``.`` as the name where all of the folder is meant."""
+    whole = path.rstrip("/") or "/"
+    folder, name = posixpath.split(whole)
+    if name in ("", ".", ".."):
+        return _plain(whole), "."
+    return _plain(folder or "."), name
+
+
+def _plain(path: str) -> str:
+    """A path that no tool takes for an option."""
+    return path if path.startswith(("/", "./")) or path == "." else f"./{path}"

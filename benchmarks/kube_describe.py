@@ -1,0 +1,94 @@
+"""Looking at a thousand Pods: symphony beside ``kubectl get pods -o json``.
+
+    python benchmarks/kube_describe.py [--quick] [--json]
+
+The Pods are hollow: a real API server, scheduler and controllers hold them, and no container runs. They are made
+by one launch into a namespace of its own, which is deleted at the end. Needs a Kubernetes that is there for tests
+alone, since nodes are added to it: KUBECONFIG says which, else the devcluster's; and kubectl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from _pairs import Figure, Options, at_most_times, in_turns, main, timed
+
+from kubetest.hollow import SELECTOR, TOLERATION, HollowNodes
+from symphony import Cluster, Experiment
+from symphony.cluster import Until
+
+TIMES = 1.2
+STARTED: Until = "started"
+
+
+def kubeconfig() -> Path:
+    """The cluster to measure on."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        return Path(given)
+    devcluster = Path(__file__).resolve().parents[1] / "scripts/devcluster"
+    done = subprocess.run([sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"no Kubernetes to measure on: set KUBECONFIG, or {done.stderr.strip()}")
+    return Path(done.stdout.strip())
+
+
+def experiment(name: str, count: int) -> Experiment:
+    """Lone processes on hollow nodes."""
+    exp = Experiment(name)
+    for number in range(count):
+        process = exp.new_process(f"p-{number}", container_image="none:1", command=["sleep", "1000"])
+        process.add_toleration(**TOLERATION)
+        for key, value in SELECTOR.items():
+            process.node_selector(key, value)
+    return exp
+
+
+@contextlib.contextmanager
+def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
+    """A cluster and the name of an experiment there, all of whose Pods are told to run."""
+    name = f"symphony-bench-{secrets.token_hex(3)}"
+    cluster = Cluster.new("kube", kubeconfig=config)
+    with HollowNodes(config, count=4):
+        try:
+            cluster.launch(experiment(name, count))
+            cluster.wait(name, until=STARTED, timeout=600)
+            yield cluster, name
+        finally:
+            cluster.delete(name)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """The library in a program that runs already, and the command line from its start."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        raise SystemExit("there is no kubectl to measure beside")
+    config, count, runs = kubeconfig(), options.pick(1000, 100), options.pick(11, 3)
+    with launched(config, count) as (cluster, name):
+        theirs = [kubectl, f"--kubeconfig={config}", "get", "pods", "-o", "json", f"--namespace={name}"]
+        ours = [sys.executable, "-m", "symphony", "ps", name, "-b", "kube", "--json", f"--kubeconfig={config}"]
+
+        def library() -> float:
+            return timed(lambda: cluster.describe_experiment(name))
+
+        def command(*words: str) -> float:
+            return timed(lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL))
+
+        in_turns(1, library, lambda: command(*ours), lambda: command(*theirs))
+        library_s, command_s, kubectl_s = in_turns(runs, library, lambda: command(*ours), lambda: command(*theirs))
+    peer = "kubectl get pods -o json"
+    yield at_most_times(f"describe_experiment, {count} Pods", library_s, kubectl_s, TIMES, peer_name=peer)
+    yield at_most_times(f"symphony ps --json, {count} Pods", command_s, kubectl_s, TIMES, peer_name=peer)
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

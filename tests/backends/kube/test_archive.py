@@ -1,0 +1,70 @@
+"""Archives that are up to no good: nothing of them is ever outside of the folder that is unpacked."""
+
+import io
+import os
+import tarfile
+
+import pytest
+
+from symphony.errors import BackendError, SpecError
+from symphony_kube.archive import Incoming
+
+
+def archive(*members):
+    """A tar of (name, type, link or content); the first stands for the folder itself."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind, content in [("./", tarfile.DIRTYPE, ""), *members]:
+            info = tarfile.TarInfo(name)
+            info.type, info.mode = kind, 0o755
+            if kind == tarfile.REGTYPE:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content.encode()))
+            else:
+                info.linkname = content
+                tar.addfile(info)
+    out.seek(0)
+    return out
+
+
+FILE, LINK, HARD, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../evil", FILE, "x")],
+        [("/evil", FILE, "x")],
+        [("./a/../../evil", FILE, "x")],
+        [("./out", LINK, ".."), ("./out/evil", FILE, "x")],
+        [("./evil", LINK, "/etc/passwd"), ("./evil", FILE, "x")],
+        [("./hard", HARD, "../../secret")],
+        [("./hard", HARD, "/etc/passwd")],
+        [("./link", LINK, "../secret"), ("./hard", HARD, "./link")],
+        [("./no-folder/file", FILE, "x")],
+        [("./device", tarfile.CHRTYPE, "")],
+        [("./pipe", tarfile.FIFOTYPE, "")],
+        [("./a", FILE, "x"), ("./a/b", FILE, "x")],
+    ],
+)
+def test_surprises_are_refused(tmp_path, members):
+    (tmp_path / "secret").write_text("secret")
+    with pytest.raises(SpecError, match="cannot copy"), Incoming(tmp_path / "target") as incoming:
+        incoming.unpack(archive(*members))
+    assert os.listdir(tmp_path) == ["secret"]
+
+
+def test_links_and_second_names_are_kept(tmp_path):
+    with Incoming(tmp_path / "target") as incoming:
+        incoming.unpack(archive(("./a", FILE, "x"), ("./b", HARD, "./a"), ("./c", LINK, "/etc")))
+        incoming.keep()
+    assert (tmp_path / "target" / "b").read_text() == "x"
+    assert os.readlink(tmp_path / "target" / "c") == "/etc"
+    assert os.listdir(tmp_path) == ["target"]
+
+
+def test_an_archive_that_is_cut_short_is_not_kept(tmp_path):
+    whole = archive(("./a", FILE, "x" * 100_000)).getvalue()
+    with pytest.raises(BackendError, match="no whole archive"), Incoming(tmp_path / "target") as incoming:
+        incoming.unpack(io.BytesIO(whole[:50_000]))
+    assert os.listdir(tmp_path) == []

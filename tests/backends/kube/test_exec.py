@@ -1,0 +1,179 @@
+"""Commands beside processes: exit codes, streams, terminals, and what cannot run."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
+from symphony_kube import run, streams
+from tests.cli.terminal import Terminal
+
+from .using import FOREVER, launched, python, through
+
+# The verb, in a program of its own: its streams are those of the test.
+PROGRAM = """
+import sys
+from symphony import Cluster
+cluster = Cluster.new("kube", kubeconfig=sys.argv[1])
+if sys.argv[4:]:
+    sys.exit(cluster.exec_command(sys.argv[2], sys.argv[3], sys.argv[4:], interactive=True).exit_code)
+cluster.login(sys.argv[2], sys.argv[3])
+"""
+
+
+@pytest.fixture(scope="module")
+def worker(kube_session, tmp_path_factory):
+    def build(exp):
+        group = exp.new_process_group("team").termination_grace_period(0)
+        for name in ("worker", "other"):
+            group.new_process(name, command=["python3", "-u", "-c", FOREVER], start_dir="/tmp", env={"COLOUR": "teal"})
+        python(exp, "ended", "pass")
+        python(exp, "later", "pass").starts_after("ended", "ready")
+
+    with launched(kube_session, tmp_path_factory.mktemp("using"), build) as (cluster, name):
+        cluster.wait(name, timeout=60, until="ready")
+        yield Worker(cluster, name, kube_session)
+
+
+class Worker:
+    def __init__(self, cluster, name, session):
+        self.cluster, self.name, self.session = cluster, name, session
+
+    def run(self, *command, process="worker", group=None):
+        return self.cluster.exec_command(self.name, process, list(command), group)
+
+    def argv(self, *command):
+        return [sys.executable, "-c", PROGRAM, str(self.session.cluster.kubeconfig), self.name, "worker", *command]
+
+    def piped(self, *command, **options):
+        options = {"timeout": 60, "capture_output": True, **options}
+        return subprocess.run(self.argv(*command), **options)
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 126, 255])
+def test_the_exit_code_is_that_of_the_command(worker, code):
+    done = worker.run("sh", "-c", f"echo out; echo err >&2; exit {code}")
+    assert (done.exit_code, done.stdout, done.stderr) == (code, "out\n", "err\n")
+
+
+def test_it_runs_in_the_environment_and_folder_of_the_process(worker):
+    done = worker.run("sh", "-c", "pwd; echo $COLOUR $SYMPHONY_ROLE; kill -9 $$", process="other", group="team")
+    assert (done.exit_code, done.stdout) == (137, "/tmp\nteal other\n")
+
+
+def test_awkward_words_and_large_output_arrive_whole(worker):
+    words = ["", "two words", "new\nline", "$HOME", "naïve 日本", "--", "-c"]
+    done = worker.run("python3", "-c", "import sys, json; print(json.dumps(sys.argv[1:]))", *words)
+    assert json.loads(done.stdout) == words
+    many = "import sys; sys.stdout.write(('y' * 99 + '\\n') * 100_000); sys.stderr.write('e' * 1_000_000)"
+    done = worker.run("python3", "-c", many)
+    assert done.stdout == ("y" * 99 + "\n") * 100_000
+    assert done.stderr == "e" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("process", "command", "error", "said"),
+    [
+        ("worker", ["no-such-program"], NotFound, "'no-such-program' beside 'worker': its image has no such program"),
+        ("worker", ["/etc/hostname"], SpecError, "cannot run '/etc/hostname' beside 'worker': permission denied"),
+        ("ended", ["true"], NotFound, r"process 'ended' does not run \(succeeded\): there is nothing to run beside"),
+        ("later", ["true"], NotFound, r"process 'later' does not run \(.*\): there is nothing"),
+        ("wroker", ["true"], NotFound, "did you mean 'worker'"),
+    ],
+)
+def test_what_cannot_run(worker, process, command, error, said):
+    with pytest.raises(error, match=said):
+        worker.run(*command, process=process)
+
+
+def test_a_wrong_group_and_a_wrong_experiment(worker):
+    with pytest.raises(NotFound, match="in group 'team', not in 'crew'"):
+        worker.run("true", group="crew")
+    with pytest.raises(NotFound, match="no experiment"):
+        worker.cluster.exec_command("symphony-test-none", "worker", ["true"])
+
+
+def test_input_from_a_pipe_a_file_and_none(worker, tmp_path):
+    data = os.urandom(200_000)
+    (tmp_path / "data").write_bytes(data)
+    assert worker.piped("cat", input=data).stdout == data
+    with (tmp_path / "data").open("rb") as file:
+        file.seek(1000)
+        done = worker.piped("sh", "-c", "cat; echo err >&2; exit 4", stdin=file)
+    assert (done.returncode, done.stdout, done.stderr) == (4, data[1000:], b"err\n")
+    for given in ({"input": b""}, {"stdin": subprocess.DEVNULL}):
+        assert worker.piped("sh", "-c", "cat; echo done", **given).stdout == b"done\n"
+
+
+def test_input_without_end_ends_with_the_command(worker):
+    endless = f"yes | {subprocess.list2cmdline(['true'])}"
+    del endless
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
+        done = worker.piped("head", "-1", stdin=yes.stdout)
+        yes.kill()
+    assert (done.returncode, done.stdout) == (0, b"y\n")
+
+
+def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_path):
+    argv = worker.argv("sh", "-c", "stty size; read x; echo got $x; stty size; exit 5")
+    shell = ["sh", "-c", '"$@"; echo code $?; stty -a | tr " ;" "\\n\\n" | grep -x -e icanon -e echo', "sh", *argv]
+    terminal = Terminal(shell, env=dict(os.environ), cwd=tmp_path, width=93)
+    try:
+        terminal.expect("24 93")
+        terminal.press("hi\r")
+        terminal.expect("got hi")
+        terminal.expect("24 93\ncode 5\n")
+        assert terminal.finish() == 0
+        assert terminal.text.endswith("icanon\necho\n")
+    finally:
+        terminal.close()
+
+
+def test_login_is_a_shell_that_keys_and_sizes_reach(worker, tmp_path):
+    terminal = Terminal(worker.argv(), env=dict(os.environ), cwd=tmp_path, width=80)
+    try:
+        terminal.press('echo "[$COLOUR]"; sleep 100\r')
+        terminal.expect("[teal]")
+        terminal.press("\x03")
+        terminal.resize(40, 101)
+        terminal.press("stty size; exit 3\r")
+        terminal.expect("40 101")
+        terminal.finish()
+    finally:
+        terminal.close()
+
+
+def test_login_without_a_terminal(worker):
+    done = worker.piped(stdin=subprocess.DEVNULL)
+    assert b"only a terminal can be attached" in done.stderr
+    with pytest.raises(Unsupported):
+        run.login(None, worker.cluster.scope(worker.name), "worker")
+
+
+def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
+    cluster = through(kube_faults.kubeconfig, kube_session)
+    kube_faults.reset(path="/exec")
+    with pytest.raises(Unreachable):
+        cluster.exec_command(worker.name, "worker", ["true"])
+    kube_faults.clear()
+    kube_faults.answer(403, path="/exec", times=1)
+    with pytest.raises(BackendError, match="it takes the right to get and create pods/exec"):
+        cluster.exec_command(worker.name, "worker", ["true"])
+    cluster.api.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "reason"),
+    [
+        (b'{"metadata":{},"status":"Success"}', 0, ""),
+        (b'{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}', 3, ""),
+        (b'{"status":"Failure","message":"no\\nsuch"}', None, "no such"),
+        (b"plain words", None, "plain words"),
+    ],
+)
+def test_what_the_status_says(status, code, reason):
+    end = streams.end_of(status)
+    assert (end.exit_code, end.reason) == (code, reason)

@@ -1,0 +1,357 @@
+"""Lists and watches: what they cost, and what they survive."""
+
+import http.server
+import json
+import threading
+import time
+
+import pytest
+
+from symphony.errors import NotFound, Unreachable
+from symphony.status import State
+from symphony.testing.contract import until
+from symphony_kube import look, watch
+from symphony_kube.api import Api
+from symphony_kube.errors import ApiError
+from symphony_kube.names import Scope
+from symphony_kube.retries import Patience
+from symphony_kube.roster import Unit
+from symphony_kube.watch import Change, Watcher
+
+from .conftest import FOREVER, python
+
+pytestmark = pytest.mark.client
+
+SCOPE = Scope(experiment="rl", namespace="rl")
+PODS = {"pods": "/api/v1/namespaces/rl/pods"}
+
+
+# --- a server that says what a real one says once in a while ---
+
+
+def pod(version: int, name: str = "p") -> dict:
+    return {
+        "metadata": {
+            "name": name,
+            "uid": name,
+            "resourceVersion": str(version),
+            "labels": {"symphony/unit": name},
+        },
+        "spec": {"containers": [{"name": name}]},
+    }
+
+
+def event(kind: str, version: int) -> dict:
+    return {"type": kind, "object": pod(version)}
+
+
+def error(code: int) -> dict:
+    return {"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": "Expired", "message": "too old"}}
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers watches from a script: each a list of events, or half a line as text, or a status; then it is silent."""
+
+    daemon_threads = True
+
+    def __init__(self, *script):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script = list(script)
+        self.watched: list[str] = []
+        self.listed = 0
+        self.over = threading.Event()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self):
+        if "watch=true" not in self.path:
+            self.server.listed += 1
+            version = str(100 * self.server.listed)
+            self.answer(json.dumps({"metadata": {"resourceVersion": version}, "items": [pod(1)]}).encode())
+            return
+        self.server.watched.append(self.path.partition("resourceVersion=")[2].partition("&")[0])
+        step = self.server.script.pop(0) if self.server.script else None
+        if isinstance(step, int):
+            self.answer(b"{}", step)
+            return
+        self.send_response(200)
+        self.end_headers()
+        if step is None:
+            self.wfile.flush()
+            self.server.over.wait(20)
+            return
+        for part in step:
+            self.wfile.write(part.encode() if isinstance(part, str) else json.dumps(part).encode() + b"\n")
+
+    def answer(self, content: bytes, status: int = 200):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def serve(tmp_path, monkeypatch):
+    """A function that starts a `Server` and opens an `Api` on it."""
+    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.01)
+    servers = []
+
+    def start(*script):
+        server = Server(*script)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        config = tmp_path / "config"
+        config.write_text(
+            json.dumps(
+                {
+                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                    "users": [{"name": "u", "user": {}}],
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                    "current-context": "c",
+                }
+            )
+        )
+        return server, Api(kubeconfig=config, patience=Patience(pauses=()))
+
+    yield start
+    for server in servers:
+        server.over.set()
+        server.shutdown()
+        server.server_close()
+
+
+def told(watcher: Watcher, number: int) -> list[Change]:
+    found: list[Change] = []
+    while len(found) < number:
+        changes = watcher.changes(10)
+        assert changes, f"no more than {found}"
+        found.extend(changes)
+    return found
+
+
+def versions(changes: list[Change]) -> list[tuple[str, str]]:
+    return [(change.event, change.objects[0]["metadata"]["resourceVersion"]) for change in changes]
+
+
+def test_a_watch_that_ends_goes_on_where_it_was(serve):
+    server, api = serve([event("MODIFIED", 101), event("MODIFIED", 102)], [event("DELETED", 103)])
+    with Watcher(api, PODS, "a=b") as watcher:
+        assert [item["metadata"]["name"] for item in watcher.start("pods")] == ["p"]
+        assert versions(told(watcher, 3)) == [("MODIFIED", "101"), ("MODIFIED", "102"), ("DELETED", "103")]
+        assert (server.watched[:2], server.listed) == (["100", "102"], 1)
+
+
+def test_a_bookmark_is_only_a_place(serve):
+    server, api = serve([event("BOOKMARK", 180)], [event("MODIFIED", 181)])
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods")
+        assert versions(told(watcher, 1)) == [("MODIFIED", "181")]
+        assert server.watched[:2] == ["100", "180"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        [event("MODIFIED", 101), '{"type": "MODI'],
+        [event("MODIFIED", 101), error(500)],
+    ],
+    ids=["half a line", "an error of the server's own"],
+)
+def test_a_watch_that_breaks_off_goes_on_where_it_was(serve, end):
+    server, api = serve(end, 503, [event("MODIFIED", 102)])
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods")
+        assert versions(told(watcher, 2)) == [("MODIFIED", "101"), ("MODIFIED", "102")]
+        assert (server.watched[:3], server.listed) == (["100", "101", "101"], 1)
+
+
+@pytest.mark.parametrize("end", [410, [error(410)], [error(504)]], ids=["an answer", "an event", "too new"])
+def test_a_place_that_is_not_known_is_left_for_a_new_list(serve, end):
+    server, api = serve(end, [event("MODIFIED", 201)])
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods")
+        first, second = told(watcher, 2)
+        assert (first.event, len(first.objects)) == ("LISTED", 1)
+        assert versions([second]) == [("MODIFIED", "201")]
+        assert (server.watched[:2], server.listed) == (["100", "200"], 2)
+
+
+def test_a_server_that_is_away_for_too_long_is_told(serve):
+    _, api = serve(*[503] * 1000)
+    with Watcher(api, PODS, "a=b", patience=0.2) as watcher:
+        watcher.start("pods")
+        began = time.monotonic()
+        with pytest.raises(ApiError, match="503"):
+            told(watcher, 1)
+        assert 0.1 < time.monotonic() - began < 5
+
+
+def test_a_refusal_is_told_at_once(serve):
+    _, api = serve(403)
+    with Watcher(api, PODS, "a=b") as watcher:
+        watcher.start("pods")
+        with pytest.raises(ApiError, match="403"):
+            told(watcher, 1)
+
+
+def test_one_who_waits_ends_when_it_is_closed(serve):
+    _, api = serve()
+    following = look.follow(api, SCOPE)
+    assert following.first().status.processes[0].name == "p"
+    timer = threading.Timer(0.2, following.close)
+    timer.start()
+    assert next(following, None) is None
+    timer.join()
+    feeds = [thread for thread in threading.enumerate() if thread.name == "watch-pods"]
+    for thread in feeds:
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def test_a_deadline_wakes_without_an_event(serve, monkeypatch):
+    """One that is not ready in time is told when its time is over, though the server is silent."""
+    running = {"running": {"startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
+    status = {"phase": "Running", "containerStatuses": [{"name": "p", "state": running, "ready": False}]}
+    changed = {**pod(101), "status": status}
+    changed["spec"]["containers"][0]["readinessProbe"] = {}
+    _, api = serve([{"type": "MODIFIED", "object": changed}])
+    roster = (Unit(name="p", processes=("p",), ready={"p": 2.0}),)
+    with look.follow(api, SCOPE, roster=roster) as following:
+        late = next(seen for seen in following if seen.tracks["p"].never_ready)
+        assert late.status.processes[0].reason == "not ready within 2 s"
+
+
+# --- the real one ---
+
+
+@pytest.fixture
+def through(kube_cluster, kube_faults, open_cluster):
+    """The shared namespace, through the proxy."""
+    return open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+
+
+def is_list(proxy) -> int:
+    return sum("watch=true" not in call.path for call in proxy.calls(method="GET", path=r"/(pods|jobs)\?"))
+
+
+def is_watch(proxy) -> int:
+    return proxy.count(method="GET", path="watch=true")
+
+
+def cut(proxy) -> None:
+    """Break all connections, as a load balancer does that restarts."""
+    proxy._loop.call_soon_threadsafe(lambda: [task.cancel() for task in proxy._tasks])
+
+
+BLINK = "import time; time.sleep(2)"
+
+
+def test_wait_makes_one_list_and_one_watch(shared, through, kube_faults, name):
+    experiment = shared.new_experiment(name)
+    for index in range(3):
+        python(experiment, f"p{index}", "pass")
+    shared.launch(experiment)
+    assert through.wait(name, timeout=60).exit_code == 0
+    assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (1, 1, 2)
+    through.describe_experiment(name)
+    assert kube_faults.count() == 3
+
+
+def test_with_a_job_it_is_one_list_and_one_watch_of_each_kind(shared, through, kube_faults, name):
+    experiment = shared.new_experiment(name)
+    python(experiment, "p", "pass")
+    python(experiment, "job", "pass").job()
+    shared.launch(experiment)
+    assert through.wait(name, timeout=60).exit_code == 0
+    assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (2, 2, 4)
+
+
+def test_wait_survives_a_connection_that_breaks_and_a_server_that_is_away(shared, through, kube_faults, name):
+    experiment = shared.new_experiment(name)
+    python(experiment, "p", BLINK)
+    shared.launch(experiment)
+    broken = []
+
+    def break_off(status):
+        if not broken and status.processes[0].state is State.RUNNING:
+            broken.append(True)
+            kube_faults.reset(path="watch=true", times=2)
+            kube_faults.answer(503, path="watch=true", times=2)
+            cut(kube_faults)
+
+    status = through.wait(name, timeout=60, on_change=break_off)
+    assert broken
+    assert status.processes[0].state is State.SUCCEEDED
+    assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
+
+
+def test_wait_survives_a_place_that_the_server_has_forgotten(shared, through, kube_faults, name, monkeypatch):
+    """The real server's own word for it: it is asked for what came after its first change ever."""
+    experiment = shared.new_experiment(name)
+    python(experiment, "p", "pass")
+    shared.launch(experiment)
+    listed = []
+    original = watch._Feed.list
+
+    def from_the_first_day(feed):
+        objects = original(feed)
+        if not listed:
+            feed._place = "1"
+        listed.append(feed._place)
+        return objects
+
+    monkeypatch.setattr(watch._Feed, "list", from_the_first_day)
+    assert through.wait(name, timeout=60).exit_code == 0
+    assert len(listed) == 2
+
+
+def test_a_server_that_is_gone_is_told(kube_cluster, kube_faults, open_cluster, name, monkeypatch):
+    monkeypatch.setattr(watch, "PATIENCE", 1.0)
+    through = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, patience=Patience(pauses=()))
+    experiment = through.new_experiment(name)
+    python(experiment, "p", FOREVER)
+    through.launch(experiment)
+
+    def go_away(status):
+        kube_faults.reset(path="watch=true")
+        cut(kube_faults)
+
+    with pytest.raises(Unreachable, match="broke off"):
+        through.wait(name, timeout=60, on_change=go_away)
+
+
+def test_what_is_not_there_is_not_followed(shared, name):
+    with pytest.raises(NotFound, match=f"no experiment '{name}'"):
+        shared.wait(name, timeout=5)
+    for odd in ("", "Not A Name", "a=b", "../x"):
+        with pytest.raises(NotFound):
+            shared.wait(odd, timeout=5)
+        with pytest.raises(NotFound):
+            shared.describe_experiment(odd)
+
+
+def test_a_relist_notices_what_went_meanwhile(kube_cluster, shared, through, kube_faults, name):
+    experiment = shared.new_experiment(name)
+    for process in ("first", "second"):
+        python(experiment, process, FOREVER)
+    shared.launch(experiment)
+    done = []
+
+    def lose(status):
+        if not done and all(item.state is State.RUNNING for item in status):
+            done.append(True)
+            kube_faults.answer(410, path="watch=true", times=1)
+            kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0})
+            cut(kube_faults)
+
+    def second_is_lost(status):
+        lose(status)
+        return status.processes[1].state is State.UNKNOWN
+
+    assert until(through, name, second_is_lost).processes[0].state is State.RUNNING

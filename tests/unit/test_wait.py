@@ -1,0 +1,100 @@
+"""How far `Cluster.wait` waits, and what is said when the time is up: the same words on every backend."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from symphony import Cluster, ExperimentStatus, ProcessStatus, SpecError
+from symphony.cluster import awaited, too_late
+from symphony.commandline.views import coming_up
+from symphony.status import State
+
+STATUS = ExperimentStatus(
+    name="e",
+    backend="paper",
+    processes=(
+        ProcessStatus(name="new"),
+        ProcessStatus(name="on", group="g", state=State.RUNNING, started=1.0),
+        ProcessStatus(name="up", state=State.RUNNING, started=1.0, ready=True),
+        ProcessStatus(name="again", state=State.PENDING, started=1.0, ended=2.0),
+        ProcessStatus(name="never", state=State.FAILED),
+        ProcessStatus(name="done", state=State.SUCCEEDED, started=1.0, ended=2.0),
+        ProcessStatus(name="lost", state=State.UNKNOWN),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("until", "going"),
+    [
+        ("ended", ["new", "g/on", "up", "again"]),
+        ("ready", ["new", "g/on", "again"]),
+        ("started", ["new"]),
+    ],
+)
+def test_who_is_still_waited_for(until, going):
+    assert awaited(STATUS, until) == going
+
+
+def test_what_cannot_be_waited_for():
+    with pytest.raises(SpecError, match="until is started, ready, ended, not 'start'; did you mean 'started'"):
+        awaited(STATUS, "start")
+
+
+def test_the_words_when_the_time_is_up():
+    assert str(too_late("e", "ended", ["a"], 5)) == "experiment 'e' still runs after 5 s: a"
+    assert str(too_late("e", "ready", ["a", "b"], 0.5)) == "experiment 'e' is not ready after 0.5 s: a, b"
+
+
+def test_on_this_machine(tmp_path: Path):
+    cluster = Cluster.new("local", state_dir=tmp_path)
+    experiment = cluster.new_experiment("e")
+    program = "import time; time.sleep(1000)"
+    experiment.new_process("slow", command=[sys.executable, "-c", program]).ready(log="^never", timeout=600)
+    experiment.new_process("bad", command=[sys.executable, "-c", "raise SystemExit(3)"])
+    cluster.launch(experiment)
+    try:
+        started = cluster.wait("e", until="started", timeout=30)
+        assert all(process.started for process in started)
+        with pytest.raises(TimeoutError, match=r"experiment 'e' is not ready after 0.1 s: slow"):
+            cluster.wait("e", until="ready", timeout=0.1)
+    finally:
+        cluster.delete("e")
+
+
+# --- what is shown of a launch ---
+
+
+@pytest.mark.parametrize(
+    ("processes", "told"),
+    [
+        (STATUS.processes, "e: 1 of 7 ready, 2 pending, 1 started, 1 failed, 1 succeeded, 1 unknown"),
+        ((), "e: 0 of 0 ready"),
+    ],
+)
+def test_how_far_a_launch_has_come(processes, told):
+    assert coming_up(ExperimentStatus(name="e", backend="paper", processes=processes)) == told
+
+
+@pytest.mark.parametrize(
+    ("reason", "stage"),
+    [
+        ("Unschedulable: 0/3 nodes fit: 3 insufficient nvidia.com/gpu", "unscheduled"),
+        ("being scheduled", "unscheduled"),
+        ("pulling image rl:1", "pulling image"),
+        ("ImagePullBackOff: rl:1: not found", "without image"),
+        ("init container 'checkout': ErrImagePull: git:1", "without image"),
+        ("init container 'checkout' runs", "preparing"),
+        ("ContainerCreating", "being created"),
+        ("waiting for db to be ready", "waiting for others"),
+        ("CrashLoopBackOff: restarts in 10 s (exit code 4)", "restarting"),
+        ("restarts now (exit code 4)", "restarting"),
+        ("", "pending"),
+    ],
+)
+def test_what_the_pending_ones_wait_for(reason, stage):
+    both = (ProcessStatus(name="a", reason=reason), ProcessStatus(name="b", state=State.RUNNING, ready=True))
+    assert coming_up(ExperimentStatus(name="e", backend="p", processes=both)) == f"e: 1 of 2 ready, 1 {stage}"

@@ -87,7 +87,8 @@ def measure(options: Options) -> Iterator[Figure]:
         library_s, command_s, kubectl_s = in_turns(runs, library, lambda: command(*ours), lambda: command(*theirs))
     peer = "kubectl get pods -o json"
     yield at_most_times(f"describe_experiment, {count} Pods", library_s, kubectl_s, TIMES, peer_name=peer)
-    yield at_most_times(f"symphony ps --json, {count} Pods", command_s, kubectl_s, TIMES, peer_name=peer)
+    if not options.quick:  # to start Python costs more than a hundred Pods
+        yield at_most_times(f"symphony ps --json, {count} Pods", command_s, kubectl_s, TIMES, peer_name=peer)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ WHOLE = 120.0
 ROUNDS = 3
 # The server deletes many Pods one after the other, and answers then.
 MANY_PODS = 60.0
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -66,7 +67,7 @@ def delete_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool = False)
 def finish_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool = False) -> None:
     """Wait until a namespace that was deleted is gone. Raises `BackendError` where something holds it."""
     _delete_pods(api, scope, at_once=at_once)
-    pods = gone.until_gone(api, *_all_pods(api, scope))
+    pods = pods_gone(api, *_all_pods(api, scope))
     query = {"fieldSelector": f"metadata.name={scope.namespace}"}
     if not pods and not gone.until_gone(api, NAMESPACES, query, {uid}, patience=WHOLE):
         return
@@ -101,6 +102,26 @@ def conditions(api: Api, scope: Scope) -> str:
     told = found.get("status", {}).get("conditions") or ()
     words = [item.get("message", "") for item in told if item["status"] == "True"]
     return "; ".join(word for word in words if word) or "Kubernetes does not say why"
+
+
+def pods_gone(api: Api, path: str, query: Mapping[str, str], uids: Collection[str]) -> list[Object]:
+    """Return when Pods that were deleted are gone, or with those that are stuck.
+
+    A kubelet that has ended a Pod may take another ten seconds to say goodbye. Where all containers have ended, that
+    is not waited for.
+    """
+    if not gone.until_gone(api, path, {**query, "fieldSelector": NOT_ENDED}, uids):
+        items = listed(api.call("GET", path, query=query, accept=METADATA))
+
+        def remove(item: Object) -> None:
+            try:
+                delete_uid(api, f"{path}/{item['metadata']['name']}", item["metadata"]["uid"])
+            except ApiError as exc:
+                if exc.status != 403:
+                    raise
+
+        in_parallel(remove, [item for item in items if item["metadata"]["uid"] in uids], threads=api.connections)
+    return gone.until_gone(api, path, query, uids)
 
 
 # --- a shared namespace ---
@@ -147,7 +168,8 @@ def end_pods(api: Api, scope: Scope, run_id: str) -> None:
 
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
     try:
-        left = gone.until_gone(api, collection(kind, scope.namespace), {"labelSelector": scope.selector}, uids)
+        wait = pods_gone if kind == "Pod" else gone.until_gone
+        left = wait(api, collection(kind, scope.namespace), {"labelSelector": scope.selector}, uids)
     except ApiError as exc:
         if exc.status == 403:  # Jobs that may not be listed: their Pods tell
             return

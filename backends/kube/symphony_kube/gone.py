@@ -27,7 +27,8 @@ def until_gone(
 ) -> list[Object]:
     """Return when none of the objects is there any more, or with those that are stuck.
 
-    ``path`` and ``query`` list them among others. ``patience`` is in seconds beyond their grace periods, usually `STUCK`.
+    ``path`` and ``query`` list them among others. ``patience`` is in seconds beyond their grace periods, usually
+    `STUCK`.
     """
     end = time.monotonic() + (STUCK if patience is None else patience)
     while True:

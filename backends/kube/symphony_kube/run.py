@@ -179,10 +179,10 @@ def _raw(terminal: int) -> Iterator[None]:
 
     before = termios.tcgetattr(terminal)
     try:
-        tty.setraw(terminal)
+        tty.setraw(terminal, termios.TCSADRAIN)  # what was typed ahead is for the command
         yield
     finally:
-        termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,18 @@ from symphony_kube.copy import parse, transfer
 
 from .using import FOREVER, launched, python
 
-ODD = ["two words", "new\nline", "-leading", "naïve 日本", "quo'te\"", "back\\slash", "$(no)", "end\n", "*?[a]", "sha256sum"]
+ODD = [
+    "two words",
+    "new\nline",
+    "-leading",
+    "naïve 日本",
+    "quo'te\"",
+    "back\\slash",
+    "$(no)",
+    "end\n",
+    "*?[a]",
+    "sha256sum",
+]
 
 
 @pytest.fixture(scope="module")

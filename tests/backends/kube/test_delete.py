@@ -83,7 +83,9 @@ def test_one_experiment_of_several_is_deleted(kube_cluster, shared, experiment, 
 
 
 def test_a_process_gets_its_time_to_end(kube_cluster, shared, name):
-    program = "import signal, time; signal.signal(15, lambda *_: (time.sleep(1.5), exit())); print('up'); time.sleep(99)"
+    program = (
+        "import signal, time; signal.signal(15, lambda *_: (time.sleep(1.5), exit())); print('up'); time.sleep(99)"
+    )
     exp = shared.new_experiment(name)
     python(exp, "slow", program).termination_grace_period(20)
     shared.launch(exp)

@@ -24,7 +24,10 @@ class Handler(socketserver.BaseRequestHandler):
 socketserver.ThreadingTCPServer.allow_reuse_address = True
 socketserver.ThreadingTCPServer(("0.0.0.0", 7000), Handler).serve_forever()
 """
-WEB = "import http.server; http.server.ThreadingHTTPServer(('0.0.0.0', 8000), http.server.SimpleHTTPRequestHandler).serve_forever()"
+WEB = (
+    "import http.server; "
+    "http.server.ThreadingHTTPServer(('0.0.0.0', 8000), http.server.SimpleHTTPRequestHandler).serve_forever()"
+)
 
 
 @pytest.fixture(scope="module")

@@ -141,7 +141,9 @@ def test_a_namespace_that_is_not_ours_is_left_alone(kube_cluster, spaces):
     exp = spaces.new_experiment(kube_cluster.namespace)
     unplaced(exp, "worker")
     for force in (False, True):
-        with pytest.raises(LaunchFailed, match=f"'{kube_cluster.namespace}' is there and is not symphony's.*namespace="):
+        with pytest.raises(
+            LaunchFailed, match=f"'{kube_cluster.namespace}' is there and is not symphony's.*namespace="
+        ):
             spaces.launch(exp, force=force)
     assert "deletionTimestamp" not in space(kube_cluster, kube_cluster.namespace)["metadata"]
 
@@ -233,7 +235,9 @@ def test_of_two_launches_into_a_namespace_of_its_own_one_wins(kube_cluster, spac
 def test_an_object_that_the_server_refuses_takes_everything_back(kube_cluster, either, name, tmp_path):
     exp = rich(either, name, tmp_path)
     unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
-    with pytest.raises(LaunchFailed, match=r"cannot create pod '.*wrong' in namespace.*restartPolicy.*Sometimes") as caught:
+    with pytest.raises(
+        LaunchFailed, match=r"cannot create pod '.*wrong' in namespace.*restartPolicy.*Sometimes"
+    ) as caught:
         either.launch(exp)
     assert "\n" not in str(caught.value)
     assert "swordfish" not in str(caught.value)
@@ -283,7 +287,9 @@ def test_what_cannot_be_taken_back_is_told(kube_cluster, kube_faults, open_clust
     unplaced(exp, "worker").binds("web")
     kube_faults.answer(403, method="POST", path="/pods")
     kube_faults.answer(403, method="DELETE", path=f"/services/{name}-web")
-    with pytest.raises(LaunchFailed, match=rf"pod '{name}-worker'.*there is left: service '{name}-web'.*delete '{name}'"):
+    with pytest.raises(
+        LaunchFailed, match=rf"pod '{name}-worker'.*there is left: service '{name}-web'.*delete '{name}'"
+    ):
         cluster.launch(exp)
     kube_faults.clear()
     cluster.delete(name)

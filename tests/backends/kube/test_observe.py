@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -604,8 +605,7 @@ def test_the_launcher_itself_waits_without_end():
 def test_a_long_chain_is_no_trouble():
     chain = ["p", *(f"u{index}" for index in range(3000))]
     followers = [
-        Unit(name=name, processes=(name,), starts_after={before: "succeeded"})
-        for before, name in zip(chain, chain[1:], strict=False)
+        Unit(name=name, processes=(name,), starts_after={before: "succeeded"}) for before, name in pairwise(chain)
     ]
     # the last first: each is told after those that it waits for all the same
     found = observe("e", [pod(ended(1))], now=AT, roster=(Unit(name="p", processes=("p",)), *reversed(followers)))

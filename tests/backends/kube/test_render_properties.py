@@ -255,6 +255,15 @@ def test_ports_have_names_of_their_own(services: list[str]) -> None:
         taken.append(name)
 
 
+def test_a_port_name_that_was_made_up_gives_way_to_nobody() -> None:
+    made_up = port_name("a-service-with-a-long-name", [])
+    assert PORT_NAME.fullmatch(made_up)
+    for service in (made_up, "a-service-with-a-long-name"):
+        assert port_name(service, [made_up]) != made_up
+        assert PORT_NAME.fullmatch(port_name(service, [made_up]))
+    assert port_name("a--b", []) != "a-b" != port_name("a--b", ["a-b"])
+
+
 @given(names, st.lists(names))
 def test_a_distinct_name_is_short_enough_and_new(name: str, taken: list[str]) -> None:
     for _ in range(3):

@@ -11,7 +11,9 @@ from .conftest import FOREVER, python
 @contextlib.contextmanager
 def launched(session, folder, build):
     """An experiment in a namespace of its own, made by ``build(exp)``; the cluster and its name."""
-    cluster = Cluster.new("kube", kubeconfig=str(session.cluster.kubeconfig), image=session.cluster.image, expose="NodePort")
+    cluster = Cluster.new(
+        "kube", kubeconfig=str(session.cluster.kubeconfig), image=session.cluster.image, expose="NodePort"
+    )
     name = f"symphony-test-{secrets.token_hex(4)}"
     exp = cluster.new_experiment(name)
     build(exp)

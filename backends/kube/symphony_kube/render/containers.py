@@ -145,7 +145,10 @@ def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[st
 
 
 def _readiness(process: PlannedProcess, ready: Mapping[str, Any], context: Context) -> Object:
-    """The probe for a readiness test; a log has none, since whoever launches watches it."""
+    """The probe for a readiness test; a log has none, since whoever launches watches it.
+
+    To an HTTP probe of Kubernetes every answer from 200 to 399 is one of readiness.
+    """
     addresses = context.plan.addresses
     if "tcp" in ready:
         probe: Object = {"tcpSocket": {"port": addresses[ready["tcp"]].port}, "timeoutSeconds": _NETWORK_TIMEOUT}

@@ -1,7 +1,8 @@
 """What every benchmark shares: measuring in turns, judging against a target, and printing the result.
 
-A machine that others use is noisy, and its noise drifts: the sides are therefore measured in turns, in one run, each
-round beginning with another one (A B C, B C A), and compared by their medians.
+A machine that others use is noisy, and its noise drifts; what ran before weighs on what runs next, too. The sides are
+therefore measured in turns, in one run, in orders in which each follows each other equally often, and compared by
+their medians.
 """
 
 from __future__ import annotations
@@ -47,12 +48,22 @@ def in_turns(runs: int, *sides: Side, settled: Callable[[], object] | None = Non
     """
     samples: list[list[float]] = [[] for _ in sides]
     for number in range(runs):
-        for turn in range(len(sides)):
-            side = (number + turn) % len(sides)
+        for side in order(number, len(sides)):
             if settled is not None:
                 settled()
             samples[side].append(sides[side]())
     return samples
+
+
+def order(number: int, sides: int) -> list[int]:
+    """The order of a round: over ``sides`` rounds (twice as many where odd) each side follows each other equally often.
+
+    >>> [order(number, 4) for number in range(4)]
+    [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
+    """
+    steps = [(turn + 1) // 2 if turn % 2 else -(turn // 2) for turn in range(sides)]
+    found = [(number + step) % sides for step in steps]
+    return found[::-1] if sides % 2 and number // sides % 2 else found
 
 
 def timed(function: Callable[[], object]) -> float:

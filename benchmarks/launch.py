@@ -7,7 +7,8 @@ Four sides launch the same processes, each until all have started:
     bare loop       `subprocess.Popen(start_new_session=True)`: the least that any launcher must do
     honcho start    on a Procfile, until it has said of each process that it started
 
-They take turns, each round beginning with another one, after a round that is not counted; medians are compared.
+They take turns, in orders in which each follows each other equally often, after a round that is not counted; medians
+are compared.
 Each starts from the same state: the processes of the side before are gone, and the machine is as idle again as it
 was before the first (which is waited for, ten seconds at most). All files lie in memory where there is /dev/shm,
 unless TMPDIR says otherwise: an ext4 without a journal looks, for each file that it makes, at those deleted in the
@@ -46,7 +47,7 @@ FASTER_THAN_HONCHO = 3.0
 def measure(options: Options) -> Iterator[Figure]:
     """The figures of this benchmark."""
     for count in (TARGET,) if options.quick else (100, TARGET, 1000):
-        yield from launching(count, options.pick(9 if count == TARGET else 7, 5))
+        yield from launching(count, options.pick(8, 4))
 
 
 def launching(count: int, runs: int) -> Iterator[Figure]:

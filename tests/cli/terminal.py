@@ -47,6 +47,9 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
     def expect(self, text: str) -> None:
         """Return when ``text`` has been shown."""
         deadline = time.monotonic() + TIMEOUT

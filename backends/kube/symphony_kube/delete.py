@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,10 @@ WHOLE = 120.0
 ROUNDS = 3
 # The server deletes many Pods one after the other, and answers then.
 MANY_PODS = 60.0
+# A Pod that is still there so long after its grace period, in seconds, is late.
+LATE = 2.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -107,21 +111,28 @@ def conditions(api: Api, scope: Scope) -> str:
 def pods_gone(api: Api, path: str, query: Mapping[str, str], uids: Collection[str]) -> list[Object]:
     """Return when Pods that were deleted are gone, or with those that are stuck.
 
-    A kubelet that has ended a Pod may take another ten seconds to say goodbye. Where all containers have ended, that
-    is not waited for.
+    A kubelet that has ended a Pod may take ten seconds more to say goodbye, and half a minute where it was about to
+    start one. That is not waited for where all containers have ended, or none had started when its time was over.
     """
-    if not gone.until_gone(api, path, {**query, "fieldSelector": NOT_ENDED}, uids):
-        items = listed(api.call("GET", path, query=query, accept=METADATA))
+    began = time.monotonic()
+    while True:
+        gone.until_gone(api, path, {**query, "fieldSelector": NOT_ENDED}, uids, patience=LATE)
+        over = listed(api.call("GET", path, query={**query, "fieldSelector": NOT_RUNNING}, accept=METADATA))
+        _remove_at_once(api, path, [item for item in over if item["metadata"]["uid"] in uids])
+        left = gone.until_gone(api, path, query, uids, patience=LATE)
+        if not left or time.monotonic() > began + gone.STUCK + max(map(gone.grace, left)):
+            return left
 
-        def remove(item: Object) -> None:
-            try:
-                delete_uid(api, f"{path}/{item['metadata']['name']}", item["metadata"]["uid"])
-            except ApiError as exc:
-                if exc.status != 403:
-                    raise
 
-        in_parallel(remove, [item for item in items if item["metadata"]["uid"] in uids], threads=api.connections)
-    return gone.until_gone(api, path, query, uids)
+def _remove_at_once(api: Api, path: str, items: Iterable[Object]) -> None:
+    def remove(item: Object) -> None:
+        try:
+            delete_uid(api, f"{path}/{item['metadata']['name']}", item["metadata"]["uid"])
+        except ApiError as exc:
+            if exc.status != 403:
+                raise
+
+    in_parallel(remove, items, threads=api.connections)
 
 
 # --- a shared namespace ---

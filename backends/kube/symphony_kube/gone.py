@@ -34,7 +34,7 @@ def until_gone(
     while True:
         answer = api.call("GET", path, query=query, accept=METADATA)
         left = {item["metadata"]["uid"]: item for item in listed(answer) if item["metadata"]["uid"] in uids}
-        remaining = end + max((_grace(item) for item in left.values()), default=0.0) - time.monotonic()
+        remaining = end + max((grace(item) for item in left.values()), default=0.0) - time.monotonic()
         if not left or remaining <= 0:
             return list(left.values())
         try:
@@ -58,7 +58,8 @@ def _follow(api: Api, path: str, query: Mapping[str, str], left: dict[str, Objec
         events.close()
 
 
-def _grace(item: Object) -> float:
+def grace(item: Object) -> float:
+    """How long an object that is being deleted may take, in seconds."""
     return float(item["metadata"].get("deletionGracePeriodSeconds") or 0)
 
 

@@ -26,7 +26,7 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def worker(kube_session, tmp_path_factory):
+def worker(kube_session):
     def build(exp):
         group = exp.new_process_group("team")
         for name in ("worker", "other"):
@@ -34,7 +34,7 @@ def worker(kube_session, tmp_path_factory):
         group.termination_grace_period(0)
         python(exp, "ended", "pass")
 
-    with launched(kube_session, tmp_path_factory.mktemp("using"), build) as (cluster, name):
+    with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
         yield Worker(cluster, name)
 

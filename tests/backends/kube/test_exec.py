@@ -25,7 +25,7 @@ cluster.login(sys.argv[2], sys.argv[3])
 
 
 @pytest.fixture(scope="module")
-def worker(kube_session, tmp_path_factory):
+def worker(kube_session):
     def build(exp):
         group = exp.new_process_group("team").termination_grace_period(0)
         for name in ("worker", "other"):
@@ -33,7 +33,7 @@ def worker(kube_session, tmp_path_factory):
         python(exp, "ended", "pass")
         python(exp, "later", "pass").starts_after("ended", "ready")
 
-    with launched(kube_session, tmp_path_factory.mktemp("using"), build) as (cluster, name):
+    with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
         yield Worker(cluster, name, kube_session)
 
@@ -108,24 +108,14 @@ def test_input_from_a_pipe_a_file_and_none(worker, tmp_path):
         assert worker.piped("sh", "-c", "cat; echo done", **given).stdout == b"done\n"
 
 
-def test_input_without_end_ends_with_the_command(worker):
-    endless = f"yes | {subprocess.list2cmdline(['true'])}"
-    del endless
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
-        done = worker.piped("head", "-1", stdin=yes.stdout)
-        yes.kill()
-    assert (done.returncode, done.stdout) == (0, b"y\n")
-
-
 def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_path):
-    argv = worker.argv("sh", "-c", "stty size; read x; echo got $x; stty size; exit 5")
+    argv = worker.argv("sh", "-c", "echo ready; read x; echo got $x; stty size; exit 5")
     shell = ["sh", "-c", '"$@"; echo code $?; stty -a | tr " ;" "\\n\\n" | grep -x -e icanon -e echo', "sh", *argv]
     terminal = Terminal(shell, env=dict(os.environ), cwd=tmp_path, width=93)
     try:
-        terminal.expect("24 93")
+        terminal.expect("ready")
         terminal.press("hi\r")
-        terminal.expect("got hi")
-        terminal.expect("24 93\ncode 5\n")
+        terminal.expect("got hi\n24 93\ncode 5\n")
         assert terminal.finish() == 0
         assert terminal.text.endswith("icanon\necho\n")
     finally:

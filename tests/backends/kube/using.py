@@ -2,30 +2,43 @@
 
 import contextlib
 import secrets
+import threading
 
 from symphony import Cluster
 
-from .conftest import FOREVER, python
+from .conftest import FOREVER, python, until
 
 
 @contextlib.contextmanager
-def launched(session, folder, build):
-    """An experiment in a namespace of its own, made by ``build(exp)``; the cluster and its name."""
+def launched(session, build, *, wait=True):
+    """An experiment in a namespace of its own, made by ``build(exp)``; the cluster and its name.
+
+    Without ``wait`` the launch goes on, and only the first process is there.
+    """
     cluster = Cluster.new(
         "kube", kubeconfig=str(session.cluster.kubeconfig), image=session.cluster.image, expose="NodePort"
     )
     name = f"symphony-test-{secrets.token_hex(4)}"
     exp = cluster.new_experiment(name)
     build(exp)
+    launch = threading.Thread(target=cluster.launch, args=(exp,))
     try:
-        cluster.launch(exp)
+        launch.start()
+        if wait:
+            launch.join()
+        until(lambda: cluster.list_experiments() and _has_pods(session, name))
         yield cluster, name
+        launch.join()
     finally:
         path = f"/api/v1/namespaces/{name}"
         with contextlib.suppress(Exception):
             session.api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
             session.api.call("DELETE", path)
         cluster.api.close()
+
+
+def _has_pods(session, name):
+    return session.api.call("GET", f"/api/v1/namespaces/{name}/pods")["items"]
 
 
 def through(kubeconfig, session):

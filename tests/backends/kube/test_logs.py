@@ -1,0 +1,279 @@
+"""Logs: whole, merged, followed over restarts, connections that break, and processes that come later."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+from symphony.errors import BackendError, NotFound, SpecError
+from symphony_kube import loglines, logs
+from symphony_kube.loglines import Pieces, Seen
+
+from .using import FOREVER, launched, python, through
+
+COUNT = "import time\nfor n in range(300):\n print('line', n)\n time.sleep(0.01)\nprint('unfinished', end='')"
+LONG = "import sys; sys.stdout.write('a' * 50_000 + '\\n' + 'b' * 16384 + '\\n' + 'c' * 40_000)"
+CRASH = """
+import pathlib, time
+runs = pathlib.Path("/keep/runs"); runs.touch(); run = len(runs.read_text()); runs.write_text("x" * (run + 1))
+for n in range(20): print("run", run, "line", n); time.sleep(0.02)
+raise SystemExit(0 if run == 2 else 1)
+"""
+CRASHED = [f"run {run} line {n}" for run in range(3) for n in range(20)]
+
+
+@pytest.fixture(scope="module")
+def ended(kube_session):
+    """An experiment whose lines were followed from before it ran to its end, and those lines."""
+
+    def build(exp):
+        python(exp, "count", COUNT)
+        python(exp, "long", LONG)
+        python(exp, "crash", CRASH).restart_policy("OnFailure").mount_empty_dir("/keep")
+        group = exp.new_process_group("team").termination_grace_period(0)
+        for name in ("one", "two"):
+            group.new_process(name, command=["python3", "-u", "-c", f"print('{name}'); print('caf\\xe9')"])
+        python(exp, "job", "print('tried'); raise SystemExit(1)").job(backoff_limit=1)
+        python(exp, "late", "print('late')").starts_after("count", "succeeded")
+        python(exp, "never", "print('never')").starts_after("job", "succeeded")
+        python(exp, "silent", "pass")
+
+    lines = []
+    with launched(kube_session, build, wait=False) as (cluster, name):
+        follower = threading.Thread(target=lambda: lines.extend(cluster.iter_logs(name, follow=True)))
+        follower.start()
+        cluster.wait(name, timeout=110)
+        follower.join(timeout=20)
+        assert not follower.is_alive(), "following did not end with the processes"
+        yield cluster, name, lines
+
+
+def of(lines, process):
+    return [line.text for line in lines if line.process == process]
+
+
+def test_what_was_followed_is_whole_and_in_order(ended):
+    _, _, lines = ended
+    assert of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
+    assert of(lines, "long") == ["a" * 50_000, "b" * 16384, "c" * 40_000]
+    assert of(lines, "crash") == CRASHED
+    assert of(lines, "one") == ["one", "café"]
+    assert of(lines, "job") == ["tried", "tried"]
+    assert of(lines, "late") == ["late"]
+    assert of(lines, "never") == of(lines, "silent") == []
+
+
+def test_a_log_is_what_was_written(ended):
+    cluster, name, _ = ended
+    count = "".join(f"line {n}\n" for n in range(300)) + "unfinished"
+    assert cluster.get_log(name, "count") == count
+    assert cluster.get_log(name, "count", tail=2) == "line 299\nunfinished"
+    assert cluster.get_log(name, "count", tail=0) == ""
+    assert cluster.get_log(name, "count", tail=10_000) == count
+    assert cluster.get_log(name, "long", tail=1) == "c" * 40_000
+    assert cluster.get_log(name, "long", tail=2) == "b" * 16384 + "\n" + "c" * 40_000
+    assert cluster.get_log(name, "long", since="1h") == cluster.get_log(name, "long")
+    assert cluster.get_log(name, "two", "team") == "two\ncafé\n"
+    assert cluster.get_log(name, "job") == "tried\ntried\n"
+    assert cluster.get_log(name, "silent") == cluster.get_log(name, "never") == ""
+    assert cluster.get_log(name, "count", since="2999-01-01") == ""
+
+
+def test_a_restarted_process_has_one_log_and_a_previous_one(ended):
+    cluster, name, _ = ended
+    # Kubernetes keeps the log of the run before the last at most.
+    kept = cluster.get_log(name, "crash").splitlines()
+    assert kept in (CRASHED[20:], CRASHED[40:])
+    assert cluster.get_log(name, "job", previous=True) == "tried\n"
+    with pytest.raises(NotFound, match="'count' has not been restarted"):
+        cluster.get_log(name, "count", previous=True)
+    with pytest.raises(SpecError, match="not both"):
+        cluster.get_log(name, "crash", previous=True, follow=True)
+
+
+def test_since_is_to_the_nanosecond_and_tail_counts_what_is_left(ended):
+    cluster, name, _ = ended
+    started = cluster.describe_process(name, "count").started
+    times = [started + after for after in (1.1, 1.45)]
+    since = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f"{at % 1:.3f}"[1:] + "Z" for at in times]
+    first, second = (cluster.get_log(name, "count", since=at) for at in since)
+    assert first.endswith(second)
+    assert 5 < first.count("\n") - second.count("\n") < 60
+    assert cluster.get_log(name, "count", since=since[0], tail=2) == "line 299\nunfinished"
+    assert [line.text for line in cluster.iter_logs(name, ["count"], since=since[1])] == second.split("\n")
+
+
+def test_merged_they_are_in_the_order_of_time(ended):
+    cluster, name, _ = ended
+    lines = list(cluster.iter_logs(name))
+    assert of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
+    late = next(number for number, line in enumerate(lines) if line.process == "late")
+    last = max(number for number, line in enumerate(lines) if line.process == "count")
+    assert late > last
+    assert [line.text for line in cluster.iter_logs(name, ["count", "late"], tail=1)] == ["unfinished", "late"]
+    assert list(cluster.iter_logs(name, ["count"], follow=True, tail=0)) == []
+    assert [line.text for line in cluster.iter_logs(name, ["team/one"], follow=True)] == ["one", "café"]
+
+
+def test_they_are_saved_as_files(ended, tmp_path):
+    cluster, name, _ = ended
+    files = cluster.save_logs(name, tmp_path / "logs")
+    assert files["count"].read_text() == cluster.get_log(name, "count")
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == sorted(f"{process}.log" for process in files)
+    cluster.save_logs(name, tmp_path / "more", ["team/one", "late"], follow=True)
+    assert (tmp_path / "more" / "one.log").read_text() == "one\ncafé\n"
+
+
+def test_what_there_is_not(ended):
+    cluster, name, _ = ended
+    with pytest.raises(NotFound, match="did you mean 'count'"):
+        list(cluster.iter_logs(name, ["cuont"]))
+    with pytest.raises(NotFound, match="no experiment"):
+        list(cluster.iter_logs("symphony-test-none", follow=True))
+
+
+TALK = "import itertools, time\nfor n in itertools.count():\n print(n)\n time.sleep(0.005)"
+
+
+AGAIN = """
+import pathlib, signal
+run = pathlib.Path("/keep/run")
+if run.exists(): print("second"); signal.pause()
+run.touch(); print("first"); print("end", end="")
+"""
+
+
+@pytest.fixture(scope="module")
+def talking(kube_session):
+    def build(exp):
+        python(exp, "talk", TALK)
+        python(exp, "quiet", FOREVER)
+        python(exp, "doomed", TALK)
+        python(exp, "again", AGAIN).restart_policy("Always").mount_empty_dir("/keep")
+
+    with launched(kube_session, build) as (cluster, name):
+        cluster.wait(name, timeout=60, until="ready")
+        yield cluster, name
+
+
+def test_of_a_restarted_process_the_log_goes_on_and_the_previous_one_is_shown_alone(talking):
+    cluster, name = talking
+    assert [line.text for line in itertools.islice(cluster.iter_logs(name, ["again"], follow=True), 3)] == [
+        "first", "end", "second",
+    ]  # fmt: skip
+    assert cluster.get_log(name, "again") == "first\nendsecond\n"
+    assert cluster.get_log(name, "again", previous=True) == "first\nend"
+    assert cluster.get_log(name, "again", previous=True, tail=1) == "end"
+
+
+def test_connections_that_break_lose_and_repeat_nothing(talking, kube_faults, kube_session, monkeypatch):
+    opened = []
+    really = logs.open_log
+    monkeypatch.setattr(logs, "open_log", lambda *args, **kwargs: opened.append(really(*args, **kwargs)) or opened[-1])
+    _, name = talking
+    cluster = through(kube_faults.kubeconfig, kube_session)
+    kube_faults.answer(500, path="follow=true", times=1)
+    kube_faults.reset(path="follow=true", times=2)
+    lines = cluster.iter_logs(name, ["talk"], follow=True, tail=5)
+    seen = [int(line.text) for line in itertools.islice(lines, 200)]
+    opened[-1]._response.shutdown()
+    seen += [int(line.text) for line in itertools.islice(lines, 600)]
+    opened[-1]._response.shutdown()
+    seen += [int(line.text) for line in itertools.islice(lines, 600)]
+    lines.close()
+    assert seen == list(range(seen[0], seen[0] + 1400))
+    assert kube_faults.count(path="follow=true") >= 5
+    cluster.api.close()
+    assert _no_threads()
+
+
+def _no_threads():
+    deadline = time.monotonic() + 10
+    while left := [t.name for t in threading.enumerate() if t.name.startswith(("log-", "watch-"))]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+    return True
+
+
+def test_tail_and_since_of_what_goes_on(talking):
+    cluster, name = talking
+    for options in ({"tail": 0}, {"tail": 3}, {"since": "1s"}):
+        before = int(cluster.get_log(name, "talk", tail=1))
+        lines = cluster.iter_logs(name, ["talk"], follow=True, **options)
+        seen = [int(line.text) for line in itertools.islice(lines, 300)]
+        lines.close()
+        assert seen == list(range(seen[0], seen[0] + 300))
+        assert abs(seen[0] - before) < 400
+
+
+def test_following_ends_when_the_process_is_deleted(talking, kube_session):
+    cluster, name = talking
+    lines = cluster.iter_logs(name, ["doomed"], follow=True)
+    next(lines)
+    kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods/doomed", {"gracePeriodSeconds": 0})
+    began = time.monotonic()
+    seen = [int(line.text) for line in lines]
+    assert seen == list(range(1, len(seen) + 1))
+    assert time.monotonic() - began < 30
+
+
+def test_without_the_right_it_is_said(kube_cluster):
+    from symphony import Cluster
+
+    config = kube_cluster.user("nobody", [])
+    cluster = Cluster.new("kube", kubeconfig=str(config), namespace=kube_cluster.namespace)
+    with pytest.raises(BackendError, match="the right to list and watch [Pp]ods"):
+        list(cluster.iter_logs("any", follow=True))
+    cluster.api.close()
+
+
+# --- lines ---
+
+
+def line(second, text=b"x", nano=0):
+    return b"2024-01-01T00:00:%02d.%09dZ " % (second, nano) + text
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_pieces_become_lines(size):
+    data = b"a\n\nbc\nrest"
+    pieces = Pieces()
+    found = [one for start in range(0, len(data), size) for one in pieces.add(data[start : start + size])]
+    assert (found, pieces.last()) == ([b"a", b"", b"bc"], [b"rest"])
+
+
+def test_times_of_other_zones_compare():
+    assert loglines.time_of(b"2024-01-01T02:00:00.000000001+02:00 x") == b"2024-01-01T00:00:00.000000001"
+    assert loglines.content(b"2024-01-01T02:00:00.000000001+02:00 x") == b"x"
+    assert loglines.stamp(1704067200.5) == b"2024-01-01T00:00:00.500000000"
+    assert loglines.seconds(loglines.stamp(1704067200.5), back=1) == "2023-12-31T23:59:59Z"
+
+
+def test_times_within_long_lines_go_and_those_of_the_users_stay():
+    whole = b"p" * (1 << 14)
+    assert loglines.content(line(1, whole + line(2, whole + line(3, b"end")))) == whole + whole + b"end"
+    user = whole + b"and " + line(2, b"of mine")
+    assert loglines.content(line(1, user)) == user
+
+
+def test_what_comes_again_is_left_out():
+    seen = Seen()
+    old = [line(1), line(2, b"a"), line(2, b"a"), line(2, b"b")]
+    seen.note(old)
+    assert seen.where() == "2024-01-01T00:00:01Z"
+    again = [*old, line(2, b"a"), line(1, b"late"), line(3)]
+    assert seen.unseen().of(again) == [line(2, b"a"), line(1, b"late"), line(3)]
+
+
+def test_what_is_older_than_all_that_is_remembered_was_read_too():
+    seen = Seen()
+    many = [line(1, b"%d" % number, nano=number) for number in range(1500)]
+    seen.note(many)
+    assert seen.unseen().of([*many, line(1, nano=2000)]) == [line(1, nano=2000)]
+    assert Seen(b"2024-01-01T00:00:05").unseen().of([line(4), line(5)]) == [line(5)]
+
+
+def test_a_kubelet_that_has_no_log_says_so_in_its_place():
+    assert loglines.is_excuse(b"unable to retrieve container logs for containerd://4e653d")
+    assert not loglines.is_excuse(b"unable to retrieve container logs for x\nmore\n")

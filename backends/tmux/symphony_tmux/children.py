@@ -1,10 +1,8 @@
-"""Starting processes as windows of tmux, and learning their ends.
+"""The processes of an experiment in windows of tmux: starting them, and hearing of their ends.
 
-A window's command first waits at a gate, a FIFO, which opens when tmux has begun to write what the window shows
-to the process's log: so no byte is lost, and no command runs before all windows of its batch are there. Then it
-becomes the command: the window's process is the process, and it leads its group and session.
-
-It is no child of ours: its pidfd tells that it has ended, and tmux is asked how.
+The keeper of a window (`symphony_tmux.keeper`) reports its process, which waits at a gate, a FIFO. That opens when
+tmux has begun to write what the window shows to the process's log: so no byte is lost, and no command runs before
+all windows of its batch are there. Then the process becomes the command.
 """
 
 from __future__ import annotations
@@ -12,46 +10,25 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import resource
-import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from symphony.host.children import Ended, StartRefused
 from symphony.host.commands import Command
-from symphony.host.identity import ProcessId, birth, identify, is_alive
+from symphony.host.identity import birth
 from symphony.host.limits import raise_open_files
 from symphony.host.loop import Loop
 from symphony.host.rundir import RunDirectory
-from symphony_tmux import render
-from symphony_tmux.client import DEFAULT_SERVER, OLDEST, Answer, Tmux
-from symphony_tmux.render import Limits, Pane, Session, Window
+from symphony_tmux.client import DEFAULT_SERVER, Answer
+from symphony_tmux.ending import CLOSED, End, Ends, TmuxChild
+from symphony_tmux.gates import Gates
+from symphony_tmux.keeper import BEGAN, ENDED, Report
+from symphony_tmux.render import Window
+from symphony_tmux.windows import Windows
 
 # The first batch makes the session, and all others wait for it.
 FIRST_BATCH, BATCH = 8, 50
-SOON, LATER = 0.002, 0.05
-PATIENCE = 5.0
 LOOK_EVERY = 0.2
-# So many looks in a row at a log's writer asleep are enough where the kernel does not say more.
-QUIET = 10
-
-CLOSED = "its window was closed by hand"
-SESSION_CLOSED = "its tmux session was closed by hand"
-SERVER_DIED = "the tmux server died"
-MISSED = "tmux missed its end"
-RESPAWNED = "its window was respawned by hand"
-
-
-@dataclass(slots=True)
-class TmuxChild:
-    """A process in a window, whose end has not been told."""
-
-    name: str
-    pid: int
-    birth: float
-    pane: str
-    handle: int | None = None
 
 
 class TmuxChildren:
@@ -59,28 +36,17 @@ class TmuxChildren:
 
     def __init__(self, loop: Loop, run: RunDirectory, ended: Ended, *, server_name: str = DEFAULT_SERVER) -> None:
         self._loop = loop
+        self._run = run
         self._ended = ended
-        self._name = server_name
-        self._tmux = Tmux(name=server_name)
-        self._server: ProcessId | None = None
-        manifest = run.load_manifest()
-        self._session = Session(
-            run,
-            manifest["run_id"],
-            {process["name"]: index for index, process in enumerate(manifest["processes"])},
-            manifest["env"],
-            Limits(umask=_umask(), files=resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        )
+        self._windows = Windows(run, server_name)
         raise_open_files()
-        self._made = False
+        self._gates = Gates(run.path / "gates")
+        self._ends = Ends(loop, self._windows, self._gates, self._tell)
         self._alive: dict[str, TmuxChild] = {}
-        self._panes: dict[str, str] = {}
-        self._gates: set[str] = set()
-        self._unlogged: list[tuple[Command, TmuxChild]] = []
-        self._dying: dict[str, _End] = {}
-        self._pause = SOON
-        self._looking = False
-        (run.path / "gates").mkdir(mode=0o700, exist_ok=True)
+        self._keepers: dict[int, TmuxChild] = {}
+        self._heard: dict[int, int] = {}
+        self._unlogged: dict[str, Command] = {}
+        loop.watch(self._gates.fileno(), self._hear)
 
     def __len__(self) -> int:
         return len(self._alive)
@@ -96,13 +62,15 @@ class TmuxChildren:
     ) -> Iterator[tuple[Command, TmuxChild | OSError]]:
         """Start processes; see `symphony.host.children.Children`.
 
-        While tmux makes the windows of one batch, those of the batch before are looked at.
+        While tmux makes the windows of one batch, those of the batch before are looked at, and those are told
+        whose keepers have reported: tmux is never kept waiting.
         """
         waiting = list(commands)
-        sent: list[tuple[list[Command], Callable[[], Answer]]] = []
+        sent: deque[tuple[list[Command], Callable[[], Answer]]] = deque()
+        made: deque[tuple[Command, Window | str]] = deque()
         try:
             while waiting:
-                size = BATCH if self._made else FIRST_BATCH
+                size = BATCH if self._windows.made else FIRST_BATCH
                 batch, waiting = waiting[:size], waiting[size:]
                 able: list[Command] = []
                 for command in batch:
@@ -113,242 +81,154 @@ class TmuxChildren:
                     else:
                         able.append(command)
                 if able:
-                    sent.append((able, self._send(able, env)))
+                    sent.append((able, self._windows.send(able, env)))
                 if len(sent) > 1:
-                    yield from self._take(*sent.pop(0), env)
+                    made += self._take(*sent.popleft(), env)
+                    yield from self._reported(made)
             while sent:
-                yield from self._take(*sent.pop(0), env)
+                made += self._take(*sent.popleft(), env)
+            yield from self._reported(made, wait=True)
         finally:
             for able, answer in sent:  # a launch that fails half-way has to know what it takes back
-                for _ in self._take(able, answer, env):
-                    pass
+                made += self._take(able, answer, env)
+            for _ in self._reported(made, wait=True):
+                pass
         self._loop.post(self._log_all)
 
     def _prepare(self, command: Command, env: Mapping[str, str]) -> None:
         """Make the log and the gate; raises OSError for a folder or a command that is not there."""
         _check(command, env)
-        session, name = self._session, command.name
-        os.close(os.open(session.run.log(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
-        if name not in self._gates:
-            os.mkfifo(session.gate(name), 0o600)
-            self._gates.add(name)
+        log = self._run.log(command.name)
+        os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        self._gates.prepare(command.name)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(session.sink(name))  # noqa: PTH108  (a hot path: no Path)
-
-    def _send(self, batch: list[Command], env: Mapping[str, str]) -> Callable[[], Answer]:
-        if not self._made:
-            answer = self._tmux.ask(self._session.create(batch, env), start=True)
-            self._note_server(answer)
-            return lambda: answer
-        return self._tmux.send([self._window(command, env) for command in batch]).answer
-
-    def _window(self, command: Command, env: Mapping[str, str]) -> str:
-        pane = self._panes.get(command.name)
-        return self._session.add(command, env) if pane is None else self._session.respawn(command, env, pane)
-
-    def _note_server(self, answer: Answer) -> None:
-        found = render.server(answer.lines)
-        if found is not None:
-            self._made = True
-            pid, socket = found
-            self._server = identify(pid)
-            self._tmux = Tmux(socket=socket)
-            (self._session.run.path / "socket").write_text(socket)
+            os.unlink(self._windows.session.sink(command.name))  # noqa: PTH108  (a hot path: no Path)
 
     def _take(
         self, batch: Sequence[Command], answer: Callable[[], Answer], env: Mapping[str, str]
+    ) -> list[tuple[Command, Window | str]]:
+        taken = self._windows.take(batch, answer(), env)
+        return [(command, taken[command.name]) for command in batch]
+
+    def _reported(
+        self, made: deque[tuple[Command, Window | str]], *, wait: bool = False
     ) -> Iterator[tuple[Command, TmuxChild | OSError]]:
-        got = answer()
-        made = render.windows(got.lines)
-        for command in batch:
-            window = made.get(self._session.windows[command.name])
-            if window is None and self._made:
-                window, got = self._elsewhere(command, env, got)
-            if window is None:
-                yield command, StartRefused(errno.EIO, self._refusal(got))
+        """Take from ``made``, in order, what has a process, or never will; ``wait`` for all of it."""
+        self._take_in(self._gates.hear())
+        while made and (wait or isinstance(made[0][1], str) or made[0][1].pid in self._heard):
+            command, window = made.popleft()
+            if isinstance(window, str):
+                yield command, StartRefused(errno.EIO, window)
             else:
                 yield command, self._adopt(command, window)
 
-    def _elsewhere(self, command: Command, env: Mapping[str, str], failed: Answer) -> tuple[Window | None, Answer]:
-        """Somebody closed the window of a process that restarts, or opened one at its place: it goes to the end."""
-        if failed.no_server:
-            return None, failed
-        answer = self._tmux.ask([self._session.add(command, env, anywhere=True)])
-        window = render.windows(answer.lines).get(self._session.windows[command.name])
-        if window is not None:
-            self._tmux.ask([f"set-option -w -t {window.id} remain-on-exit on"])
-        return window, answer
-
-    def _refusal(self, answer: Answer) -> str:
-        """Why there is no window, and what to do about it."""
-        name, session = self._name, self._session.run.name
-        if "duplicate session" in answer.error:
-            return (
-                f"got no window: the tmux server {name!r} has a session {session!r} that is not of these experiments; "
-                f"choose another name, or remove it: tmux -L {name} kill-session -t {session}"
-            )
-        if any(
-            words in answer.error for words in ("invalid option", "unknown option", "unknown command", "unknown flag")
-        ):
-            return f"got no window: this tmux ({self._tmux.program}) is older than {OLDEST}; install a newer one"
-        if self._made and answer.no_server:
-            return f"got no window: {SERVER_DIED}"
-        if "can't find session" in answer.error or "can't find window" in answer.error:
-            return f"got no window: {SESSION_CLOSED}"
-        where = "" if self._made else f"; its socket is below {os.environ.get('TMUX_TMPDIR') or '/tmp'} (TMUX_TMPDIR)"
-        return f"got no window from the tmux server {name!r}: {answer.error or 'it gave no reason'}{where}"
-
     def _adopt(self, command: Command, window: Window) -> TmuxChild:
-        child = TmuxChild(command.name, window.pid, birth(window.pid) or 0.0, window.pane)
+        handle = _pidfd(window.pid)
+        pid = self._process_of(window.pid)
+        child = TmuxChild(command.name, pid, birth(pid) or 0.0, window.pane, window.pid, handle)
         self._alive[child.name] = child
-        self._panes[child.name] = child.pane
-        self._unlogged.append((command, child))
-        try:
-            child.handle = os.pidfd_open(child.pid)
-        except ProcessLookupError:
-            self._loop.post(lambda: self._dies(child))
-        except (AttributeError, OSError):
-            self._look_at(child)
-        else:
-            self._loop.watch(child.handle, lambda: self._dies(child))
+        self._keepers[child.keeper] = child
+        self._unlogged[child.name] = command
+        self._watch(child, self._keeper_ends)
         return child
 
-    def _look_at(self, child: TmuxChild) -> None:
-        """Where there are no pidfds: look now and then."""
-        if birth(child.pid) == child.birth:
-            self._loop.after(LOOK_EVERY, lambda: self._look_at(child))
-        else:
-            self._dies(child)
+    def _process_of(self, keeper: int) -> int:
+        """The process of a keeper, which is about to report it; the keeper itself where it ended before."""
+        while keeper not in self._heard:
+            gone = birth(keeper) is None
+            self._take_in(self._gates.hear(0.0 if gone else LOOK_EVERY))
+            if gone:
+                return self._heard.pop(keeper, keeper)
+        return self._heard.pop(keeper)
 
     def _log_all(self) -> None:
         """Begin the logs of a batch of windows, which opens their gates; then of the next."""
-        batch, self._unlogged = self._unlogged[:BATCH], self._unlogged[BATCH:]
-        living = [(command, child) for command, child in batch if self._alive.get(child.name) is child]
-        if living:
-            self._tmux.ask([self._session.log(command, child.pane) for command, child in living])
-        if self._unlogged:
+        batch = [self._unlogged.pop(name) for name in list(self._unlogged)[:BATCH]]
+        if batch:
+            self._windows.log(batch)
             self._loop.post(self._log_all)
 
     # --- ending ---
 
-    def _dies(self, child: TmuxChild) -> None:
-        """A process has ended; its exit code, and the rest of its log, are on their way."""
+    def _hear(self) -> None:
+        self._take_in(self._gates.hear())
+
+    def _take_in(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            if report.what == BEGAN:
+                self._heard[report.keeper] = report.value
+            elif report.what == ENDED:
+                self._loop.post(lambda report=report: self._process_ends(report))  # type: ignore[misc]
+
+    def _process_ends(self, report: Report) -> None:
+        child = self._keepers.get(report.keeper)
+        if child is not None:
+            logged = self._unlogged.pop(child.name, None) is None
+            self._ends.begin(child, report.value, logged=logged)
+
+    def _keeper_ends(self, child: TmuxChild) -> None:
+        """Its window was closed, or all is over. A process may outlive the first."""
+        self._hear()
+        self._loop.post(lambda: self._alone(child))  # after what was just heard
+
+    def _alone(self, child: TmuxChild) -> None:
+        if self._alive.get(child.name) is not child:
+            return
+        self._unlogged.pop(child.name, None)
+        if birth(child.pid) == child.birth:
+            child.handle = _pidfd(child.pid)
+            self._watch(child, lambda child: self._ends.begin(child, None, logged=True))
+        else:
+            self._ends.begin(child, None, logged=True)
+
+    def _watch(self, child: TmuxChild, gone: Callable[[TmuxChild], None]) -> None:
+        """Call ``gone`` once what the child's handle is of has ended; where there are no pidfds look now and then."""
+        handle = child.handle
+        if handle is None:
+            watched = child.keeper if gone == self._keeper_ends else child.pid
+            self._look_at(child, watched, gone)
+            return
+
+        def ended() -> None:
+            self._unwatch(child)
+            gone(child)
+
+        self._loop.watch(handle, ended)
+
+    def _look_at(self, child: TmuxChild, pid: int, gone: Callable[[TmuxChild], None]) -> None:
+        if self._alive.get(child.name) is not child:
+            return
+        if birth(pid) is not None:
+            self._loop.after(LOOK_EVERY, lambda: self._look_at(child, pid, gone))
+        else:
+            gone(child)
+
+    def _unwatch(self, child: TmuxChild) -> None:
         if child.handle is not None:
             self._loop.unwatch(child.handle)
             os.close(child.handle)
             child.handle = None
-        self._dying[child.name] = _End(child)
-        self._pause = SOON
-        self._look_soon()
 
-    def _look_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
-            self._loop.after(self._pause, self._look)
-
-    def _look(self) -> None:
-        """Ask tmux once for all that have ended, and tell of those of which all is known."""
-        self._looking = False
-        unknown = [end for end in self._dying.values() if not end.known]
-        if unknown:
-            self._wake_server()
-            answer = self._tmux.ask([self._session.look()])
-            here = render.panes(answer.lines) if not answer.error else {}
-            for end in unknown:
-                end.learn(here.get(end.child.pane), answer)
-        for end in list(self._dying.values()):
-            if end.known and (self._drained(end) or end.late):
-                self._tell(end)
-        if self._dying:
-            for end in self._dying.values():
-                end.waited += self._pause
-            self._pause = min(self._pause * 1.5, LATER)
-            self._look_soon()
-
-    def _wake_server(self) -> None:
-        """Have tmux look for ended children: while it tears a window down, it can miss that its process ended.
-
-        (libutempter, which it calls then, takes SIGCHLD for itself. One that comes too often does no harm.)
-        """
-        if self._server is not None and is_alive(self._server):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._server.pid, signal.SIGCHLD)
-
-    def _tell(self, end: _End) -> None:
+    def _tell(self, end: End) -> None:
         child = end.child
-        del self._dying[child.name]
+        self._unwatch(child)
         del self._alive[child.name]
-        self._stop_sink(child)
+        del self._keepers[child.keeper]
+        self._windows.stop_sink(child.name)
         if end.reason == CLOSED:
-            self._panes.pop(child.name, None)
+            self._windows.forget(child.name)
         self._ended(child, end.code, end.reason)
-
-    def _drained(self, end: _End) -> bool:
-        """Whether all that a process wrote is in its log.
-
-        tmux has handed it on when it calls the pane dead. What writes the log sleeps again once it has read it.
-        """
-        sink = self._sink(end.child)
-        if sink is None:
-            return True
-        asleep = _asleep(sink)
-        end.quiet = end.quiet + 1 if asleep else 0
-        return asleep and (_waits(sink) or end.quiet >= QUIET)
-
-    def _stop_sink(self, child: TmuxChild) -> None:
-        """End what writes the log of a window that is kept: tmux would keep it too."""
-        sink = self._sink(child)
-        if sink is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(sink, signal.SIGTERM)
-
-    def _sink(self, child: TmuxChild) -> int | None:
-        """What writes the log of a process: a child of the tmux server."""
-        try:
-            pid = int(Path(self._session.sink(child.name)).read_text())
-        except (OSError, ValueError):
-            return None
-        return pid if self._server is not None and _parent(pid) == self._server.pid else None
 
     def discard(self) -> None:
         """Remove the session of a launch that was taken back."""
-        if self._made:
-            self._tmux.ask([self._session.kill()])
+        self._windows.remove()
 
 
-class _End:
-    """The end of a process, of which not all is known yet."""
-
-    def __init__(self, child: TmuxChild) -> None:
-        self.child = child
-        self.known = False
-        self.code: int | None = None
-        self.reason = ""
-        self.waited = 0.0
-        self.quiet = 0
-
-    @property
-    def late(self) -> bool:
-        """Whether this was waited for long enough."""
-        return self.waited >= PATIENCE
-
-    def learn(self, pane: Pane | None, answer: Answer) -> None:
-        """Take in what tmux says of the pane."""
-        if pane is None:
-            self.known, self.reason = True, _why_gone(answer)
-        elif pane.pid != self.child.pid:
-            self.known, self.reason = True, RESPAWNED
-        elif pane.dead and pane.code is not None:
-            self.known, self.code = True, pane.code
-        elif self.late:
-            self.known, self.code = True, pane.code
-            self.reason = MISSED if pane.code is None else ""
-
-
-def _why_gone(answer: Answer) -> str:
-    if answer.no_server:
-        return SERVER_DIED
-    return SESSION_CLOSED if answer.error else CLOSED
+def _pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def _check(command: Command, env: Mapping[str, str]) -> None:
@@ -365,41 +245,3 @@ def _check(command: Command, env: Mapping[str, str]) -> None:
         found = found or os.path.exists(path)  # noqa: PTH110
     number = errno.EACCES if found else errno.ENOENT
     raise OSError(number, os.strerror(number), program)
-
-
-def _umask() -> int:
-    value = os.umask(0o077)
-    os.umask(value)
-    return value
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The name of a process and the fields that follow in proc(5)'s stat, or None where there is none."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    before, _, after = text.rpartition(") ")
-    return [before.partition("(")[2], *after.split()]
-
-
-def _asleep(pid: int) -> bool:
-    """Whether what writes a log waits for more, or has ended; it is a shell before it is cat."""
-    fields = _stat(pid)
-    return fields is None or fields[1] in ("Z", "X") or fields[:2] == ["cat", "S"]
-
-
-def _waits(pid: int) -> bool:
-    """Whether the kernel says where a process sleeps: one that was interrupted on its way to sleep is nowhere.
-
-    Not all kernels say it.
-    """
-    try:
-        return Path(f"/proc/{pid}/wchan").read_text() not in ("", "0")
-    except OSError:
-        return False
-
-
-def _parent(pid: int) -> int | None:
-    fields = _stat(pid)
-    return None if fields is None else int(fields[2])

@@ -5,18 +5,22 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import NotFound, SpecError
 from symphony.host.cluster import HostCluster
+from symphony.host.observe import SUPERVISOR_DIED
 from symphony.host.rundir import RunDirectory
 from symphony.status import LogLine
 from symphony_tmux.client import DEFAULT_SERVER, program
+from symphony_tmux.keeper import clean, is_mark, last_lines
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
     from symphony.host.render import HostManifest
     from symphony.spec import Experiment
+    from symphony.status import ExperimentStatus
 
 if importlib.util.find_spec("libtmux") is None:  # to import it here would make every launch wait for it
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
@@ -55,6 +59,19 @@ class TmuxCluster(HostCluster):
             Server(socket).kill(run.name, run.load_manifest()["run_id"])
         super()._remove(run)
 
+    def _describe(self, run: RunDirectory) -> ExperimentStatus:
+        """The status; without a supervisor the processes are found by their windows' keepers."""
+        status = super()._describe(run)
+        if SUPERVISOR_DIED not in status.note:
+            return status
+        from symphony_tmux.windows import process_of
+
+        found = (
+            item if item.pid is None or item.reason != SUPERVISOR_DIED else replace(item, pid=process_of(item.pid))
+            for item in status
+        )
+        return replace(status, processes=tuple(found))
+
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to the window of a process, whether that still runs or has ended."""
         found = self.describe_process(experiment, process, process_group)
@@ -74,10 +91,12 @@ class TmuxCluster(HostCluster):
             + (f" ({found.reason})" if found.reason else "")
         )
 
-    # A terminal ends lines with \r\n where its process wrote \n. The log has what the terminal got.
+    # The log has what the terminal got: see `keeper.clean`. A mark after the last line counts as one more line.
 
     def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
-        return super()._read_log(experiment, process, since=since, tail=tail).replace("\r\n", "\n")
+        more = None if tail is None else tail + 1
+        text = clean(super()._read_log(experiment, process, since=since, tail=more))
+        return text if tail is None else last_lines(text, tail)
 
     def iter_logs(
         self,
@@ -90,7 +109,32 @@ class TmuxCluster(HostCluster):
     ) -> Iterator[LogLine]:
         """What processes wrote, line by line; see `Cluster.iter_logs`."""
         lines = super().iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
-        return (LogLine(process=line.process, text=line.text.removesuffix("\r")) for line in lines)
+        return (
+            LogLine(process=line.process, text=clean(line.text).removesuffix("\r"))
+            for line in lines
+            if not is_mark(line.text)
+        )
+
+    def _iter_logs(
+        self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
+    ) -> Iterator[LogLine]:
+        if tail is None:
+            yield from super()._iter_logs(run, names, follow, since, tail)
+            return
+        surplus = {name: _surplus(run, name, since, tail) for name in names}
+        for line in super()._iter_logs(run, names, follow, since, tail + 1):
+            if surplus[line.process]:
+                surplus[line.process] -= 1
+            else:
+                yield line
+
+
+def _surplus(run: RunDirectory, process: str, since: float | None, tail: int) -> int:
+    """How many lines too many the last ``tail + 1`` are, now, where a mark may count as one."""
+    from symphony.host.logs import read
+
+    text = clean(read(run, process, since=since, tail=tail + 1))
+    return len(last_lines(text, tail + 1).splitlines()) - len(last_lines(text, tail).splitlines())
 
 
 def _socket(run: RunDirectory) -> str | None:

@@ -14,6 +14,7 @@ from shutil import which
 
 from symphony.host.commands import MARK, Command
 from symphony.host.rundir import RunDirectory
+from symphony_tmux.gates import KEEPER, REPORTS
 
 HISTORY_LINES = 10_000
 RUN_OPTION = "@symphony_run"
@@ -24,11 +25,8 @@ OF_A_TERMINAL = frozenset(
 )
 # What the server itself was given (see `symphony_tmux.client.clean_environment`), and its windows are not.
 OF_THE_SERVER = ("HOME", "LANG", "TMUX_TMPDIR")
-# What tmux, or the shell that waits at the gate, sets whatever it was told.
+# What tmux, or the keeper, sets whatever it was told.
 OVERRULED = frozenset({"SHELL", "TMUX_PANE", "PWD", "OLDPWD", "_"})
-
-# What a window runs until its log is there: wait at the gate, enter the folder, become the command.
-WAIT_AND_BECOME = 'read -r _ <"$1"; umask "$2"; ulimit -S -n "$3" 2>/dev/null; cd "$4" || exit 126; shift 4; exec "$@"'
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -52,9 +50,6 @@ def quote(word: str) -> str:
     return '"' + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1")) + '"'
 
 
-_WAIT_AND_BECOME = quote(WAIT_AND_BECOME)
-
-
 @dataclass(frozen=True, slots=True)
 class Session:
     """The session of one experiment. ``windows`` has the place of each process, in declaration order."""
@@ -70,13 +65,18 @@ class Session:
         """The session, exactly, as a target."""
         return f"={self.run.name}:"
 
+    @property
+    def gates(self) -> str:
+        """The folder of what stands between a supervisor and its windows."""
+        return f"{self.run.path}/gates"
+
     def gate(self, process: str) -> str:
-        """The FIFO at which a process waits for its log."""
-        return f"{self.run.path}/gates/{process}"
+        """The FIFO at which a process waits for its log, and its keeper for what reads it."""
+        return f"{self.gates}/{process}"
 
     def sink(self, process: str) -> str:
         """The file that holds the id of what writes the log of a process."""
-        return f"{self.run.path}/gates/{process}.pid"
+        return f"{self.gates}/{process}.pid"
 
     # --- commands ---
 
@@ -129,7 +129,7 @@ class Session:
         """Write what a window shows to the log of its process, then open its gate."""
         places = self.gate(command.name), self.sink(command.name), str(self.run.log(command.name))
         gate, sink, log = map(_shell_word, places)
-        return f"pipe-pane -t {pane} {quote(f'exec 9<>{gate}; echo $$ >{sink}; echo >&9; exec cat >>{log}')}"
+        return f"pipe-pane -t {pane} {quote(f'echo $$ >{sink}; echo >{gate}; exec cat >>{log}')}"
 
     def look(self) -> str:
         """Tell how the panes of the session are, each as `PANE` says."""
@@ -156,6 +156,8 @@ class Session:
         chosen = {**self.own_env, **command.env}
         overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRULED & chosen.keys())]
         words = [
+            f"{self.gates}/{KEEPER}",
+            f"{self.gates}/{REPORTS}",
             self.gate(command.name),
             f"{self.limits.umask:03o}",
             str(self.limits.files),
@@ -163,10 +165,10 @@ class Session:
             *(["env", *overruled] if overruled else []),
             *command.argv,
         ]
-        return " ".join([self._shell(env, command), "-c", _WAIT_AND_BECOME, "sh", *map(quote, words)])
+        return " ".join([self._shell(env, command), *map(quote, words)])
 
     def _shell(self, env: Mapping[str, str], command: Command) -> str:
-        """The shell that waits at the gate: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
+        """The shell that is the keeper: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
         odd = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
         return (which("bash") if odd else None) or "/bin/sh"
 
@@ -184,7 +186,7 @@ PANE = "#{pane_id},#{pane_pid},#{pane_dead},#{pane_dead_status},#{pane_dead_sign
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window as tmux told it when it was made: the place of its process, its pane, and that pane's process."""
+    """A window as tmux told it when it was made: the place of its process, its pane, and that pane's keeper."""
 
     index: int
     id: str
@@ -194,7 +196,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """A pane as it is. ``code`` is how its process ended, 128 + n for signal n, None where tmux has not told."""
+    """A pane as it is. ``pid`` is its keeper's, ``code`` how that ended: 128 + n for signal n, None if untold."""
 
     pid: int
     dead: bool

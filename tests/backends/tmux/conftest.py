@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,13 @@ def experiment(cluster):
 def python(to, name, program, *args, **options):
     """A process that runs a Python program, unbuffered."""
     return to.new_process(name, command=[sys.executable, "-u", "-c", program], args=list(args), **options)
+
+
+def eventually(holds, timeout=20):
+    deadline = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
 
 
 def tmux(*words, server="test", check=True):

@@ -145,7 +145,7 @@ def test_delete_ends_the_whole_tree(cluster, experiment):
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[0].ready)
     running = marked(cluster)
-    assert len(running()) == 2
+    assert len(running()) == 3  # with the keeper of the window
     is_clean(cluster, running)
 
 

@@ -1,0 +1,180 @@
+"""Making the windows of one session, in batches, and what tmux says of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+from collections.abc import Callable, Mapping, Sequence
+
+from symphony.host.commands import Command
+from symphony.host.identity import ProcessId, identify, is_alive
+from symphony.host.rundir import RunDirectory
+from symphony_tmux import render
+from symphony_tmux.client import OLDEST, Answer, Tmux
+from symphony_tmux.render import Limits, Pane, Session, Window
+
+SERVER_DIED = "the tmux server died"
+SESSION_CLOSED = "its tmux session was closed by hand"
+
+
+class Windows:
+    """The session of an experiment on the server of that name. Must be made before limits are raised."""
+
+    def __init__(self, run: RunDirectory, server_name: str) -> None:
+        self._name = server_name
+        self._tmux = Tmux(name=server_name)
+        self._server: ProcessId | None = None
+        manifest = run.load_manifest()
+        self.session = Session(
+            run,
+            manifest["run_id"],
+            {process["name"]: index for index, process in enumerate(manifest["processes"])},
+            manifest["env"],
+            Limits(umask=_umask(), files=resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        )
+        self.made = False
+        self._panes: dict[str, str] = {}
+
+    # --- making ---
+
+    def send(self, batch: Sequence[Command], env: Mapping[str, str]) -> Callable[[], Answer]:
+        """Have tmux make the windows of a batch, or begin again in those that are there; returns what waits for it."""
+        if not self.made:
+            answer = self._tmux.ask(self.session.create(batch, env), start=True)
+            self._note_server(answer)
+            return lambda: answer
+        return self._tmux.send([self._window(command, env) for command in batch]).answer
+
+    def _window(self, command: Command, env: Mapping[str, str]) -> str:
+        pane = self._panes.get(command.name)
+        return self.session.add(command, env) if pane is None else self.session.respawn(command, env, pane)
+
+    def _note_server(self, answer: Answer) -> None:
+        found = render.server(answer.lines)
+        if found is not None:
+            self.made = True
+            pid, socket = found
+            self._server = identify(pid)
+            self._tmux = Tmux(socket=socket)
+            (self.session.run.path / "socket").write_text(socket)
+
+    def take(self, batch: Sequence[Command], answer: Answer, env: Mapping[str, str]) -> dict[str, Window | str]:
+        """The window of each process of a batch, or why it has none."""
+        made = render.windows(answer.lines)
+        taken: dict[str, Window | str] = {}
+        for command in batch:
+            window, got = made.get(self.session.windows[command.name]), answer
+            if window is None and self.made:
+                window, got = self._elsewhere(command, env, answer)
+            taken[command.name] = self._refusal(got) if window is None else window
+            if window is not None:
+                self._panes[command.name] = window.pane
+        return taken
+
+    def _elsewhere(self, command: Command, env: Mapping[str, str], failed: Answer) -> tuple[Window | None, Answer]:
+        """Somebody closed the window of a process that restarts, or opened one at its place: it goes to the end."""
+        if failed.no_server:
+            return None, failed
+        answer = self._tmux.ask([self.session.add(command, env, anywhere=True)])
+        window = render.windows(answer.lines).get(self.session.windows[command.name])
+        if window is not None:
+            self._tmux.ask([f"set-option -w -t {window.id} remain-on-exit on"])
+        return window, answer
+
+    def _refusal(self, answer: Answer) -> str:
+        """Why there is no window, and what to do about it."""
+        name, session = self._name, self.session.run.name
+        if "duplicate session" in answer.error:
+            return (
+                f"got no window: the tmux server {name!r} has a session {session!r} that is not of these experiments; "
+                f"choose another name, or remove it: tmux -L {name} kill-session -t {session}"
+            )
+        if any(
+            words in answer.error for words in ("invalid option", "unknown option", "unknown command", "unknown flag")
+        ):
+            return f"got no window: this tmux ({self._tmux.program}) is older than {OLDEST}; install a newer one"
+        if self.made and answer.no_server:
+            return f"got no window: {SERVER_DIED}"
+        if "can't find session" in answer.error or "can't find window" in answer.error:
+            return f"got no window: {SESSION_CLOSED}"
+        where = "" if self.made else f"; its socket is below {os.environ.get('TMUX_TMPDIR') or '/tmp'} (TMUX_TMPDIR)"
+        return f"got no window from the tmux server {name!r}: {answer.error or 'it gave no reason'}{where}"
+
+    def log(self, commands: Sequence[Command]) -> None:
+        """Begin the logs of processes, which opens their gates."""
+        self._tmux.ask([self.session.log(command, self._panes[command.name]) for command in commands])
+
+    # --- looking ---
+
+    def look(self) -> tuple[dict[str, Pane], Answer]:
+        """How the panes of the session are, by id."""
+        self._wake_server()
+        answer = self._tmux.ask([self.session.look()])
+        return {} if answer.error else render.panes(answer.lines), answer
+
+    def _wake_server(self) -> None:
+        """Have tmux look for ended children: while it tears a window down, it can miss that its process ended.
+
+        (libutempter, which it calls then, takes SIGCHLD for itself. One that comes too often does no harm.)
+        """
+        if self._server is not None and is_alive(self._server):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._server.pid, signal.SIGCHLD)
+
+    def unfreeze(self, pane: str) -> None:
+        """Type Ctrl-Q: after a Ctrl-S a keeper could not write its mark."""
+        self._tmux.ask([f"send-keys -t {pane} C-q"])
+
+    def sink(self, process: str) -> int | None:
+        """What writes the log of a process: a child of the tmux server."""
+        try:
+            with open(self.session.sink(process)) as file:  # noqa: PTH123  (a hot path: no Path)
+                pid = int(file.read())
+        except (OSError, ValueError):
+            return None
+        return pid if self._server is not None and _parent(pid) == self._server.pid else None
+
+    def stop_sink(self, process: str) -> None:
+        """End what writes the log of a window that is kept: tmux would keep it too."""
+        sink = self.sink(process)
+        if sink is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(sink, signal.SIGTERM)
+
+    # --- removing ---
+
+    def forget(self, process: str) -> None:
+        """The window of a process is no more."""
+        self._panes.pop(process, None)
+
+    def remove(self) -> None:
+        """Remove the session, once it was made."""
+        if self.made:
+            self._tmux.ask([self.session.kill()])
+
+
+def process_of(keeper: int) -> int:
+    """The process of a keeper; the keeper itself where that cannot be learned."""
+    try:
+        with open(f"/proc/{keeper}/task/{keeper}/children") as file:  # noqa: PTH123
+            return int(file.read().split()[0])
+    except (OSError, IndexError):
+        return keeper
+
+
+def _umask() -> int:
+    value = os.umask(0o077)
+    os.umask(value)
+    return value
+
+
+def _parent(pid: int) -> int | None:
+    """The parent of a process, by proc(5)'s stat; None where there is no such process, or only its corpse."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
+            state, parent = file.read().rpartition(") ")[2].split()[:2]
+    except (OSError, ValueError):
+        return None
+    return None if state in ("Z", "X") else int(parent)

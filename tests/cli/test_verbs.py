@@ -12,7 +12,21 @@ import pytest
 from symphony import __version__
 from tests.cli.conftest import FOREVER, Program
 
-VERBS = ["launch", "render", "ls", "ps", "logs", "wait", "exec", "attach", "delete", "backends"]
+VERBS = [
+    "launch",
+    "render",
+    "ls",
+    "ps",
+    "logs",
+    "wait",
+    "exec",
+    "attach",
+    "cp",
+    "forward",
+    "visit",
+    "delete",
+    "backends",
+]
 
 
 @pytest.fixture

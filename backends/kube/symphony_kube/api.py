@@ -21,26 +21,31 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import urllib3
-from kubernetes import client, config
-from kubernetes.client import Configuration
-from kubernetes.client.rest import RESTClientObject
-from kubernetes.config import ConfigException
-from kubernetes.config.kube_config import KubeConfigMerger
-from kubernetes.stream import ws_client
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    InsecureRequestWarning,
-    NewConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
-
-from symphony.errors import BackendError, NotFound, Unreachable
+from symphony.errors import BackendError, NotFound, PluginError, Unreachable
 from symphony.names import listing, near
 from symphony_kube.errors import ApiError, Untrusted, api_error, one_line
 from symphony_kube.retries import Patience, pause
+
+try:
+    import urllib3
+    from kubernetes import client, config
+    from kubernetes.client import Configuration
+    from kubernetes.client.rest import RESTClientObject
+    from kubernetes.config import ConfigException
+    from kubernetes.config.kube_config import KubeConfigMerger
+    from kubernetes.stream import ws_client
+    from urllib3.exceptions import (
+        ConnectTimeoutError,
+        HTTPError,
+        InsecureRequestWarning,
+        NewConnectionError,
+        ReadTimeoutError,
+        SSLError,
+    )
+except ModuleNotFoundError as absent:
+    raise PluginError(
+        f"backend 'kube' needs the package {absent.name!r}; install it with: pip install 'symphony-launcher[kube]'"
+    ) from absent
 
 Object = dict[str, Any]
 Query = Mapping[str, "str | int | None"]

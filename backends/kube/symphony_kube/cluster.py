@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from symphony.cluster import Cluster, ExecResult
-from symphony.errors import PluginError, SpecError
+from symphony.errors import SpecError
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.names import Scope
 from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
@@ -79,12 +79,8 @@ class KubeCluster(Cluster):
     @functools.cached_property
     def api(self) -> Api:
         """The API server; opened when it is first needed, which a dry run never does."""
-        try:
-            from symphony_kube.api import Api
-        except ModuleNotFoundError as exc:
-            raise PluginError(
-                f"backend 'kube' needs the package {exc.name!r}; install it with: pip install 'symphony-launcher[kube]'"
-            ) from exc
+        from symphony_kube.api import Api
+
         return Api(kubeconfig=self._kubeconfig, context=self._context, connections=self._connections)
 
     def scope(self, experiment: str) -> Scope:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError, Unreachable
+from symphony.host.limits import raise_open_files
 from symphony.status import ENDED, LogLine
 from symphony_kube import loglines, logs, pods
 from symphony_kube.errors import ApiError
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # How many batches of lines may wait for who reads them; beyond that the readers wait.
 WAITING = 256
+# Each has a connection of its own: for more than so many the limit of open files is raised.
+MANY = 200
 # After a log ended of a process that still runs as far as is known: its end is told within a second or so.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
 # A container whose Pod was deleted may still write for a moment, in seconds.
@@ -121,6 +124,8 @@ class _Following:
         self._start()
         found = self._all_places()
         names = logs.known(self._api, self._scope, processes, found)
+        if len(names) > MANY:
+            raise_open_files()
         sources = {name: logs.sources_of(found, name) for name in names}
         # For "none of the last lines" one is read all the same, to know where the next begins.
         asked = None if tail is None else max(1, tail)

@@ -421,8 +421,9 @@ class _Unit:
         due = (pod.deleting or 0.0) + OVERDUE
         if self._now < due:
             self._holds_until(due)
-            going = State.PENDING if track.started is None else State.RUNNING
-            return replace(track, state=going, ready=False, reason=DELETING, exit_code=None, ended=None)
+            if track.state in ENDED:
+                track = replace(track, state=State.RUNNING, exit_code=None, ended=None)
+            return replace(track, ready=False, reason=DELETING)
         if track.state in ENDED:
             return track
         lost = f"{GONE}: node {pod.node} is gone" if pod.node else POD_DELETED
@@ -434,18 +435,19 @@ class _Unit:
         earlier = len(self._pods) - 1
         tracks = {name: replace(track, restarts=track.restarts + earlier) for name, track in tracks.items()}
         if job.end is State.FAILED:
-            going = pod.deleting is not None and self._now < pod.deleting + OVERDUE
-            return {name: self._job_failed(track, job, going=going) for name, track in tracks.items()}
+            due = max(pod.deleting or 0.0, (job.ended or 0.0) + pod.grace) + OVERDUE
+            return {name: self._job_failed(track, job, due=due) for name, track in tracks.items()}
         failures = earlier + 1
         if job.end is None and pod.phase == "Failed" and failures <= job.limit and not job.deleting:
             return {name: self._tries_again(track, failures) for name, track in tracks.items()}
         return tracks
 
-    def _job_failed(self, track: Track, job: JobView, *, going: bool = False) -> Track:
-        """A process of a Job that failed; ``going`` says that its Pod is on its way out."""
+    def _job_failed(self, track: Track, job: JobView, *, due: float = 0.0) -> Track:
+        """A process of a Job that failed; until ``due`` it has the time to end, which there is then more to tell of."""
         if track.state is State.SUCCEEDED:
             return track
-        if going and track.state is State.RUNNING:
+        if track.state is State.RUNNING and self._now < due:
+            self._holds_until(due)
             return replace(track, ready=False, reason=job.reason)
         if track.state is not State.FAILED:
             exit_code = track.exit_code if track.state is State.PENDING else None

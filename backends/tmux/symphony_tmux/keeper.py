@@ -22,13 +22,15 @@ BEGAN, ENDED = "began", "ended"
 # With job control (set -m) the process leads a group of its own, to which the terminal belongs. A stop by Ctrl-Z or by
 # signal makes the shell go on as if the process had ended. After Ctrl-Z, which in a window without a shell to return
 # to has to do nothing, it is continued at once; one stopped on purpose (SIGSTOP) gets the terminal back, and no
-# signal, when somebody has continued it. (No loop: bash leaves one when its process is stopped.) The keeper itself
+# signal, when somebody has continued it, or when it was stopped again because it had none: that tells wait, which in
+# bash would rather wait for the end. (No loop: bash leaves one when its process is stopped.) The keeper itself
 # minds no signal but a hang-up. It sets no variable before the process: that could be one of the process's own.
 #
 # Shells tell on standard error that a process was killed; there bash needs its terminal, others open one themselves.
 #
 # The gate gives a line when the log has begun, and one when all has been read; with the supervisor it ends. Without
-# one, a second is time enough for the kernel.
+# one, a second is time enough for the kernel. Nor is there then who makes tmux look when it misses an end, which it
+# does while it tears a window down: somebody keeps the terminal open beyond the keeper's end, and makes it look.
 SCRIPT = r"""exec 8>"$1" 9<"$2" 7>&2
 trap '' INT QUIT TERM PIPE
 if [ "$BASH_VERSION" ]; then trap : KILL ALRM USR1 USR2 ABRT SEGV BUS FPE ILL SYS TRAP; else exec 2>/dev/null; fi
@@ -52,8 +54,7 @@ go_on() {
         read -r pid _ <"/proc/$$/task/$$/children"
         while read -r stat <"/proc/$pid/stat" && [ "${stat##*) T*}" = "" ] && [ "$code" = 147 ]; do
             command -p sleep 1
-            wait %1
-            code=$?
+            [ "$BASH_VERSION" ] || { wait %1; code=$?; }
         done 2>/dev/null
     fi
     fg %1 >/dev/null
@@ -63,7 +64,10 @@ go_on() {
 go_on
 echo "ended $$ $code" >&8
 printf '\033]5379;symphony;%s\033\\' $$
-read -r _ <&9 || command -p sleep 1
+if ! read -r _ <&9; then
+    command -p sleep 1
+    (command -p sleep 1; kill -CHLD $PPID) &
+fi
 exit "$code"
 """
 

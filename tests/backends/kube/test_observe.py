@@ -733,6 +733,24 @@ def test_a_job_that_restarts_in_place_keeps_the_last_exit_code_while_it_is_follo
     assert found.reason == "BackoffLimitExceeded"
 
 
+def test_a_job_that_failed_gives_its_processes_their_grace_period():
+    """Its Pod may be told to be deleted before or after that: it goes one way, and never back."""
+    late = condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5)
+    observer = Observer("e")
+    observer.replace(PODS, [pod(running(), meta=OWNED, terminationGracePeriodSeconds=2)])
+    observer.replace(JOBS, [job(late)])
+    first = observer.look(AT + 5)
+    assert (first.status.processes[0].state, first.until) == (RUNNING, AT + 37)
+    observer.apply(PODS, "MODIFIED", pod(running(), meta={**OWNED, **DELETED, "name": "p"}))
+    second = observer.look(AT + 6).status.processes[0]
+    assert second == first.status.processes[0]
+    observer.apply(PODS, "MODIFIED", pod(ended(143, at=6), meta={**OWNED, **DELETED}))
+    observer.apply(PODS, "DELETED", pod(ended(143, at=6), meta={**OWNED, **DELETED}))
+    found = observer.look(AT + 7).status.processes[0]
+    assert (found.state, found.exit_code) == (FAILED, 143)
+    assert found.reason.startswith("DeadlineExceeded")
+
+
 def test_the_next_pod_of_a_job_takes_over():
     first = pod(ended(3), meta=OWNED)
     second = pod(running(since=20), meta={**OWNED, "name": "p-2", "uid": "2", "creationTimestamp": stamp(15)})

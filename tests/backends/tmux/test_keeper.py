@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
@@ -141,15 +142,25 @@ def test_ctrl_z_changes_nothing(cluster, launched, shell):
     assert "got words" in cluster.get_log("exp", "p")
 
 
-def test_a_process_that_is_stopped_on_purpose_stays_so_until_it_is_continued(cluster, launched, shell):
-    process = psutil.Process(launched(ASKS))
+def has_the_terminal(pid):
+    """By proc(5): its process group is the one in the foreground of its terminal."""
+    group, _, _, foreground = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[2:6]
+    return group == foreground
+
+
+def test_a_process_that_is_stopped_on_purpose_stays_so_until_it_is_continued(cluster, experiment, tmp_path, shell):
+    program = "import os, time; print('up')\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('got', input())"
+    python(experiment, "p", program, start_dir=str(tmp_path)).ready(log="^up$")
+    cluster.launch(experiment)
+    process = psutil.Process(until(cluster, "exp", lambda now: now.processes[0].ready).processes[0].pid)
     process.suspend()
-    eventually(lambda: process.status() == psutil.STATUS_STOPPED)
-    eventually(lambda: [child.name() for child in process.parent().children()][1:] == ["sleep"])  # its keeper saw it
+    eventually(lambda: "sleep" in [child.name() for child in process.parent().children()])  # its keeper saw it
     assert process.status() == psutil.STATUS_STOPPED
     process.resume()
+    eventually(lambda: has_the_terminal(process.pid))
+    (tmp_path / "go").touch()
     tmux("send-keys", "-t", "=exp:0", "words", "Enter")
-    assert ended(cluster).exit_code == 0
+    assert ended(cluster).exit_code == 0, cluster.get_log("exp", "p")
     assert "got words" in cluster.get_log("exp", "p")
 
 

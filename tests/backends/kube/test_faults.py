@@ -1,0 +1,245 @@
+"""A server in trouble at each call of a launch and of a deletion: it completes, or nothing is left and that is told.
+
+Each test goes through all calls in turn, as many as one undisturbed run makes.
+"""
+
+import contextlib
+import re
+import secrets
+
+import pytest
+
+from kubetest.faults import Call, Fault, FaultProxy
+from symphony.errors import BackendError, LaunchFailed, Unreachable
+from symphony_kube import delete, launch
+from symphony_kube.api import Api
+from symphony_kube.retries import Patience
+
+from .conftest import space, there, unplaced, until
+
+# What befalls a call: nothing is done and told, or it is done and not told.
+FAULTS = {
+    "429": Fault(action="answer", status=429, retry_after=0),
+    "500": Fault(action="answer", status=500),
+    "reset": Fault(action="reset"),
+    "reset after": Fault(action="reset", after=True),
+    "silence": Fault(action="drop"),
+    "silence after": Fault(action="drop", after=True),
+}
+HURRIED = Patience(connect=2.0, answer=0.6, first=0.6, pauses=(0.02, 0.05, 0.1), silence=3.0, asked=1.0)
+
+
+class Trouble(FaultProxy):
+    """A proxy with trouble at one call, by its number from 0, or from there on."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._number, self._fault, self._lasting = None, None, False
+
+    def at(self, number, fault, *, lasting=False):
+        with self._lock:
+            self._calls.clear()
+            self._number, self._fault, self._lasting = number, fault, lasting
+
+    def heal(self):
+        self.at(None, None)
+
+    def _take(self, method, path):
+        with self._lock:
+            number = len(self._calls)
+            hit = self._number is not None and (number == self._number or (self._lasting and number > self._number))
+            fault = self._fault if hit else None
+            self._calls.append(Call(method=method, path=path, fault=fault.action if fault else None))
+            return fault
+
+
+@pytest.fixture
+def trouble(kube_cluster):
+    with Trouble(kube_cluster.kubeconfig, scratch=kube_cluster.scratch) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def api(trouble):
+    """Calls through the proxy, by one thread: so they come in one order."""
+    with contextlib.closing(Api(kubeconfig=trouble.kubeconfig, connections=1, patience=HURRIED)) as api:
+        api.call("GET", "/version")
+        yield api
+
+
+@pytest.fixture
+def undisturbed(kube_cluster):
+    """Calls past the proxy."""
+    with contextlib.closing(Api(kubeconfig=kube_cluster.kubeconfig)) as api:
+        yield api
+
+
+def manifest_of(cluster, name, tmp_path):
+    (tmp_path / "token").write_text("swordfish")
+    exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
+    unplaced(exp, "db").binds("store")
+    unplaced(exp, "worker").connects("store")
+    return cluster.manifest(exp)
+
+
+def launched(api, manifest):
+    launch.launch(api, manifest, run_id=secrets.token_hex(6), force=False)
+
+
+def removed(api, manifest):
+    delete.delete(api, manifest.scope, jobs_only=False)
+
+
+def whole(manifest):
+    """What there is of an experiment that was launched as it should be."""
+    prefix = manifest.scope.object_name("x")[:-1]
+    return {
+        "pods": [f"{prefix}db", f"{prefix}worker"],
+        "services": [f"{prefix}store"],
+        "secrets": [body["metadata"]["name"] for body in manifest.ground if body["kind"] == "Secret"],
+    }
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_trouble_at_one_call_of_a_launch_is_not_noticed(
+    kube_cluster, trouble, api, undisturbed, shared, name, tmp_path, kind
+):
+    manifest = manifest_of(shared, name, tmp_path)
+    calls = len(list(manifest)) + 2
+    for number in range(calls):
+        trouble.at(number, FAULTS[kind])
+        launched(api, manifest)
+        assert [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1
+        assert there(kube_cluster) == whole(manifest)
+        removed(undisturbed, manifest)
+
+
+@pytest.mark.parametrize("kind", ["500", "reset after"])
+def test_trouble_at_one_call_of_a_launch_into_a_new_namespace_is_not_noticed(
+    kube_cluster, trouble, api, spaces, name, tmp_path, kind
+):
+    calls = len(list(manifest_of(spaces, name, tmp_path))) + 2
+    made = []
+    try:
+        for number in range(calls):
+            manifest = manifest_of(spaces, f"{name}-{number}", tmp_path)
+            trouble.at(number, FAULTS[kind])
+            made.append(manifest.scope.namespace)
+            launched(api, manifest)
+            assert [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1
+            assert there(kube_cluster, made[-1]) == whole(manifest)
+    finally:
+        for each in made:
+            if space(kube_cluster, each):
+                kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{each}")
+
+
+CALLS = [
+    ("GET", r"/pods\?", "pods|API server"),
+    ("POST", "/services$", "service"),
+    ("POST", "/secrets$", "secret"),
+    ("POST", "/pods$", "pod"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "word"), CALLS)
+@pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
+def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
+    kube_cluster, kube_faults, shared, name, tmp_path, method, path, word, kind
+):
+    manifest = manifest_of(shared, name, tmp_path)
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=HURRIED)) as api:
+        api.call("GET", "/version")
+        fault = FAULTS[kind]
+        kube_faults._add(Fault(action=fault.action, status=fault.status, after=fault.after, method=method, path=path))
+        # what cannot even be looked at was never begun
+        with pytest.raises(BackendError if method == "GET" else LaunchFailed, match=word) as caught:
+            launched(api, manifest)
+    assert "\n" not in str(caught.value)
+    assert "swordfish" not in str(caught.value)
+    assert "there is left" not in str(caught.value)
+    assert there(kube_cluster) == {}
+
+
+def test_trouble_that_lasts_takes_a_new_namespace_back(kube_cluster, kube_faults, spaces, name, tmp_path):
+    manifest = manifest_of(spaces, name, tmp_path)
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=HURRIED)) as api:
+        api.call("GET", "/version")
+        kube_faults.reset(method="POST", path="/pods$", after=True)
+        with pytest.raises(LaunchFailed, match=r"cannot create pod 'db' in namespace"):
+            launched(api, manifest)
+    assert space(kube_cluster, name) is None
+
+
+def test_a_server_that_is_gone_for_good_is_told_with_what_is_left(
+    kube_cluster, trouble, api, undisturbed, shared, name, tmp_path
+):
+    manifest = manifest_of(shared, name, tmp_path)
+    for number in range(len(list(manifest)) + 2):
+        trouble.at(number, FAULTS["reset after"], lasting=True)
+        with pytest.raises(LaunchFailed if number else Unreachable) as caught:
+            launched(api, manifest)
+        message = str(caught.value)
+        trouble.heal()
+        found = there(kube_cluster)
+        left = set(re.findall(rf"(?:pod|service|secret) '({name}-[a-z-]+)'", message.partition("there is left")[2]))
+        assert left == {each for kind in found.values() for each in kind}
+        assert "\n" not in message
+        removed(undisturbed, manifest)
+        assert there(kube_cluster) == {}
+
+
+@pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
+def test_trouble_at_one_call_of_a_deletion_is_not_noticed(
+    kube_cluster, trouble, api, undisturbed, shared, name, tmp_path, kind
+):
+    manifest = manifest_of(shared, name, tmp_path)
+    launched(undisturbed, manifest)
+    trouble.at(None, None)
+    removed(api, manifest)
+    calls = len(trouble.calls())
+    assert calls > len(list(manifest))
+    for number in range(calls):
+        launched(undisturbed, manifest)
+        trouble.at(number, FAULTS[kind])
+        removed(api, manifest)
+        assert there(kube_cluster) == {}
+
+
+def test_trouble_at_one_call_of_the_deletion_of_a_namespace_is_not_noticed(
+    kube_cluster, trouble, api, undisturbed, spaces, name, tmp_path
+):
+    # A namespace takes five seconds to go: all calls that matter, in one run.
+    manifest = manifest_of(spaces, name, tmp_path)
+    launched(undisturbed, manifest)
+    for method, path in (
+        ("GET", f"/{name}$"),
+        ("DELETE", f"/{name}$"),
+        ("DELETE", "/pods$"),
+        ("GET", r"metadata\.name"),
+    ):
+        FaultProxy.reset(trouble, method=method, path=path, times=1, after=True)
+    trouble._take = FaultProxy._take.__get__(trouble)
+    removed(api, manifest)
+    assert [call.fault for call in trouble.calls()].count("reset") == 4
+    assert space(kube_cluster, name) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/services"), ("GET", "/jobs"), ("DELETE", "/pods/"), ("DELETE", "/secrets/")]
+)
+@pytest.mark.parametrize("kind", ["500", "reset"])
+def test_trouble_that_lasts_fails_the_deletion_which_can_be_repeated(
+    kube_cluster, kube_faults, undisturbed, shared, name, tmp_path, method, path, kind
+):
+    manifest = manifest_of(shared, name, tmp_path)
+    launched(undisturbed, manifest)
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=HURRIED)) as api:
+        api.call("GET", "/version")
+        kube_faults._add(Fault(action=FAULTS[kind].action, method=method, path=path))
+        with pytest.raises(BackendError) as caught:
+            removed(api, manifest)
+        assert "\n" not in str(caught.value)
+        kube_faults.clear()
+        removed(api, manifest)
+    until(lambda: there(kube_cluster) == {})

@@ -10,47 +10,19 @@ alone, since nodes are added to it: KUBECONFIG says which, else the devcluster's
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
-
+from _kube import STARTED, hollow, kubeconfig, kubectl
 from _pairs import Figure, Options, at_most_times, in_turns, main, timed
 
-from kubetest.hollow import SELECTOR, TOLERATION, HollowNodes
-from symphony import Cluster, Experiment
-from symphony.cluster import Until
+from kubetest.hollow import HollowNodes
+from symphony import Cluster
 
 TIMES = 1.2
-STARTED: Until = "started"
-
-
-def kubeconfig() -> Path:
-    """The cluster to measure on."""
-    given = os.environ.get("KUBECONFIG")
-    if given:
-        return Path(given)
-    devcluster = Path(__file__).resolve().parents[1] / "scripts/devcluster"
-    done = subprocess.run([sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"no Kubernetes to measure on: set KUBECONFIG, or {done.stderr.strip()}")
-    return Path(done.stdout.strip())
-
-
-def experiment(name: str, count: int) -> Experiment:
-    """Lone processes on hollow nodes."""
-    exp = Experiment(name)
-    for number in range(count):
-        process = exp.new_process(f"p-{number}", container_image="none:1", command=["sleep", "1000"])
-        process.add_toleration(**TOLERATION)
-        for key, value in SELECTOR.items():
-            process.node_selector(key, value)
-    return exp
 
 
 @contextlib.contextmanager
@@ -60,7 +32,7 @@ def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
     cluster = Cluster.new("kube", kubeconfig=config)
     with HollowNodes(config, count=4):
         try:
-            cluster.launch(experiment(name, count))
+            cluster.launch(hollow(name, count))
             cluster.wait(name, until=STARTED, timeout=600)
             yield cluster, name
         finally:
@@ -69,12 +41,9 @@ def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
 
 def measure(options: Options) -> Iterator[Figure]:
     """The library in a program that runs already, and the command line from its start."""
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        raise SystemExit("there is no kubectl to measure beside")
     config, count, runs = kubeconfig(), options.pick(1000, 100), options.pick(11, 3)
     with launched(config, count) as (cluster, name):
-        theirs = [kubectl, f"--kubeconfig={config}", "get", "pods", "-o", "json", f"--namespace={name}"]
+        theirs = [kubectl(), f"--kubeconfig={config}", "get", "pods", "-o", "json", f"--namespace={name}"]
         ours = [sys.executable, "-m", "symphony", "ps", name, "-b", "kube", "--json", f"--kubeconfig={config}"]
 
         def library() -> float:

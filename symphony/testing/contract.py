@@ -190,6 +190,8 @@ class BackendContract:
             self.add(experiment, "worker", programs.FOREVER).binds("echo")
         cluster.launch_batch(experiments)
         assert cluster.list_experiments() == ["first", "second"]
+        for name in ("first", "second"):
+            until(cluster, name, all_running, timeout=self.timeout)
         cluster.delete_batch(["first", "second"])
         assert cluster.list_experiments() == []
 
@@ -288,6 +290,7 @@ class BackendContract:
     def test_wait_says_what_still_runs(self, cluster: Cluster, experiment: Experiment) -> None:
         self.add(experiment, "worker", programs.FOREVER)
         cluster.launch(experiment)
+        until(cluster, "contract", all_running, timeout=self.timeout)
         with pytest.raises(TimeoutError, match="worker"):
             cluster.wait("contract", timeout=0.1)
 

@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from kubetest.hollow import HollowNodes
     from kubetest.rawapi import Object, RawApi
 
-LABEL = "symphony.test/session"
 # Set by a run that was told to do without a cluster, where another run of CI has one.
 WITHOUT = "SYMPHONY_TEST_WITHOUT_CLUSTER"
+# Set by a run beside which another one uses the cluster.
+BESIDE = "SYMPHONY_TEST_BESIDE_OTHERS"
+# What the namespaces of this process's tests begin with.
+PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
 _skipped = pytest.StashKey[str]()
 
 
@@ -40,7 +43,6 @@ class Session:
 
     cluster: Cluster
     api: RawApi
-    id: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +151,7 @@ def kube_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
             _no_cluster(request.config, str(exc))
         from kubetest.rawapi import RawApi, access
 
-        session = Session(cluster=cluster, api=RawApi(access(cluster.kubeconfig)), id=secrets.token_hex(4))
+        session = Session(cluster=cluster, api=RawApi(access(cluster.kubeconfig)))
         before = _namespaces(session.api)
         yield session
         left = _wait_until_gone(session, before=before)
@@ -160,14 +162,12 @@ def kube_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @pytest.fixture
 def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]:
     """A Kubernetes with an empty namespace for this test alone, which is deleted with it."""
-    api, namespace = kube_session.api, f"symphony-test-{secrets.token_hex(4)}"
-    api.call(
-        "POST",
-        "/api/v1/namespaces",
-        {"metadata": {"name": namespace, "labels": {LABEL: kube_session.id}}},
-    )
+    from kubetest.accounts import wait_for_account
+
+    api, namespace = kube_session.api, f"{PREFIX}{secrets.token_hex(3)}"
+    api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     try:
-        _wait_for_account(api, namespace)
+        wait_for_account(api, namespace)
         kubeconfig = tmp_path / "admin.kubeconfig"
         content = _kubeconfig(kube_session.cluster.kubeconfig, namespace)
         kubeconfig.write_text(json.dumps(content))
@@ -238,21 +238,6 @@ def _kubeconfig(path: Path, namespace: str) -> Object:
     return content
 
 
-def _wait_for_account(api: RawApi, namespace: str) -> None:
-    """Wait until Pods are let into a new namespace: when it has its default service account."""
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name=default"
-    for event in api.watch(path, seconds=30):
-        # until 1.24 a Pod also waits for the account's secret, which comes a moment later
-        if "secrets" in event["object"] or _modern(api):
-            return
-    pytest.fail(f"namespace {namespace} has had no default service account for 30 s")
-
-
-def _modern(api: RawApi) -> bool:
-    version = api.call("GET", "/version")
-    return (int(version["major"]), int(version["minor"].rstrip("+"))) >= (1, 24)
-
-
 def _reached(pod: Object, phases: tuple[str, ...]) -> bool:
     phase = pod["status"].get("phase")
     if phases:
@@ -262,18 +247,20 @@ def _reached(pod: Object, phases: tuple[str, ...]) -> bool:
     return phase == "Running" and ready
 
 
-def _namespaces(api: RawApi) -> dict[str, Object]:
-    listed = api.call("GET", "/api/v1/namespaces")["items"]
-    return {item["metadata"]["name"]: item["metadata"].get("labels", {}) for item in listed}
+def _namespaces(api: RawApi) -> set[str]:
+    return {item["metadata"]["name"] for item in api.call("GET", "/api/v1/namespaces")["items"]}
 
 
-def _wait_until_gone(session: Session, *, before: dict[str, Object]) -> set[str]:
-    """Wait for the run's namespaces to go; return those left, and any other new one of a test."""
+def _wait_until_gone(session: Session, *, before: set[str]) -> set[str]:
+    """Wait for the run's namespaces to go; return those left, and any other new one of a test.
+
+    Where others use the cluster too, be it another half of this run, only what has the prefix is a test's.
+    """
+    alone = session.cluster.disposable and BESIDE not in os.environ
     deadline = time.monotonic() + 120
     while True:
-        new = {name: labels for name, labels in _namespaces(session.api).items() if name not in before}
-        ours = {name for name, labels in new.items() if labels.get(LABEL) == session.id}
-        mine = set(new) if session.cluster.disposable else ours
+        new = _namespaces(session.api) - before
+        mine = new if alone else {name for name in new if name.startswith(PREFIX)}
         if not mine or time.monotonic() > deadline:
             return mine
         time.sleep(0.2)

@@ -102,7 +102,7 @@ class Creation:
         left = [self._delete(path) for path in whole] or in_parallel(
             self._delete, list(self.made), threads=self._api.connections
         )
-        unsure = [] if whole else [f"perhaps {item} (no answer came)" for item in self.unsure.values()]
+        unsure = [] if whole else [_perhaps(item) for item in self.unsure.values()]
         return [*(word for word in left if word), *unsure]
 
     def _delete(self, path: str) -> str:
@@ -111,7 +111,7 @@ class Creation:
         try:
             delete_uid(self._api, path, body["metadata"]["uid"])
         except BackendError as exc:
-            return f"{item} ({exc.detail if isinstance(exc, ApiError) else exc})"
+            return f"{item} ({exc.detail})" if isinstance(exc, ApiError) else _perhaps(item)
         return ""
 
     def _look_for_unsure(self) -> None:
@@ -123,6 +123,10 @@ class Creation:
             if found is not None and labels(found).get(names.RUN) == self.run_id:
                 self.made[path] = (item, found)
             del self.unsure[path]
+
+
+def _perhaps(item: Item) -> str:
+    return f"perhaps {item} (no answer came)"
 
 
 def delete_uid(api: Api, path: str, uid: str, *, at_once: bool = True) -> dict[str, Any] | None:

@@ -271,9 +271,14 @@ def _wait_for_account(api: Api, scope: Scope, space: Object) -> None:
 def _see_alone(api: Api, scope: Scope, creation: Creation, first: Item, mine: Object) -> None:
     """See that no other launch of that name created its first Pod or Job earlier, in a shared namespace.
 
-    Of two launches at the same time, the later sees what the earlier has created, and gives way.
+    What there was when ours came to be is told by the server, at that very version: of two launches at the same time
+    the later sees the earlier, and gives way. Times of creation tell it to the second, and not in order.
     """
-    query = {"labelSelector": scope.selector}
+    query = {
+        "labelSelector": scope.selector,
+        "resourceVersion": mine["metadata"]["resourceVersion"],
+        "resourceVersionMatch": "Exact",
+    }
     try:
         others = api.call("GET", first.collection, query=query, accept=METADATA)
     except ApiError as exc:
@@ -281,15 +286,8 @@ def _see_alone(api: Api, scope: Scope, creation: Creation, first: Item, mine: Ob
             raise
         return  # who may not list Jobs meets those of the same name when they are created
     for other in listed(others):
-        meta = other["metadata"]
-        if labels(other).get(names.RUN) == creation.run_id or "deletionTimestamp" in meta:
-            continue
-        if _order(meta) < _order(mine["metadata"]):
+        if labels(other).get(names.RUN) != creation.run_id and "deletionTimestamp" not in other["metadata"]:
             raise already_exists(scope.experiment)
-
-
-def _order(meta: Object) -> tuple[str, int]:
-    return meta["creationTimestamp"], int(meta["resourceVersion"])
 
 
 # --- asking only ---

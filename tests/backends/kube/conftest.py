@@ -2,11 +2,14 @@
 
 import secrets
 import time
+from pathlib import Path
 
 import pytest
 
+from kubetest.plugin import PREFIX
 from symphony import Cluster
 
+HERE = Path(__file__).parent
 FOREVER = "import signal; signal.pause()"
 KINDS = {
     "pods": "api/v1",
@@ -18,10 +21,20 @@ KINDS = {
 OURS = "labelSelector=app.kubernetes.io/managed-by%3Dsymphony"
 
 
+def pytest_collection_modifyitems(items):
+    """Mark the tests that see all of symphony's namespaces in the cluster."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            own = "spaces" in item.fixturenames and "shared" not in item.name
+            module_wide = hasattr(item.module, "launched")  # see using.py
+            if own or module_wide or "NamespacesOfTheirOwn" in item.nodeid:
+                item.add_marker(pytest.mark.namespaces)
+
+
 @pytest.fixture
 def name():
     """A name for an experiment that nobody else in the cluster has: it may become a namespace."""
-    return f"symphony-test-{secrets.token_hex(4)}"
+    return f"{PREFIX}{secrets.token_hex(2)}"
 
 
 @pytest.fixture

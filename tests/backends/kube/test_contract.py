@@ -6,8 +6,6 @@ import pytest
 
 from symphony.testing import BackendContract
 
-pytestmark = pytest.mark.client
-
 
 class KubeContract(BackendContract):
     backend = "kube"
@@ -27,6 +25,7 @@ class KubeContract(BackendContract):
         yield lambda: self.kube.raw.find(f"{path}/contract-mine")["data"] == {"key": "value"}
 
 
+@pytest.mark.client
 class TestInASharedNamespace(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):

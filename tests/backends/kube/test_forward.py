@@ -128,7 +128,7 @@ def test_it_heals_when_the_process_is_restarted(running):
         with contextlib.suppress(ConnectionResetError):
             assert talk(route.address, b"die") == b""
         assert talk(route.address) == b"hello"
-        assert cluster.describe_process(name, "echo").restarts == restarts + 1
+        until(lambda: cluster.describe_process(name, "echo").restarts == restarts + 1)  # told a moment later
 
 
 def test_where_nothing_listens_the_connection_breaks_and_is_told(running, monkeypatch):

@@ -120,7 +120,7 @@ def test_a_namespace_of_ours_that_is_going_is_waited_for(kube_cluster, spaces, n
 
 
 def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(kube_cluster, spaces, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.delete.WHOLE", 6.0)
+    monkeypatch.setattr("symphony_kube.delete.WHOLE", 10.0)  # Kubernetes says why after some five
     exp = spaces.new_experiment(name)
     unplaced(exp, "worker")
     spaces.launch(exp)

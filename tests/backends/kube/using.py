@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import threading
 
+from kubetest.plugin import PREFIX
 from symphony import Cluster
 
 from .conftest import FOREVER, python, until
@@ -18,7 +19,7 @@ def launched(session, build, *, wait=True):
     cluster = Cluster.new(
         "kube", kubeconfig=str(session.cluster.kubeconfig), image=session.cluster.image, expose="NodePort"
     )
-    name = f"symphony-test-{secrets.token_hex(4)}"
+    name = f"{PREFIX}{secrets.token_hex(2)}"
     exp = cluster.new_experiment(name)
     build(exp)
     launch = threading.Thread(target=cluster.launch, args=(exp,))
@@ -30,10 +31,9 @@ def launched(session, build, *, wait=True):
         yield cluster, name
         launch.join()
     finally:
-        path = f"/api/v1/namespaces/{name}"
         with contextlib.suppress(Exception):
-            session.api.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
-            session.api.call("DELETE", path)
+            session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+        cluster.delete(name)
         cluster.api.close()
 
 

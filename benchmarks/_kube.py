@@ -1,0 +1,50 @@
+"""What the benchmarks on a Kubernetes share: which one it is, and experiments on its hollow nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+
+from kubetest.hollow import SELECTOR, TOLERATION
+from symphony import Experiment
+from symphony.cluster import Until
+
+STARTED: Until = "started"
+
+
+def kubeconfig() -> Path:
+    """The cluster to measure on."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        return Path(given)
+    devcluster = Path(__file__).resolve().parents[1] / "scripts/devcluster"
+    done = subprocess.run([sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"no Kubernetes to measure on: set KUBECONFIG, or {done.stderr.strip()}")
+    return Path(done.stdout.strip())
+
+
+def kubectl() -> str:
+    """The peer."""
+    found = shutil.which("kubectl")
+    if found is None:
+        raise SystemExit("there is no kubectl to measure beside")
+    return found
+
+
+def hollow(name: str, count: int, *, services: int = 0) -> Experiment:
+    """Lone processes on hollow nodes, the first of which bind a service each."""
+    exp = Experiment(name)
+    for number in range(count):
+        process = exp.new_process(f"p-{number}", container_image="none:1", command=["sleep", "1000"])
+        process.add_toleration(**TOLERATION)
+        for key, value in SELECTOR.items():
+            process.node_selector(key, value)
+        if number < services:
+            process.binds(f"s-{number}")
+    return exp

@@ -1,0 +1,121 @@
+"""Launching many Pods: symphony beside ``kubectl create -f`` of the same objects.
+
+    python benchmarks/kube_launch.py [--quick] [--json]
+
+500 Pods with 11 Services, until all are created; then 1,000 Pods until all run, beside kubectl's creating them and
+waiting for them. The Pods are hollow: a real API server, scheduler and controllers hold them, and no container runs.
+Last, the calls that a launch makes, counted by a proxy. Each launch has a namespace that is there already, since
+kubectl does not wait for a new one to take Pods. Needs a Kubernetes that is there for tests alone, since nodes are
+added to it: KUBECONFIG says which, else the devcluster's; and kubectl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from _kube import STARTED, hollow, kubeconfig, kubectl
+from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, timed
+
+from kubetest.accounts import wait_for_account
+from kubetest.faults import FaultProxy
+from kubetest.hollow import HollowNodes
+from kubetest.rawapi import RawApi, access
+from symphony import Cluster, Experiment
+
+# What one of symphony's launches asks besides creating: what is there, and whether it is alone.
+BESIDES = 2
+
+
+class Bench:
+    """Launches by either side, each into a new namespace."""
+
+    def __init__(self, config: Path, scratch: Path) -> None:
+        self._config = config
+        self._scratch = scratch
+        self._raw = RawApi(access(config))
+        self._kubectl = [kubectl(), f"--kubeconfig={config}"]
+
+    @contextlib.contextmanager
+    def namespace(self) -> Iterator[str]:
+        """A namespace that takes Pods; it is gone with all that was in it at the end."""
+        name = f"symphony-bench-{secrets.token_hex(3)}"
+        path = f"/api/v1/namespaces/{name}"
+        self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            wait_for_account(self._raw, name)
+            yield name
+        finally:
+            self._raw.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
+            self._raw.call("DELETE", path)
+            while self._raw.find(path):
+                time.sleep(0.2)
+
+    def symphony(self, exp: Experiment, *, until_running: bool = False) -> float:
+        """How long symphony takes, in seconds."""
+        with self.namespace() as namespace:
+            cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
+
+            def launch() -> None:
+                cluster.launch(exp)
+                if until_running:
+                    cluster.wait(exp.name, until=STARTED, timeout=600)
+
+            return timed(launch)
+
+    def kubectl(self, exp: Experiment, *, until_running: bool = False) -> float:
+        """How long kubectl takes with what the dry run shows, in seconds."""
+        with self.namespace() as namespace:
+            cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
+            path = self._scratch / f"{namespace}.yaml"
+            path.write_text(str(cluster.manifest(exp)))
+            asked = [*self._kubectl, f"--namespace={namespace}"]
+
+            def launch() -> None:
+                _run(*asked, "create", "-f", str(path))
+                if until_running:
+                    _run(*asked, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=600s")
+
+            return timed(launch)
+
+    def calls(self, exp: Experiment) -> tuple[int, int]:
+        """How many calls one launch makes, and how many objects it creates."""
+        with self.namespace() as namespace, FaultProxy(self._config, scratch=self._scratch) as proxy:
+            cluster = Cluster.new("kube", kubeconfig=proxy.kubeconfig, namespace=namespace)
+            manifest = cluster.launch(exp)
+            return proxy.count(), len(list(manifest))
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """Creating, running, and counting."""
+    config, runs = kubeconfig(), options.pick(5, 2)
+    some = hollow("bench", options.pick(500, 50), services=11)
+    many = hollow("bench", options.pick(1000, 100))
+    with tempfile.TemporaryDirectory() as scratch, HollowNodes(config, count=4):
+        bench = Bench(config, Path(scratch))
+        in_turns(1, lambda: bench.symphony(some), lambda: bench.kubectl(some))
+        ours, theirs = in_turns(runs, lambda: bench.symphony(some), lambda: bench.kubectl(some))
+        what = f"launch, {len(some.list_all_processes())} Pods, 11 Services"
+        yield at_most_times(what, ours, theirs, 1.0, peer_name="kubectl create -f")
+        ours, theirs = in_turns(
+            options.pick(3, 2),
+            lambda: bench.symphony(many, until_running=True),
+            lambda: bench.kubectl(many, until_running=True),
+        )
+        what = f"launch, {len(many.list_all_processes())} Pods, until all run"
+        yield at_most_times(what, ours, theirs, 1.0, peer_name="kubectl create, wait")
+        calls, objects = bench.calls(some)
+        yield at_most("launch, calls", "calls", [calls], objects + BESIDES, note=f"{objects} objects are created")
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

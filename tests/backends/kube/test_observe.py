@@ -751,6 +751,15 @@ def test_a_job_that_failed_gives_its_processes_their_grace_period():
     assert found.reason.startswith("DeadlineExceeded")
 
 
+@pytest.mark.parametrize(("at", "told"), [(4, "OOMKilled"), (6, "DeadlineExceeded")])
+def test_what_befalls_a_process_after_its_job_failed_is_the_jobs_doing(at, told):
+    late = condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5)
+    one = pod(ended(137, at=at, why="OOMKilled"), meta=OWNED)
+    found = observe("e", [one], [job(late)], now=AT + 9).status.processes[0]
+    assert (found.state, found.exit_code) == (FAILED, 137)
+    assert found.reason.startswith(told)
+
+
 def test_the_next_pod_of_a_job_takes_over():
     first = pod(ended(3), meta=OWNED)
     second = pod(running(since=20), meta={**OWNED, "name": "p-2", "uid": "2", "creationTimestamp": stamp(15)})

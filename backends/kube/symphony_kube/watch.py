@@ -23,6 +23,8 @@ Object = dict[str, Any]
 
 # How long a watch lasts before it is begun anew, in seconds: what a silent loss of the network costs at most.
 LASTS = 120
+# A server that ends a watch late is given so much longer, in seconds.
+LATE = 15.0
 # How long a server may be away, in seconds, and the pauses between tries.
 PATIENCE = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -158,7 +160,7 @@ class _Feed:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": LASTS,
         }
-        self._answer = self._api.open(self._path, query=query, quiet=LASTS + 15.0)
+        self._answer = self._api.open(self._path, query=query, quiet=LASTS + LATE)
         if self._closed.is_set():  # while it was opened
             self._answer.close()
         for event in events(self._answer):

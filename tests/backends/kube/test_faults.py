@@ -1,4 +1,4 @@
-"""A server in trouble at each call of a launch and of a deletion: it completes, or nothing is left and that is told.
+"""A server in trouble at each call of a launch, a deletion and a wait: it completes, or is told and leaves nothing.
 
 Each test goes through all calls in turn, as many as one undisturbed run makes.
 """
@@ -6,12 +6,15 @@ Each test goes through all calls in turn, as many as one undisturbed run makes.
 import contextlib
 import re
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from kubetest.faults import Call, Fault, FaultProxy
+from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError, LaunchFailed, Unreachable
-from symphony_kube import delete, launch
+from symphony.status import State
+from symphony_kube import delete, launch, look
 from symphony_kube.api import Api
 from symphony_kube.retries import Patience
 
@@ -25,6 +28,23 @@ FAULTS = {
     "reset after": Fault(action="reset", after=True),
     "silence": Fault(action="drop"),
     "silence after": Fault(action="drop", after=True),
+}
+ENDED = {"exitCode": 0, "reason": "Completed"}
+# The status of a Pod that came to its end without a node.
+SUCCEEDED = {
+    "status": {
+        "phase": "Succeeded",
+        "containerStatuses": [
+            {
+                "name": "worker",
+                "state": {"terminated": ENDED},
+                "ready": False,
+                "restartCount": 0,
+                "image": "",
+                "imageID": "",
+            }
+        ],
+    }
 }
 HURRIED = Patience(connect=2.0, answer=0.6, first=0.6, pauses=(0.02, 0.05, 0.1), silence=3.0, asked=1.0)
 
@@ -224,6 +244,26 @@ def test_trouble_at_one_call_of_the_deletion_of_a_namespace_is_not_noticed(
     removed(api, manifest)
     assert [call.fault for call in trouble.calls()].count("reset") == 4
     assert space(kube_cluster, name) is None
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("kind", FAULTS)
+def test_trouble_at_one_call_of_a_wait_is_not_noticed(
+    kube_cluster, trouble, api, undisturbed, shared, name, monkeypatch, kind, number
+):
+    """A wait makes two: a list, and a watch which a silent loss costs as long as it lasts."""
+    monkeypatch.setattr("symphony_kube.watch.LASTS", 1)
+    monkeypatch.setattr("symphony_kube.watch.LATE", 0.5)
+    exp = shared.new_experiment(name)
+    unplaced(exp, "worker")
+    manifest = shared.manifest(exp)
+    launched(undisturbed, manifest)
+    trouble.at(number, FAULTS[kind])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(look.wait, api, manifest.scope, timeout=60, on_change=None)
+        until(lambda: [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1)
+        kube_cluster.raw.call("PATCH", kube_cluster.path(f"pods/{name}-worker/status"), SUCCEEDED, MERGE_PATCH)
+        assert [(item.name, item.state) for item in waiting.result(timeout=60)] == [("worker", State.SUCCEEDED)]
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def _namespaces(api: RawApi) -> set[str]:
 def _wait_until_gone(session: Session, *, before: set[str]) -> set[str]:
     """Wait for the run's namespaces to go; return those left, and any other new one of a test.
 
-    Where others use the cluster too, be it another half of this run, only what has the prefix is a test's.
+    Where others use the cluster too, be it another part of this run, only what has the prefix is a test's.
     """
     alone = session.cluster.disposable and BESIDE not in os.environ
     deadline = time.monotonic() + 120

@@ -26,8 +26,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(HERE):
             own = "spaces" in item.fixturenames and "shared" not in item.name
-            module_wide = hasattr(item.module, "launched")  # see using.py
-            if own or module_wide or "NamespacesOfTheirOwn" in item.nodeid:
+            if own or "NamespacesOfTheirOwn" in item.nodeid:
                 item.add_marker(pytest.mark.namespaces)
 
 

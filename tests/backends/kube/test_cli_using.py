@@ -34,12 +34,9 @@ def running(kube_session):
 
 @pytest.fixture
 def argv(running):
-    session, _ = running
-    return lambda *words: [sys.executable, "-m", "symphony", "-b", "kube", *_options(session), *words]
-
-
-def _options(session):
-    return ["--kubeconfig", str(session.cluster.kubeconfig)]
+    session, name = running
+    options = ["--kubeconfig", str(session.cluster.kubeconfig), "--namespace", name]
+    return lambda *words: [sys.executable, "-m", "symphony", "-b", "kube", *options, *words]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from .using import FOREVER, launched, python, through
 PROGRAM = """
 import sys
 from symphony import Cluster
-cluster = Cluster.new("kube", kubeconfig=sys.argv[1])
+cluster = Cluster.new("kube", kubeconfig=sys.argv[1], namespace=sys.argv[2])
 if sys.argv[4:]:
     sys.exit(cluster.exec_command(sys.argv[2], sys.argv[3], sys.argv[4:], interactive=True).exit_code)
 cluster.login(sys.argv[2], sys.argv[3])
@@ -125,7 +125,8 @@ def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_p
 def test_login_is_a_shell_that_keys_and_sizes_reach(worker, tmp_path):
     terminal = Terminal(worker.argv(), env=dict(os.environ), cwd=tmp_path, width=80)
     try:
-        terminal.press('echo "[$COLOUR]"; sleep 100\r')
+        # a program that has the terminal when it speaks: the shell itself may be about to start one at the Ctrl-C
+        terminal.press("sh -c 'echo [$COLOUR]; exec sleep 100'\r")
         terminal.expect("[teal]")
         terminal.press("\x03")
         terminal.resize(40, 101)
@@ -144,7 +145,7 @@ def test_login_without_a_terminal(worker):
 
 
 def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
-    cluster = through(kube_faults.kubeconfig, kube_session)
+    cluster = through(kube_faults.kubeconfig, kube_session, worker.name)
     kube_faults.reset(path="/exec")
     with pytest.raises(Unreachable):
         cluster.exec_command(worker.name, "worker", ["true"])

@@ -143,7 +143,7 @@ def test_where_nothing_listens_the_connection_breaks_and_is_told(running, monkey
 
 def test_a_broken_api_connection_ends_the_connection_and_the_next_one_works(running, kube_faults, kube_session):
     _, name = running
-    cluster = through(kube_faults.kubeconfig, kube_session)
+    cluster = through(kube_faults.kubeconfig, kube_session, name)
     with cluster.port_forward(name, "echo", 7000) as route:
         kube_faults.reset(path="/portforward", times=2)
         kube_faults.answer(500, path="/portforward", times=1)

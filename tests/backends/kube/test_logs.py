@@ -172,7 +172,7 @@ def test_connections_that_break_lose_and_repeat_nothing(talking, kube_faults, ku
     really = logs.open_log
     monkeypatch.setattr(logs, "open_log", lambda *args, **kwargs: opened.append(really(*args, **kwargs)) or opened[-1])
     _, name = talking
-    cluster = through(kube_faults.kubeconfig, kube_session)
+    cluster = through(kube_faults.kubeconfig, kube_session, name)
     kube_faults.answer(500, path="follow=true", times=1)
     kube_faults.reset(path="follow=true", times=2)
     lines = cluster.iter_logs(name, ["talk"], follow=True, tail=5)
@@ -211,7 +211,7 @@ def test_following_ends_when_the_process_is_deleted(talking, kube_session):
     cluster, name = talking
     lines = cluster.iter_logs(name, ["doomed"], follow=True)
     next(lines)
-    kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods/doomed", {"gracePeriodSeconds": 0})
+    kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods/{name}-doomed", {"gracePeriodSeconds": 0})
     began = time.monotonic()
     seen = [int(line.text) for line in lines]
     assert seen == list(range(1, len(seen) + 1))

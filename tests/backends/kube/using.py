@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import threading
 
+from kubetest.accounts import wait_for_account
 from kubetest.plugin import PREFIX
 from symphony import Cluster
 
@@ -12,14 +13,14 @@ from .conftest import FOREVER, python, until
 
 @contextlib.contextmanager
 def launched(session, build, *, wait=True):
-    """An experiment in a namespace of its own, made by ``build(exp)``; the cluster and its name.
+    """An experiment made by ``build(exp)``, alone in a shared namespace of the same name; the cluster and the name.
 
     Without ``wait`` the launch goes on, and only the first process is there.
     """
-    cluster = Cluster.new(
-        "kube", kubeconfig=str(session.cluster.kubeconfig), image=session.cluster.image, expose="NodePort"
-    )
     name = f"{PREFIX}{secrets.token_hex(2)}"
+    session.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    wait_for_account(session.api, name)
+    cluster = through(session.cluster.kubeconfig, session, name)
     exp = cluster.new_experiment(name)
     build(exp)
     launch = threading.Thread(target=cluster.launch, args=(exp,))
@@ -27,23 +28,19 @@ def launched(session, build, *, wait=True):
         launch.start()
         if wait:
             launch.join()
-        until(lambda: cluster.list_experiments() and _has_pods(session, name))
+        until(lambda: session.api.call("GET", f"/api/v1/namespaces/{name}/pods")["items"])
         yield cluster, name
         launch.join()
     finally:
-        with contextlib.suppress(Exception):
-            session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-        cluster.delete(name)
+        session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+        session.api.call("DELETE", f"/api/v1/namespaces/{name}")
         cluster.api.close()
 
 
-def _has_pods(session, name):
-    return session.api.call("GET", f"/api/v1/namespaces/{name}/pods")["items"]
-
-
-def through(kubeconfig, session):
-    """The same clusters through another kubeconfig."""
-    return Cluster.new("kube", kubeconfig=str(kubeconfig), image=session.cluster.image, expose="NodePort")
+def through(kubeconfig, session, namespace):
+    """The clusters of a shared namespace, by another kubeconfig."""
+    options = {"image": session.cluster.image, "expose": "NodePort", "namespace": namespace}
+    return Cluster.new("kube", kubeconfig=str(kubeconfig), **options)
 
 
 __all__ = ["FOREVER", "launched", "python", "through"]

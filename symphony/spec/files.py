@@ -197,6 +197,9 @@ def _refuse_twins(node: yaml.MappingNode) -> None:
         seen.add(key)
 
 
+_TEXT = "tag:yaml.org,2002:str"
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes indented lists and repeats what is equal instead of naming it, as people write YAML."""
 
@@ -207,10 +210,13 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+def _text_style(text: str) -> str | None:
     # Line breaks that only Unicode knows: PyYAML folds them away unless they are escaped.
-    style = '"' if not {"\x85", "\u2028", "\u2029"}.isdisjoint(text) else None
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+    return '"' if not {"\x85", "\u2028", "\u2029"}.isdisjoint(text) else None
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar(_TEXT, text, _text_style(text))
 
 
 _Dumper.add_representer(str, _text_node)
@@ -229,13 +235,18 @@ class _QuickDumper(_Quick):  # type: ignore[misc]
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
+    def represent_data(self, data: Any) -> yaml.Node:
+        """The node of anything; of text, which most of it is, at once."""
+        if type(data) is str:
+            return yaml.ScalarNode(_TEXT, data, style=_sure_style(data))
+        node: yaml.Node = super().represent_data(data)
+        return node
 
-def _sure_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+
+def _sure_style(text: str) -> str | None:
+    """How text is written so that it is text for every reader: as it is, quoted, or as a block."""
     if "\n" in text and _BLOCK.fullmatch(text):
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, "|")
+        return "|"
     if not text.isascii():
-        return _text_node(dumper, text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if _SURE.match(text) else "'")
-
-
-_QuickDumper.add_representer(str, _sure_node)
+        return _text_style(text)
+    return None if _SURE.match(text) else "'"

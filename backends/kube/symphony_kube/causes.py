@@ -23,6 +23,8 @@ IMAGE = frozenset(
         "SignatureValidationFailed",
     }
 )
+# The image was asked for and is not there; Kubernetes goes on asking, for ever.
+NO_IMAGE = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
 _NODES = re.compile(r"(\d+/\d+) nodes are available: (.*)", re.DOTALL)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from symphony import order
 from symphony.errors import BackendError, LaunchFailed, Unreachable
-from symphony.status import ENDED, ExperimentStatus
-from symphony_kube import look, names, pods
+from symphony.status import ENDED, ExperimentStatus, State
+from symphony_kube import causes, look, names, pods
 from symphony_kube.api import MERGE_PATCH, Answer
 from symphony_kube.containers import Track
 from symphony_kube.create import Creation
@@ -45,7 +45,8 @@ def run(
 ) -> None:
     """Create the units that wait, each in its time; those that never can start are left out.
 
-    ``items`` has the objects of units by name. Raises `LaunchFailed` where the experiment is deleted meanwhile.
+    ``items`` has the objects of units by name. Raises `LaunchFailed` where the experiment is deleted meanwhile, and
+    where one for which others wait has no image: that would be waited for in vain.
     """
     left = waiting(roster)
     if not left:
@@ -57,6 +58,7 @@ def run(
                 on_change(seen.status)
             tracks = logs.consider(seen.tracks)
             start, left = due(left, tracks)
+            see_images(left, tracks)
             creation.create_all([items[unit.name] for unit in start])
             if not left:
                 return
@@ -72,6 +74,18 @@ def due(left: Sequence[Unit], tracks: Tracks) -> tuple[list[Unit], list[Unit]]:
     words = {unit.name: order.verdict(unit.starts_after, tracks).word for unit in left}
     start = [unit for unit in left if words[unit.name] == "start"]
     return start, [unit for unit in left if words[unit.name] == "wait"]
+
+
+def see_images(left: Sequence[Unit], tracks: Tracks) -> None:
+    """Raise `LaunchFailed` where one for which others wait has an image that cannot be pulled."""
+    for unit in left:
+        for name in unit.starts_after:
+            reason = tracks[name].reason
+            if tracks[name].state is State.PENDING and reason.partition(":")[0] in causes.NO_IMAGE:
+                raise LaunchFailed(
+                    f"process {name!r}, for which {unit.name!r} waits, cannot start: {reason}; name an image that the "
+                    "cluster can pull"
+                )
 
 
 def awaited_logs(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[str]]]:

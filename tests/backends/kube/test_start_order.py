@@ -66,6 +66,19 @@ def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, share
     shared.delete(name)
 
 
+def test_an_image_that_is_not_there_is_not_waited_for_in_vain(kube_cluster, shared, name):
+    exp = shared.new_experiment(name)
+    exp.new_process("first", container_image="127.0.0.1:1/none:1")
+    unplaced(exp, "second").starts_after("first")
+    with pytest.raises(LaunchFailed) as caught:
+        shared.launch(exp)
+    assert str(caught.value).startswith(
+        "process 'first', for which 'second' waits, cannot start: ImagePullBackOff: 127.0.0.1:1/none:1"
+    )
+    assert str(caught.value).endswith("; name an image that the cluster can pull")
+    assert there(kube_cluster) == {}
+
+
 def test_a_failure_in_a_later_wave_takes_everything_back(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "first", "print(1)").binds("web")

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.client
 
 LATE_SERVER = """
 import os, socket, time
-time.sleep(1.5)
+while not os.path.exists("/tmp/go"):
+    time.sleep(0.02)
 server = socket.create_server((os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])))
 time.sleep(1000)
 """
@@ -28,6 +29,7 @@ def test_until_started_and_until_ready(shared, name):
     started = shared.wait(name, until="started", timeout=60)
     assert all(item.started for item in started)
     assert not started.processes[0].ready
+    shared.exec_command(name, "server", ["touch", "/tmp/go"])
     ready = shared.wait(name, until="ready", timeout=60)
     assert ready.processes[0].ready
     assert ready.processes[1].state is State.FAILED

@@ -142,7 +142,7 @@ class UnitSeen:
         """A process of a Job that failed; until ``due`` it has the time to end, which there is then more to tell of."""
         if track.state is State.SUCCEEDED:
             return track
-        if track.state is State.RUNNING and self._now < due:
+        if track.state not in ENDED and self._now < due:  # what is pending may yet begin to run
             self._holds_until(due)
             return replace(track, ready=False, reason=job.reason)
         if track.state is not State.FAILED:

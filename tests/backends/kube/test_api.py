@@ -1,5 +1,6 @@
 """Calls to an API server: finding it, being let in, and trying again."""
 
+import base64
 import contextlib
 import http.server
 import json
@@ -7,6 +8,8 @@ import logging
 import socket
 import threading
 import time
+import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -332,6 +335,34 @@ def test_a_context_can_be_chosen_where_none_is_current(tmp_path):
     with pytest.raises(NotFound, match="no current context; choose one of here with context="):
         Api(kubeconfig=path)
     assert Api(kubeconfig=path, context="here").context == "here"
+
+
+def test_inside_a_pod_its_service_account_is_used(kube_cluster, tmp_path, monkeypatch):
+    """A real account on the real server, in a folder like that which Kubernetes mounts."""
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    content = json.loads(kube_cluster.user("inside", rules).read_text())
+    given = content["clusters"][0]["cluster"]
+    server = urllib.parse.urlsplit(given["server"])
+    certificate = given.get("certificate-authority-data")
+    known = base64.b64decode(certificate) if certificate else Path(given["certificate-authority"]).read_bytes()
+    for name, data in (
+        ("token", content["users"][0]["user"]["token"].encode()),
+        ("ca.crt", known),
+        ("namespace", kube_cluster.namespace.encode()),
+    ):
+        (tmp_path / name).write_bytes(data)
+    monkeypatch.setattr("symphony_kube.api._ACCOUNT", tmp_path)
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port or 443))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with contextlib.closing(Api()) as api:
+        assert (api.namespace, api.context) == (kube_cluster.namespace, None)
+        assert api.call("GET", kube_cluster.path("pods"))["items"] == []
+        with pytest.raises(ApiError, match=f"system:serviceaccount:{kube_cluster.namespace}:inside"):
+            api.call("GET", kube_cluster.path("secrets"))
 
 
 def test_several_kubeconfigs_are_merged(tmp_path, monkeypatch):

@@ -760,6 +760,25 @@ def test_what_befalls_a_process_after_its_job_failed_is_the_jobs_doing(at, told)
     assert found.reason.startswith(told)
 
 
+def test_a_process_that_was_about_to_start_when_its_job_failed_may_yet_run():
+    """A kubelet starts what it had begun to start: told as failed it would come back to life."""
+    late = condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5)
+    observer = Observer("e")
+    observer.replace(PODS, [pod(waiting("ContainerCreating"), meta=OWNED, terminationGracePeriodSeconds=2)])
+    observer.replace(JOBS, [job(late)])
+    states = [observer.look(AT + 5).status.processes[0].state]
+    for event, status in (
+        ("MODIFIED", running(since=6)),
+        ("MODIFIED", ended(143, at=7)),
+        ("DELETED", ended(143, at=7)),
+    ):
+        observer.apply(PODS, event, pod(status, meta={**OWNED, **DELETED}))
+        states.append(observer.look(AT + 7).status.processes[0].state)
+    assert states[0] is PENDING
+    assert states[-1] is FAILED
+    assert states == sorted(states, key=[PENDING, RUNNING, FAILED].index)
+
+
 def test_the_next_pod_of_a_job_takes_over():
     first = pod(ended(3), meta=OWNED)
     second = pod(running(since=20), meta={**OWNED, "name": "p-2", "uid": "2", "creationTimestamp": stamp(15)})

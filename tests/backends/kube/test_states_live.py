@@ -1,7 +1,4 @@
-"""What becomes of processes on a real Kubernetes, as it is told.
-
-An eviction takes a kubelet a minute: it is among the recorded objects alone.
-"""
+"""What becomes of processes on a real Kubernetes, as it is told."""
 
 import re
 
@@ -18,6 +15,7 @@ pytestmark = pytest.mark.client
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
+FAT = "open('/data/x', 'wb').write(bytes(10**7)); import signal; signal.pause()"
 HOG = "data = [bytearray(10**7) for _ in range(1000)]"
 
 # By process, the state, exit code and reason that it comes to.
@@ -28,6 +26,7 @@ COMES_TO = {
     "no-command": (FAILED, None, "cannot be started with 'nope': .*not found in.*"),
     "no-checkout": (FAILED, None, "init container 'prepare' failed with exit code 7"),
     "hog": (FAILED, 137, "OOMKilled: more than its memory limit of 48Mi"),
+    "fat": (FAILED, None, 'Evicted: Usage of EmptyDir volume .* exceeds the limit "1Mi".*'),
     "crash": (PENDING, 4, r"CrashLoopBackOff: restarts in \d+ s \(exit code 4\)"),
     "good": (SUCCEEDED, 0, ""),
     "bad": (FAILED, 5, ""),
@@ -47,6 +46,7 @@ def every_kind(name: str, image: str) -> Experiment:
     prepare = {"name": "prepare", "image": image, "command": ["python3", "-c", "raise SystemExit(7)"]}
     python(experiment, "no-checkout", FOREVER).pod_yml = {"spec": {"initContainers": [prepare]}}
     python(experiment, "hog", HOG).resource_limit(memory="48Mi")
+    python(experiment, "fat", FAT).mount_empty_dir("/data", size="1Mi")  # kubelets look for these once a minute
     python(experiment, "crash", "raise SystemExit(4)").restart_policy("Always")
     team = experiment.new_process_group("team")
     python(team, "good", "pass")
@@ -57,6 +57,7 @@ def every_kind(name: str, image: str) -> Experiment:
     return experiment
 
 
+@pytest.mark.timeout(240)
 def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
     """Told to somebody who follows; and to somebody who looks once afterwards."""
     shared.launch(every_kind(name, kube_cluster.image))
@@ -67,7 +68,7 @@ def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
         return seen == COMES_TO.keys()
 
     try:
-        until(shared, name, all_seen, timeout=80)
+        until(shared, name, all_seen, timeout=180)
     except pytest.fail.Exception:
         last = {item.name: item for item in shared.describe_experiment(name)}
         pytest.fail("\n".join(str(last[missing]) for missing in COMES_TO.keys() - seen))
@@ -82,6 +83,7 @@ def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
             "no-command",
             "no-checkout",
             "late",
+            "fat",  # the kubelet wipes what it knew
         }
     assert looked.exit_code != 0
 

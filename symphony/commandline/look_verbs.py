@@ -1,0 +1,207 @@
+"""The verbs that look: ls, ps, logs, wait, backends."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from symphony.commandline.arguments import count, seconds
+from symphony.commandline.exits import INTERRUPTED, OK, exit_code, message
+from symphony.commandline.terminal import has_colour, is_terminal, note, progress
+from symphony.commandline.verbs import Verbs
+
+if TYPE_CHECKING:
+    from symphony.status import ExperimentStatus, LogLine
+
+
+class LookVerbs(Verbs):
+    """ls, ps, logs, wait, backends."""
+
+    def _add_ls(self) -> None:
+        self._add_json(self.add_subparser("ls"))
+
+    def action_ls(self, args: argparse.Namespace) -> int | None:
+        """List the experiments that symphony launched.
+
+        AGE is counted from the launch. The columns are aligned and hold no spaces, but for the last one; an
+        empty one is "-".
+
+        For example:
+          symphony ls
+          symphony ls -b tmux --json
+        """
+        from symphony.commandline.printing import show_json, show_table
+        from symphony.commandline.views import EXPERIMENTS, experiment_row
+
+        found, code = self._describe_all()
+        if args.json:
+            show_json([status.to_dict() for status in found])
+        else:
+            now = time.time()
+            show_table(EXPERIMENTS, [experiment_row(status, now) for status in found])
+        return code
+
+    def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
+        """Every experiment that can be described; one that cannot is told and does not hide the others."""
+        from symphony.errors import NotFound, SymphonyError
+
+        found, code = [], OK
+        for name in self.cluster.list_experiments():
+            try:
+                found.append(self.cluster.describe_experiment(name))
+            except NotFound:  # deleted since it was listed
+                continue
+            except SymphonyError as exc:
+                note(f"{self.prog}: error: {message(exc)}")
+                code = code or exit_code(exc)
+        return found, code
+
+    def _add_ps(self) -> None:
+        parser = self.add_subparser("ps")
+        self._add_experiment_name(parser)
+        self._add_json(parser)
+
+    def action_ps(self, args: argparse.Namespace) -> int | None:
+        """Show the processes of an experiment.
+
+        EXIT is the exit code (128 + n for signal n), AGE is counted from the latest start. The columns are
+        aligned and hold no spaces, but for the last one; an empty one is "-".
+
+        For example:
+          symphony ps rl
+          symphony ps rl --json | jq '.processes[].pid'
+        """
+        from symphony.commandline.printing import show_json, show_table
+        from symphony.commandline.views import PROCESSES, process_row
+
+        status = self.cluster.describe_experiment(args.experiment)
+        if args.json:
+            show_json(status.to_dict())
+            return OK
+        now = time.time()
+        show_table(PROCESSES, [process_row(process, now) for process in status])
+        if status.note:
+            note(f"{status.name}: {status.note}")
+        return OK
+
+    def _add_logs(self) -> None:
+        parser = self.add_subparser("logs")
+        self._add_experiment_name(parser)
+        parser.add_argument("processes", metavar="PROCESS", nargs="*", help="names, or group/name (default: all)")
+        parser.add_argument("-f", "--follow", action="store_true", help="go on until they have ended")
+        parser.add_argument("--since", metavar="TIME", help="only what is newer: 90s, 5m, 2h, or an ISO 8601 time")
+        parser.add_argument("--tail", metavar="N", type=count, help="only the last N lines of each process")
+        parser.add_argument("--previous", action="store_true", help="what was written before the last restart")
+        parser.add_argument("--save", metavar="FOLDER", help="write a file for each process, PROCESS.log")
+        self._add_json(parser, "each line as JSON")
+
+    def action_logs(self, args: argparse.Namespace) -> int | None:
+        """Show what processes wrote.
+
+        What one process wrote is shown as it is; several are merged in the order of time, each line after the
+        name of its process. With --save all of it is written to files instead, which outlive the experiment.
+
+        For example:
+          symphony logs rl
+          symphony logs rl agents/agent-1 --tail 20
+          symphony logs rl -f --since 5m
+          symphony logs rl -f --save logs/
+        """
+        from symphony.commandline.printing import log_format, show_lines, show_text
+
+        asked = [self.cluster.find_process(args.experiment, name).name for name in args.processes]
+        names = list(dict.fromkeys(asked))
+        names = names or [process.name for process in self.cluster.describe_experiment(args.experiment)]
+        if args.previous or args.save:
+            from symphony.commandline import using
+
+            return (
+                using.previous_logs(self.cluster, args, names)
+                if args.previous
+                else using.save(self.cluster, args, names)
+            )
+        if len(names) == 1 and not args.follow and not args.json:
+            text = self.cluster.get_log(args.experiment, names[0], since=args.since, tail=args.tail)
+            if not text:
+                self._explain_silence(args.experiment, names[0])
+            show_text(text)
+            return OK
+        lines = self.cluster.iter_logs(
+            args.experiment, names, follow=args.follow, since=args.since, tail=args.tail
+        )  # fmt: skip
+        form = log_format(names, as_json=args.json, colour=has_colour(sys.stdout))
+        if args.follow:
+            return self._follow(lines, form)
+        show_lines(lines, form, at_once=False)
+        return OK
+
+    def _follow(self, lines: Iterable[LogLine], form: Callable[[LogLine], str]) -> int:
+        from symphony.commandline.closing import noticing_closed_output
+        from symphony.commandline.printing import show_lines
+
+        try:
+            with noticing_closed_output():
+                show_lines(lines, form, at_once=True)
+        except KeyboardInterrupt:  # the usual way to end this: nothing to be told
+            return INTERRUPTED
+        return OK
+
+    def _explain_silence(self, experiment: str, process: str) -> None:
+        if is_terminal(sys.stderr):
+            status = self.cluster.describe_process(experiment, process)
+            why = f": {status.reason}" if status.reason else ""
+            note(f"{status.path} has written nothing ({status.state}{why})")
+
+    def _add_wait(self) -> None:
+        parser = self.add_subparser("wait")
+        self._add_experiment_name(parser)
+        parser.add_argument("--timeout", metavar="TIME", type=seconds, help="give up after that: seconds, or 90s, 5m")
+        self._add_json(parser, "the final status as JSON")
+
+    def action_wait(self, args: argparse.Namespace) -> int | None:
+        """Wait until every process of an experiment has ended.
+
+        Exits as the experiment does: 0 when all succeeded, else as the first failure; 1 when the time is up.
+
+        For example:
+          symphony wait rl
+          symphony wait rl --timeout 10m
+        """
+        from symphony.commandline import views
+        from symphony.commandline.printing import show_json
+
+        with progress() as shown:
+            status = self.cluster.wait(
+                args.experiment, timeout=args.timeout, on_change=lambda now: shown.say(views.going_on(now))
+            )
+        if args.json:
+            show_json({**status.to_dict(), "exit_code": status.exit_code})
+        else:
+            print(views.summary(status))
+        for line in views.failures(status):
+            note(line)
+        return status.exit_code
+
+    def _add_backends(self) -> None:
+        self._add_json(self.add_subparser("backends"))
+
+    def action_backends(self, args: argparse.Namespace) -> int | None:
+        """List the backends that are installed.
+
+        For example:
+          symphony backends
+          symphony backends --json
+        """
+        from symphony.commandline.printing import show_json, show_table
+        from symphony.commandline.views import BACKENDS, backend_dict, backend_row
+        from symphony.plugins import backends
+
+        found = backends()
+        if args.json:
+            show_json([backend_dict(info) for info in found])
+        else:
+            show_table(BACKENDS, [backend_row(info) for info in found])
+        return OK

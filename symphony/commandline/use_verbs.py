@@ -1,0 +1,136 @@
+"""The verbs that use a running experiment, and the one that ends it: exec, attach, cp, forward, visit, delete."""
+
+from __future__ import annotations
+
+import argparse
+
+from symphony.commandline.exits import OK, UsageError
+from symphony.commandline.verbs import Verbs
+
+
+class UseVerbs(Verbs):
+    """exec, attach, cp, forward, visit, delete."""
+
+    def _add_exec(self) -> None:
+        parser = self.add_subparser("exec", remainder=True)
+        parser.usage = f"{self.prog} exec [options] EXPERIMENT PROCESS -- CMD..."
+        self._add_experiment_name(parser)
+        self._add_component_arg(parser)
+        parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
+        self._add_json(parser, "exit code and output as JSON")
+
+    def action_exec(self, args: argparse.Namespace) -> int | None:
+        """Run a command beside a process, in its environment and folder.
+
+        What follows the first -- is the command, untouched. Exits with the command's exit code.
+
+        For example:
+          symphony exec rl learner -- env
+          symphony exec rl agents/agent-1 -- bash
+        """
+        if args.misplaced or not args.remainder:
+            import shlex
+
+            command = shlex.join([*args.misplaced, *args.remainder]) or "CMD..."
+            raise UsageError(
+                f"the command stands after --: {self.prog} exec {args.experiment} {args.process} -- {command}"
+            )
+        from symphony.commandline.running import run
+
+        group, _, name = args.process.rpartition("/")
+        return run(self.cluster, args.experiment, name, group or None, args.remainder, as_json=args.json)
+
+    def _add_attach(self) -> None:
+        parser = self.add_subparser("attach", ["ssh"])
+        self._add_experiment_name(parser)
+        self._add_component_arg(parser)
+
+    def action_attach(self, args: argparse.Namespace) -> int | None:
+        """Attach the terminal to a process, to look at it and type into it.
+
+        In tmux, detach with the prefix and d (Ctrl-b d): the process goes on. On Kubernetes it is a shell beside
+        the process, in its container.
+
+        For example:
+          symphony attach -b tmux rl learner
+          symphony ssh -b tmux rl agents/agent-1
+        """
+        group, _, name = args.process.rpartition("/")
+        self.cluster.login(args.experiment, name, group or None)
+        return OK
+
+    def _add_cp(self) -> None:
+        parser = self.add_subparser("cp")
+        self._add_experiment_name(parser)
+        parser.add_argument("source", metavar="SOURCE", help="a path, or PROCESS:PATH")
+        parser.add_argument("target", metavar="TARGET", help="the same; one of the two is beside a process")
+
+    def action_cp(self, args: argparse.Namespace) -> int | None:
+        """Copy files or folders from or to a process.
+
+        A path beside a process is PROCESS:PATH or GROUP/PROCESS:PATH; it begins in the folder of the process.
+        Works as cp -r does, and compares what arrived with what was sent.
+
+        For example:
+          symphony cp rl learner:out/model.pt .
+          symphony cp rl config.yml agents/agent-1:
+        """
+        from symphony.commandline import using
+
+        return using.copy(self.cluster, args.experiment, args.source, args.target)
+
+    def _add_forward(self) -> None:
+        parser = self.add_subparser("forward")
+        self._add_experiment_name(parser)
+        parser.add_argument("target", metavar="PROCESS", help="a process, or a service")
+        parser.add_argument("ports", metavar="PORT[:LOCAL]", nargs="?", help="its port, and that of this machine")
+
+    def action_forward(self, args: argparse.Namespace) -> int | None:
+        """Lead a port of this machine to one of a process, until Ctrl-C.
+
+        Only this machine can connect to it. A service has a port of its own, which need not be said. It goes on
+        when the process is restarted.
+
+        For example:
+          symphony forward rl db 5432
+          symphony forward rl tensorboard 6006:8080
+        """
+        from symphony.commandline import using
+
+        return using.forward(self.cluster, args.experiment, args.target, args.ports)
+
+    def _add_visit(self) -> None:
+        parser = self.add_subparser("visit", ["url"])
+        self._add_experiment_name(parser)
+        parser.add_argument("service", metavar="SERVICE", help="a service that is exposed")
+
+    def action_visit(self, args: argparse.Namespace) -> int | None:
+        """Print where an exposed service is reached.
+
+        Where nothing leads to it from outside, a port of this machine does, until Ctrl-C.
+
+        For example:
+          symphony visit rl tensorboard
+        """
+        from symphony.commandline import using
+
+        return using.visit(self.cluster, args.experiment, args.service)
+
+    def _add_delete(self) -> None:
+        parser = self.add_subparser("delete")
+        parser.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="names")
+        parser.add_argument("-f", "--force", action="store_true", help="do not ask; what is not there is fine")
+        self._add_json(parser, "the names that were deleted as JSON")
+
+    def action_delete(self, args: argparse.Namespace) -> int | None:
+        """Stop experiments and remove all of them, their logs too.
+
+        Asks first, on a terminal; a script says --force, and then a name that is not there is no error.
+
+        For example:
+          symphony delete rl
+          symphony delete -f rl rl-2
+        """
+        from symphony.commandline.deleting import Deleting
+
+        return Deleting(self.cluster, args.experiments, force=args.force, as_json=args.json).run()

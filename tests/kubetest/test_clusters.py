@@ -14,6 +14,7 @@ STATUS = {
     "kubeconfigs": {"admin": "/k/admin", "stranger": "/k/stranger"},
     "image": "i:1",
     "docker": "/d",
+    "kubectl": "/k",
     "docker_host": "unix:///s",
     "registry": "127.0.0.1:5000",
 }

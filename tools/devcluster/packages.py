@@ -29,6 +29,7 @@ RUNTIME = (
     "etcd-server",
     "iproute2",
     "iptables",
+    "kubernetes-client",
     "openssl",
     "python3-pip",
     "runc",

@@ -39,7 +39,8 @@ def gather(paths: Paths) -> dict[str, Any]:
         "image_archive": running.image,
         "registry": node.REGISTRY,
         "docker_host": f"unix://{engine.docker_socket(paths.run)}",
-        "docker": _docker_client(paths),
+        "docker": _client(paths, "docker"),
+        "kubectl": _client(paths, "kubectl"),
         "nodes": _nodes(paths) if up else [],
         "processes": [
             {"name": process.name, "pid": process.pid, "alive": processes.alive(process)}
@@ -84,9 +85,9 @@ def memory_mib(running: Record) -> int:
     return sum(processes.memory_kib(pid) for pid in {*pids, *outside}) // 1024
 
 
-def _docker_client(paths: Paths) -> str:
-    unpacked = parts.runtime(paths.cache) / "root/usr/bin/docker"
-    return str(unpacked if unpacked.exists() else "/usr/bin/docker")
+def _client(paths: Paths, name: str) -> str:
+    unpacked = parts.runtime(paths.cache) / "root/usr/bin" / name
+    return str(unpacked if unpacked.exists() else f"/usr/bin/{name}")
 
 
 def images_text(paths: Paths) -> str:

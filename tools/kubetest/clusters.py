@@ -57,6 +57,7 @@ class Cluster:
     disposable: bool
     users: Mapping[str, Path]
     engine: Engine | None = None
+    kubectl: str | None = None
 
 
 @contextmanager
@@ -81,7 +82,7 @@ def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
             "SYMPHONY_TEST_KUBECONFIG is set and SYMPHONY_TEST_IMAGE is not: name an image with "
             f"Python, pyzmq and symphony that this cluster can pull; {DOCKERFILE} makes one"
         )
-    return Cluster(kind="own", kubeconfig=path, image=image, disposable=False, users={})
+    return Cluster(kind="own", kubeconfig=path, image=image, disposable=False, users={}, kubectl=_kubectl())
 
 
 def kind_engine() -> str | None:
@@ -115,7 +116,7 @@ def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
         _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
         # podman gives an image without a registry the name localhost/...
         image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
-        yield Cluster(kind="kind", kubeconfig=kubeconfig, image=image, disposable=True, users={})
+        yield Cluster(kind="kind", kubeconfig=kubeconfig, image=image, disposable=True, users={}, kubectl=_kubectl())
     finally:
         _run("kind", "delete", "cluster", "--name", name, f"--kubeconfig={kubeconfig}", env=settings)
 
@@ -141,7 +142,12 @@ def from_devcluster(status: Mapping[str, object]) -> Cluster:
             host=str(status["docker_host"]),
             registry=str(status["registry"]),
         ),
+        kubectl=str(status["kubectl"]),
     )
+
+
+def _kubectl() -> str | None:
+    return shutil.which("kubectl")
 
 
 def _devcluster_status() -> Mapping[str, object]:

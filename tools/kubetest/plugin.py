@@ -76,6 +76,14 @@ class KubeCluster:
             pytest.skip(f"the cluster '{self.session.cluster.kind}' has no registry of its own")
         return engine
 
+    @property
+    def kubectl(self) -> str:
+        """The path of kubectl; skips the test where there is none."""
+        kubectl = self.session.cluster.kubectl
+        if kubectl is None:
+            pytest.skip("there is no kubectl on the PATH")
+        return kubectl
+
     @cached_property
     def client(self) -> ApiClient:
         """The official client as administrator."""

@@ -47,7 +47,7 @@ def everything(exp: Experiment) -> None:
         command=["python", "-u"],
         args=["learner.py", "--seed", 7],
         env={"MODE": "train", "PRICE": "$(MODE) costs 5$"},
-        start_dir="/work/rl",
+        start_dir="/app/rl",
     )
     process.set_env_secret("WANDB_API_KEY", "wandb")
     process.binds("replay-server").binds({"parameters": 7100}).exposes({"tensorboard": 6006, "parameters": 7100})

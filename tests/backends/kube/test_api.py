@@ -77,12 +77,6 @@ def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(kube_cluster, api
     events.close()
 
 
-def test_a_watch_from_too_long_ago_is_an_error(kube_cluster, api):
-    with pytest.raises(ApiError) as caught:
-        next(api.watch(kube_cluster.path("configmaps"), query={"resourceVersion": "1"}, seconds=5))
-    assert caught.value.status == 410
-
-
 def test_an_answer_can_be_given_up_from_another_thread(kube_cluster, api):
     answer = api.open(kube_cluster.path("pods"), query={"watch": "true"})
     lines = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import Any
 
@@ -86,8 +85,6 @@ def test_a_server_takes_amounts_and_names_of_every_kind(kube_cluster: KubeCluste
 
 @pytest.mark.parametrize("verb", ["create", "apply"])
 def test_kubectl_takes_what_a_dry_run_shows(kube_cluster: KubeCluster, verb: str) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.skip("there is no kubectl")
     for name in ("awkward", "volumes", "job", "group"):
         manifest = SPECIMENS[name].manifest(kube_cluster.namespace)
         kubectl(kube_cluster, [verb, "--dry-run=server", "-f", "-"], _without_namespace(manifest))
@@ -105,7 +102,7 @@ def _without_namespace(manifest: KubeManifest) -> str:
 
 
 def kubectl(kube: KubeCluster, arguments: list[str], text: str) -> str:
-    command = ["kubectl", "--kubeconfig", str(kube.kubeconfig), *arguments]
+    command = [kube.kubectl, "--kubeconfig", str(kube.kubeconfig), *arguments]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout

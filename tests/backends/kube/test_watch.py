@@ -181,6 +181,14 @@ def test_a_place_that_is_not_known_is_left_for_a_new_list(serve, end):
         assert (server.watched[:2], server.listed) == (["100", "200"], 2)
 
 
+@pytest.mark.parametrize("end", [410, [error(410)]], ids=["an answer", "an event"])
+def test_a_watch_from_too_long_ago_is_an_error(serve, end):
+    _, api = serve(end)
+    with pytest.raises(ApiError) as caught:
+        next(api.watch(PODS["pods"], query={"resourceVersion": "1"}))
+    assert caught.value.status == 410
+
+
 def test_a_server_that_is_away_for_too_long_is_told(serve):
     _, api = serve(*[503] * 1000)
     with Watcher(api, PODS, "a=b", patience=0.2) as watcher:
@@ -288,26 +296,6 @@ def test_wait_survives_a_connection_that_breaks_and_a_server_that_is_away(shared
     assert broken
     assert status.processes[0].state is State.SUCCEEDED
     assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
-
-
-def test_wait_survives_a_place_that_the_server_has_forgotten(shared, through, kube_faults, name, monkeypatch):
-    """The real server's own word for it: it is asked for what came after its first change ever."""
-    experiment = shared.new_experiment(name)
-    python(experiment, "p", "pass")
-    shared.launch(experiment)
-    listed = []
-    original = watch._Feed.list
-
-    def from_the_first_day(feed):
-        objects = original(feed)
-        if not listed:
-            feed._place = "1"
-        listed.append(feed._place)
-        return objects
-
-    monkeypatch.setattr(watch._Feed, "list", from_the_first_day)
-    assert through.wait(name, timeout=60).exit_code == 0
-    assert len(listed) == 2
 
 
 def test_a_server_that_is_gone_is_told(kube_cluster, kube_faults, open_cluster, name, monkeypatch):

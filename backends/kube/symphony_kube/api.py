@@ -1,4 +1,6 @@
-"""The API server: plain objects in and out over kept-alive connections. Alone imports the kubernetes client.
+"""The API server: plain objects in and out over kept-alive connections.
+
+This and `symphony_kube.kubeconfig` alone import the kubernetes client.
 
 The client finds and refreshes credentials and opens connections. Its typed models are not used: they cost more
 than the calls for a thousand Pods, and refuse answers of servers older than they are. What is tried again, and
@@ -9,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import re
 import ssl
@@ -17,22 +18,16 @@ import threading
 import time
 import urllib.parse
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
-from symphony.errors import BackendError, NotFound, PluginError, Unreachable
-from symphony.names import listing, near
+from symphony.errors import BackendError, PluginError, Unreachable
 from symphony_kube.errors import ApiError, Untrusted, api_error, one_line
 from symphony_kube.retries import Patience, pause
 
 try:
     import urllib3
-    from kubernetes import client, config
-    from kubernetes.client import Configuration
     from kubernetes.client.rest import RESTClientObject
-    from kubernetes.config import ConfigException
-    from kubernetes.config.kube_config import KubeConfigMerger
     from kubernetes.stream import ws_client
     from urllib3.exceptions import (
         ConnectTimeoutError,
@@ -42,6 +37,8 @@ try:
         ReadTimeoutError,
         SSLError,
     )
+
+    from symphony_kube.kubeconfig import credentials, keys, load
 except ModuleNotFoundError as absent:
     raise PluginError(
         f"backend 'kube' needs the package {absent.name!r}; install it with: pip install 'symphony-launcher[kube]'"
@@ -61,7 +58,6 @@ SPARE_CONNECTIONS = 8
 
 # The library has no types for these.
 _WEBSOCKETS: Any = ws_client
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Answer:
@@ -115,7 +111,7 @@ class Api:
         patience: Patience | None = None,
     ) -> None:
         self._given = (kubeconfig, context)
-        self._configuration, self.namespace, self.context = _load(kubeconfig, context)
+        self._configuration, self.namespace, self.context = load(kubeconfig, context)
         self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
         self.connections = connections
         self.patience = patience or Patience()
@@ -308,7 +304,7 @@ class Api:
 
     def _auth(self) -> dict[str, str]:
         """The headers that carry the credentials; a plug-in of the kubeconfig may have to run for them."""
-        with self._lock, _credentials(self.where):
+        with self._lock, credentials(self.where):
             found: Mapping[str, Any] = self._configuration.auth_settings()
         given = (setting for setting in found.values() if setting["in"] == "header" and setting["value"])
         return {setting["key"]: setting["value"] for setting in given}
@@ -316,7 +312,7 @@ class Api:
     def _renew(self, refused: dict[str, str]) -> bool:
         """Whether the kubeconfig now gives other credentials than those that were refused: tokens expire."""
         with self._lock:
-            self._configuration.api_key, self._configuration.refresh_api_key_hook = _keys(*self._given)
+            self._configuration.api_key, self._configuration.refresh_api_key_hook = keys(*self._given)
         return self._auth() != refused
 
     def _tls(self) -> dict[str, Any]:
@@ -346,128 +342,6 @@ def events(answer: Answer) -> Iterator[Object]:
         yield event
 
 
-# --- the kubeconfig ---
-
-
-def _load(
-    kubeconfig: str | os.PathLike[str] | None, context: str | None
-) -> tuple[Configuration, str | None, str | None]:
-    """The configuration, the namespace and the name of a context, from a kubeconfig or from inside a Pod."""
-    configuration = client.Configuration()
-    given = os.fspath(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or None
-    sources = [source for source in (given or "~/.kube/config").split(os.pathsep) if source]
-    there = [source for source in sources if Path(source).expanduser().is_file()]
-    if not there and given is None and context is None and (_ACCOUNT / "token").exists():
-        return _load_in_cluster(configuration)
-    if not there:
-        raise BackendError(
-            f"no kubeconfig: there is no file {' and no '.join(sources)}; name one with kubeconfig= or KUBECONFIG, or "
-            "get it from your cluster's provider"
-        )
-    place = os.pathsep.join(str(Path(source).expanduser()) for source in there)
-    details = _context(place, context)
-    load: Callable[..., None] = config.load_kube_config
-    with _credentials(f"context {details['name']!r} of the kubeconfig {place}"):
-        load(config_file=place, context=details["name"], client_configuration=configuration, persist_config=False)
-    return configuration, details["namespace"], details["name"]
-
-
-def _context(place: str, asked: str | None) -> dict[str, Any]:
-    """The name and namespace of the context that is asked for, or the current one; all it needs is there."""
-    found = _read(place)
-    known = {item["name"]: item["context"] for item in found["contexts"]}
-    name = asked or found.get("current-context")
-    if not name:
-        raise NotFound(f"the kubeconfig {place} has no current context; choose one of {listing(known)} with context=")
-    if name not in known:
-        hint = near(str(name), known) or f"; it has {listing(known)}"
-        raise NotFound(f"the kubeconfig {place} has no context {name!r}{hint}")
-    cluster = known[name].get("cluster")
-    servers = {item["name"]: (item["cluster"] or {}).get("server") for item in found["clusters"]}
-    if not servers.get(cluster):
-        raise BackendError(f"the kubeconfig {place} has no server for the cluster {cluster!r} of its context {name!r}")
-    return {"name": name, "namespace": known[name].get("namespace")}
-
-
-def _read(place: str) -> dict[str, Any]:
-    """The content of a kubeconfig, merged from several files where there are several."""
-    try:
-        merge: Callable[[str], Any] = KubeConfigMerger
-        found = merge(place).config.value
-        for kind, inner in (("contexts", "context"), ("clusters", "cluster")):
-            found[kind] = [{"name": item["name"], inner: dict(item[inner] or {})} for item in map(_plain, found[kind])]
-    except OSError as exc:
-        raise BackendError(f"the kubeconfig {place} cannot be read: {exc.strerror or exc}") from exc
-    except (ConfigException, TypeError, KeyError, AttributeError, ValueError) as exc:
-        raise BackendError(f"{place} is no kubeconfig: {_not_a_kubeconfig(exc)}") from exc
-    except Exception as exc:  # of the YAML library, which is not imported here
-        raise BackendError(f"{place} is no kubeconfig: {one_line(str(exc))}") from exc
-    return dict(found)
-
-
-def _plain(node: Any) -> Any:
-    return getattr(node, "value", node)
-
-
-def _not_a_kubeconfig(exc: Exception) -> str:
-    if isinstance(exc, (ConfigException, UnicodeDecodeError)):
-        return one_line(str(exc))
-    return "it has no lists of clusters, users and contexts"
-
-
-def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str | None, str | None]:
-    load: Callable[..., None] = config.load_incluster_config
-    with _credentials("the service account of this Pod"):
-        load(client_configuration=configuration)
-        namespace = (_ACCOUNT / "namespace").read_text().strip()
-    return configuration, namespace or None, None
-
-
-def _keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
-    fresh, _, _ = _load(kubeconfig, context)
-    return fresh.api_key, fresh.refresh_api_key_hook
-
-
-@contextlib.contextmanager
-def _credentials(whose: str) -> Iterator[None]:
-    """Errors of finding credentials, in one place.
-
-    The client tells of a plug-in that failed on the root logger alone, and so on the terminal: that is an error.
-    """
-    said: list[str] = []
-
-    def keep(record: logging.LogRecord) -> bool:
-        if "kube_config" not in record.pathname:
-            return True
-        said.append(record.getMessage())
-        return False
-
-    # With a handler there, the client's word does not set up logging for the whole program.
-    root, handler = logging.getLogger(), logging.NullHandler()
-    root.addHandler(handler)
-    root.addFilter(keep)
-    try:
-        yield
-    except BackendError:
-        raise
-    except Exception as exc:  # whatever reading base64, certificates, dates and files may raise
-        raise BackendError(f"no credentials for {whose}: {one_line(str(exc))}") from exc
-    finally:
-        root.removeFilter(keep)
-        root.removeHandler(handler)
-    if said:
-        # At a terminal the plug-in has it, and the client stumbles over what it did not get.
-        why = one_line(said[-1]) if "NoneType" not in said[-1] else "it says why above"
-        raise BackendError(f"the credential plug-in for {whose} failed: {why}; install it, or log in again")
-
-
-def _no_warnings_of(host: str) -> None:
-    name = re.escape(urllib.parse.urlsplit(host).hostname or host)
-    warnings.filterwarnings(
-        "ignore", message=f"Unverified HTTPS request is being made to host '{name}'", category=InsecureRequestWarning
-    )
-
-
 # --- answers ---
 
 
@@ -489,3 +363,10 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:
         return None
+
+
+def _no_warnings_of(host: str) -> None:
+    name = re.escape(urllib.parse.urlsplit(host).hostname or host)
+    warnings.filterwarnings(
+        "ignore", message=f"Unverified HTTPS request is being made to host '{name}'", category=InsecureRequestWarning
+    )

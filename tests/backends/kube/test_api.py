@@ -345,7 +345,7 @@ def test_inside_a_pod_its_service_account_is_used(kube_cluster, tmp_path, monkey
         ("namespace", kube_cluster.namespace.encode()),
     ):
         (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr("symphony_kube.api._ACCOUNT", tmp_path)
+    monkeypatch.setattr("symphony_kube.kubeconfig._ACCOUNT", tmp_path)
     monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))

@@ -1,0 +1,583 @@
+"""Sending processes to node pools: what they get fits, and what cannot be is told."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symphony import Experiment, NotFound, PluginError, SpecError
+from symphony.kube import GKEDispatcher, KubeCluster, NodePool, NodePoolDispatcher, Process, ProcessGroup, Reserve
+from symphony_kube.dispatch.pools import Resources, Taint
+
+SAMPLES = sorted((Path(__file__).parent / "tfjson").glob("*.tf.json"))
+LAB = Path(__file__).parent / "tfjson" / "lab.tf.json"
+POOLS = [pool for sample in SAMPLES for pool in GKEDispatcher(sample).get_node_pools()]
+GPUS = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+V100 = "nvidia-tesla-v100"
+
+
+@pytest.fixture
+def lab() -> GKEDispatcher:
+    return GKEDispatcher(LAB)
+
+
+@pytest.fixture
+def exp() -> Experiment:
+    return Experiment("rl")
+
+
+def new(to: Experiment | ProcessGroup, name: str) -> Process:
+    return to.new_process(name, container_image="image", command="true")
+
+
+def group_of(exp: Experiment, *names: str) -> list[Process]:
+    group = exp.new_process_group("squad")
+    return [new(group, name) for name in names]
+
+
+def pods(exp: Experiment) -> dict[str, dict]:
+    """The specs of the Pods that a launch would create."""
+    return {body["metadata"]["name"]: body["spec"] for body in KubeCluster().manifest(exp) if body["kind"] == "Pod"}
+
+
+def asked(specs) -> Resources:
+    """What Pods ask for, in sum: read as Kubernetes reads it, and here written once more."""
+    total = {"cpu": Decimal(0), "memory": Decimal(0), "gpu": Decimal(0)}
+    for spec in specs:
+        for container in spec["containers"]:
+            given = container["resources"]
+            total["cpu"] += amount(given["requests"]["cpu"], "m", Decimal("0.001"))
+            total["memory"] += amount(given["requests"]["memory"], "Mi", Decimal(1))
+            total["gpu"] += int(given.get("limits", {}).get("nvidia.com/gpu", 0))
+    return Resources(millicores=int(total["cpu"] * 1000), memory_m=int(total["memory"]), gpus=int(total["gpu"]))
+
+
+def amount(text: str, suffix: str, unit: Decimal) -> Decimal:
+    return Decimal(text.removesuffix(suffix)) * (unit if text.endswith(suffix) else 1)
+
+
+def fits(what: Resources, where: Resources) -> bool:
+    return what.millicores <= where.millicores and what.memory_m <= where.memory_m and what.gpus <= where.gpus
+
+
+# --- shares ---
+
+
+@pytest.mark.parametrize("pool", POOLS, ids=lambda pool: pool.name)
+def test_every_number_of_shares_fits_side_by_side_alone_and_in_one_group(pool):
+    dispatcher = NodePoolDispatcher([pool])
+    for n in range(1, 17):
+        if pool.capacity.gpus % n:
+            with pytest.raises(SpecError, match="process_per_machine may be 1"):
+                dispatcher.assign_to_machine(Process("p"), node_pool_name=pool.name, process_per_machine=n)
+            continue
+        alone, together = Experiment("alone"), Experiment("together")
+        group = together.new_process_group("squad")
+        for i in range(n):
+            for to in (alone, group):
+                process = new(to, f"p{i}")
+                dispatcher.assign_to_machine(process, node_pool_name=pool.name, process_per_machine=n)
+        specs = pods(alone)
+        assert len(specs) == n
+        assert fits(asked(specs.values()), pool.allocatable)
+        assert asked(specs.values()) == asked(pods(together).values())
+        assert asked(specs.values()).gpus == pool.capacity.gpus
+        assert pool.allocatable.millicores - asked(specs.values()).millicores < n
+        assert pool.allocatable.memory_m - asked(specs.values()).memory_m < n
+
+
+machines = st.builds(
+    Resources,
+    millicores=st.integers(250, 416_000),
+    memory_m=st.integers(600, 12 * 2**20),
+    gpus=st.sampled_from([0, 0, 1, 2, 3, 4, 8, 16]),
+)
+reserves = st.builds(
+    Reserve,
+    pods_millicores=st.integers(0, 1000),
+    pods_memory_m=st.integers(0, 2000),
+    kernel_memory_m=st.integers(0, 2000),
+    eviction_memory_m=st.integers(0, 500),
+)
+
+
+@given(machines, reserves, st.integers(1, 16))
+def test_shares_of_any_machine_fit_or_are_refused(machine, reserve, n):
+    left = reserve.allocatable(machine)
+    assert not left.millicores or left.millicores + reserve.pods_millicores <= machine.millicores
+    assert not left.memory_m or left.memory_m + reserve.pods_memory_m <= machine.memory_m
+    pool = NodePool(name="any", selector=("name", "any"), capacity=machine, allocatable=left)
+    dispatcher, exp = NodePoolDispatcher([pool]), Experiment("e")
+    group = exp.new_process_group("squad")
+    try:
+        for i in range(n):
+            dispatcher.assign_to_machine(new(group, f"p{i}"), node_pool_name="any", process_per_machine=n)
+    except SpecError:
+        assert machine.gpus % n or left.millicores < n or left.memory_m < n
+    else:
+        assert fits(asked(pods(exp).values()), left)
+
+
+def test_a_machine_is_never_shared_by_its_capacity(lab, exp):
+    lab.assign_to_machine(new(exp, "p"), node_pool_name="medium")
+    request = pods(exp)["p"]["containers"][0]["resources"]["requests"]
+    assert request == {"cpu": "7410m", "memory": "25517Mi"}
+
+
+def test_a_gpu_is_an_equal_share_of_its_machine(lab, exp):
+    lab.assign_to_gpu(new(exp, "one"), node_pool_name="v100")
+    lab.assign_to_machine(new(exp, "same"), node_pool_name="v100", process_per_machine=4)
+    one, same = pods(exp)["one"], pods(exp)["same"]
+    assert one["containers"][0]["resources"] == same["containers"][0]["resources"]
+    assert one["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert one["nodeSelector"] == same["nodeSelector"] == {"name": "v100"}
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [
+        (3, "3 processes cannot evenly share the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there"),
+        (8, "8 processes are more than the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there"),
+        (0, "process_per_machine is at least 1, not 0"),
+        (2.5, "process_per_machine is a whole number, not 2.5"),
+        (True, "process_per_machine is a number, not True"),
+        ("two", "process_per_machine is a number, not 'two'"),
+    ],
+)
+def test_a_number_of_processes_that_cannot_be(lab, exp, n, said):
+    process = new(exp, "p")
+    with pytest.raises(SpecError, match=said):
+        lab.assign_to_machine(process, node_pool_name="v100", process_per_machine=n)
+    assert process.settings.dump() == {}
+
+
+def test_a_machine_that_the_system_fills_has_nothing_to_give(exp):
+    lab = GKEDispatcher(LAB, reserve=Reserve(pods_memory_m=7000))
+    with pytest.raises(SpecError, match="a machine of node pool 'small' has nothing to give .*another Reserve"):
+        lab.assign_to_machine(new(exp, "p"), node_pool_name="small")
+
+
+def test_a_share_of_nothing_is_refused(exp):
+    pool = NodePool(
+        name="tiny",
+        selector=("name", "tiny"),
+        capacity=Resources(millicores=100, memory_m=100),
+        allocatable=Resources(millicores=8, memory_m=100),
+    )
+    tiny = NodePoolDispatcher([pool])
+    tiny.assign_to_machine(new(exp, "p"), node_pool_name="tiny", process_per_machine=8)
+    with pytest.raises(SpecError, match="a share of 1/9 of a machine of node pool 'tiny' has nothing to give"):
+        tiny.assign_to_machine(new(exp, "q"), node_pool_name="tiny", process_per_machine=9)
+
+
+# --- where it goes ---
+
+
+@pytest.mark.parametrize(
+    ("pool", "tolerations"),
+    [
+        ("small", None),
+        ("medium", [{"key": "exclusive_workload", "operator": "Equal", "value": "exclusive", "effect": "NoExecute"}]),
+        ("v100", [GPUS]),
+        ("v100-team", [{"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}, GPUS]),
+    ],
+)
+def test_a_process_is_sent_to_its_pool_and_tolerates_its_taints(lab, exp, pool, tolerations):
+    chosen = lab.assign_to_node_pool(new(exp, "p"), node_pool_name=pool)
+    assert chosen is lab.get_node_pool(pool)
+    spec = pods(exp)["p"]
+    assert spec["nodeSelector"] == {"name": pool}
+    assert spec.get("tolerations") == tolerations
+    assert "resources" not in spec["containers"][0]
+
+
+def test_a_grouped_process_places_its_group_and_requests_for_itself(lab, exp):
+    a, b = group_of(exp, "a", "b")
+    lab.assign_to_machine(a, node_pool_name="medium", process_per_machine=2)
+    lab.assign_to_node_pool(b, node_pool_name="medium", process_group=b.group, cpu="250m", memory_m=100.5)
+    assert a.settings.node_selector == {}
+    spec = pods(exp)["squad"]
+    assert spec["nodeSelector"] == {"name": "medium"}
+    assert len(spec["tolerations"]) == 1
+    by_name = {item["name"]: item["resources"]["requests"] for item in spec["containers"]}
+    assert by_name == {"a": {"cpu": "3705m", "memory": "12758Mi"}, "b": {"cpu": "250m", "memory": "101Mi"}}
+
+
+def test_a_process_is_assigned_before_it_is_put_into_its_group(lab, exp):
+    group = exp.new_process_group("squad")
+    processes = [Process(name, container_image="image", command="true") for name in ("a", "b", "c")]
+    for process in processes[:2]:
+        lab.assign_to_machine(process, node_pool_name="medium", process_per_machine=2, process_group=group)
+    with pytest.raises(SpecError, match=r"group 'squad' does not fit .*a 3.705, b 3.705, c 0.1"):
+        lab.assign_to_node_pool(processes[2], node_pool_name="medium", process_group=group, cpu=0.1)
+    group.add_processes(processes[:2])
+    assert pods(exp)["squad"]["nodeSelector"] == {"name": "medium"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "pool"),
+    [
+        ({"cpu": 1}, "small"),
+        ({"cpu": "1.43", "memory_m": "4668"}, "small"),
+        ({"cpu": 1.431}, "medium"),
+        ({"memory_m": 4669}, "medium"),
+        ({"memory_m": 40000}, "k80"),
+        ({"cpu": 20}, "v100"),
+        ({"gpu_count": 1}, "k80"),
+        ({"gpu_count": 2}, "v100-team"),
+        ({"gpu_count": "3"}, "v100"),
+        ({"gpu_type": V100}, "v100-team"),
+        ({"gpu_type": V100, "gpu_count": 1, "cpu": 16}, "v100"),
+        ({"cpu": 1, "gpu_count": 0}, "small"),
+        ({"cpu": 1, "node_pool_name": "v100"}, "v100"),
+    ],
+)
+def test_the_smallest_pool_that_fits_is_chosen(lab, exp, needs, pool):
+    assert lab.assign_to_resource(new(exp, "p"), **needs).name == pool
+    assert pods(exp)["p"]["nodeSelector"] == {"name": pool}
+
+
+@given(st.permutations(POOLS), st.integers(1, 40_000), st.integers(1, 200_000), st.integers(0, 4))
+def test_the_choice_does_not_hang_on_the_order_of_the_pools(pools, milli, memory, gpus):
+    needs = {"cpu": f"{milli}m", "memory_m": memory, "gpu_count": gpus}
+    chosen = NodePoolDispatcher(pools).assign_to_resource(Process("p"), **needs)
+    able = [pool for pool in POOLS if fits(Resources(millicores=milli, memory_m=memory, gpus=gpus), pool.allocatable)]
+    size = [(p.allocatable.gpus, p.allocatable.millicores, p.allocatable.memory_m, p.name) for p in able]
+    assert chosen.name == min(size)[3]
+
+
+def test_gpus_are_left_alone_by_who_needs_none(exp):
+    sizes = GKEDispatcher(LAB.with_name("sizes.tf.json"))
+    assert sizes.assign_to_resource(new(exp, "p"), cpu=60).name == "large"
+    assert sizes.assign_to_resource(new(exp, "q"), memory_m=1_000_000).name == "a100"
+
+
+def test_of_pools_of_one_size_the_first_by_name_is_chosen(lab, exp):
+    small = lab.get_node_pool("small")
+    twins = [replace(small, name=name, selector=("name", name)) for name in ("b", "a", "c")]
+    assert NodePoolDispatcher(twins).assign_to_resource(new(exp, "p"), cpu=1).name == "a"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "request_"),
+    [(0.1, "100m"), (0.29, "290m"), (1.0001, "1001m"), ("0.0001", "1m"), ("250m", "250m"), (2.0, "2"), (1e-05, "1m")],
+)
+def test_cores_are_requested_as_they_are_written(lab, exp, cpu, request_):
+    process = new(exp, "p")
+    lab.assign_to_resource(process, cpu=cpu, node_pool_name="medium")
+    assert process.settings.resource_request == {"cpu": request_}
+
+
+def test_each_pool_that_does_not_fit_is_named_with_why(lab, exp):
+    process = new(exp, "p")
+    with pytest.raises(SpecError) as caught:
+        lab.assign_to_resource(process, cpu=10, memory_m=60000, gpu_type="nvidia-tesla-v10", gpu_count=2)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.startswith("process 'p' fits no node pool: small: cpu 10 is more than 1.43 (of 2), memory 60000 MiB is")
+    assert "medium: cpu 10 is more than 7.41 (of 8)" in said
+    assert "it has no GPUs; k80:" in said
+    assert "2 GPUs are more than 1, its GPUs are of type nvidia-tesla-k80, not nvidia-tesla-v10; v100-team:" in said
+    assert said.endswith("v100: its GPUs are of type nvidia-tesla-v100, not nvidia-tesla-v10; did you mean "
+                         "'nvidia-tesla-v100'?")  # fmt: skip
+    assert process.settings.dump() == {}
+
+
+def test_a_named_pool_that_does_not_fit_is_the_only_one_told(lab, exp):
+    said = r"^process 'p' does not fit a machine of node pool 'small': cpu 2 is more than 1.43 \(of 2\)$"
+    with pytest.raises(SpecError, match=said):
+        lab.assign_to_resource(new(exp, "p"), cpu=2, node_pool_name="small")
+
+
+def test_a_gpu_with_other_needs_is_a_resource(lab, exp):
+    assert lab.assign_to_gpu(new(exp, "p"), cpu=1, memory_m=1000).name == "k80"
+    assert lab.assign_to_gpu(new(exp, "q"), gpu_type=V100, gpu_count=2, node_pool_name="v100").name == "v100"
+    resources = pods(exp)["p"]["containers"][0]["resources"]
+    assert resources == {"requests": {"cpu": "1", "memory": "1000Mi"}, "limits": {"nvidia.com/gpu": "1"}}
+
+
+# --- groups ---
+
+
+def test_two_members_sent_to_different_pools_are_both_named(lab, exp):
+    a, b = group_of(exp, "a", "b")
+    lab.assign_to_machine(a, node_pool_name="medium", process_per_machine=2)
+    before = exp.dump_dict()
+    with pytest.raises(SpecError, match="group 'squad' is one Pod.*'a' .*'medium' and its process 'b' to 'v100'"):
+        lab.assign_to_gpu(b, node_pool_name="v100")
+    assert exp.dump_dict() == before
+
+
+def test_members_that_ask_for_more_than_a_machine_are_told_apart(lab, exp):
+    a, b, c = group_of(exp, "a", "b", "c")
+    lab.assign_to_machine(a, node_pool_name="medium", process_per_machine=2)
+    lab.assign_to_machine(b, node_pool_name="medium", process_per_machine=2)
+    with pytest.raises(SpecError, match=r"group 'squad' does not fit .*cpu 8.41 \(a 3.705, b 3.705, c 1\) is more"):
+        lab.assign_to_resource(c, cpu=1)
+    lab.assign_to_node_pool(c, node_pool_name="medium")
+
+
+def test_what_members_ask_for_by_themselves_counts(lab, exp):
+    a, b = group_of(exp, "a", "b")
+    b.group.resource_request(cpu=1)
+    b.resource_limit(memory="20Gi")
+    with pytest.raises(SpecError, match=r"cpu 8.41 \(b 1, a 7.41\).*memory 45997 MiB \(b 20480, a 25517\)"):
+        lab.assign_to_machine(a, node_pool_name="medium")
+
+
+def test_a_gpu_that_a_process_asked_for_by_itself_counts(lab, exp):
+    process = new(exp, "p").resource_limit(gpu=1)
+    with pytest.raises(SpecError, match="'medium': it has no GPUs"):
+        lab.assign_to_node_pool(process, node_pool_name="medium")
+    assert lab.assign_to_resource(process, cpu=1).name == "k80"
+
+
+def test_a_group_without_a_pool_of_its_own_goes_where_all_of_it_fits(lab, exp):
+    a, b, c = group_of(exp, "a", "b", "c")
+    assert lab.assign_to_resource(a, cpu=1).name == "small"
+    assert lab.assign_to_resource(b, cpu=5).name == "medium"
+    assert lab.assign_to_gpu(c, gpu_type=V100, cpu=2).name == "v100-team"
+    spec = pods(exp)["squad"]
+    assert spec["nodeSelector"] == {"name": "v100-team"}
+    assert [toleration["key"] for toleration in spec["tolerations"]] == ["team", "nvidia.com/gpu"]
+
+
+def test_a_member_that_was_sent_to_a_pool_takes_the_group_along(lab, exp):
+    a, b = group_of(exp, "a", "b")
+    assert lab.assign_to_resource(a, cpu=1).name == "small"
+    assert lab.assign_to_gpu(b, node_pool_name="v100").name == "v100"
+    assert pods(exp)["squad"]["nodeSelector"] == {"name": "v100"}
+
+
+# --- again ---
+
+
+def test_a_process_that_is_assigned_again_keeps_nothing_of_before(lab, exp):
+    process = new(exp, "p").add_toleration(key="mine", operator="Exists")
+    lab.assign_to_gpu(process, node_pool_name="v100-team")
+    lab.assign_to_node_pool(process, node_pool_name="small", memory_m=100)
+    assert process.settings.dump() == {
+        "resource_request": {"memory": "100Mi"},
+        "node_selector": {"name": "small"},
+        "tolerations": [{"key": "mine", "operator": "Exists"}],
+    }
+
+
+def test_a_selector_of_ones_own_is_not_overruled(lab, exp):
+    process = new(exp, "p").node_selector("name", "k80")
+    with pytest.raises(SpecError, match="process 'p' has the node selector name=k80 already, and node pool 'small'"):
+        lab.assign_to_node_pool(process, node_pool_name="small")
+    lab.assign_to_node_pool(process, node_pool_name="k80")
+    with pytest.raises(SpecError, match="has the node selector name=k80 already"):
+        lab.assign_to_node_pool(process, node_pool_name="small")
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"cpu": 1}, r"request cpu 7.41 and has a limit of 1: take resource_limit\(cpu=\) away"),
+        ({"memory": "1Gi"}, r"request memory 25517 MiB and has a limit of 1Gi: take resource_limit\(memory=\) away"),
+    ],
+)
+def test_a_limit_below_the_share_is_told(lab, exp, limit, said):
+    with pytest.raises(SpecError, match=said):
+        lab.assign_to_machine(new(exp, "p").resource_limit(**limit), node_pool_name="medium")
+
+
+# --- configuration ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "pool"),
+    [
+        ({"assign_to": "machine", "node_pool_name": "medium", "process_per_machine": "2", "cpu": None}, "medium"),
+        ({"assign_to": "gpu", "node_pool_name": "v100", "process_group": None, "process_per_machine": None}, "v100"),
+        ({"assign_to": "gpu", "node_pool_name": None, "gpu_type": V100}, "v100-team"),
+        ({"assign_to": "resource", "cpu": 2, "memory_m": 2048, "gpu_count": None, "gpu_type": None}, "medium"),
+        ({"assign_to": "node_pool", "node_pool_name": "small"}, "small"),
+    ],
+)
+def test_a_configuration_says_how(lab, exp, settings, pool):
+    given = dict(settings)
+    assert lab.assign_to(new(exp, "p"), **settings).name == pool
+    assert settings == given
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"assign_to": "machin"}, "assign_to is machine, gpu, resource, node_pool, not 'machin'; did you mean"),
+        ({"assign_to": None}, "assign_to is machine, gpu, resource, node_pool, not None"),
+        ({"assign_to": "machine"}, "assign_to='machine' needs node_pool_name; the node pools are small, medium, k80"),
+        ({"assign_to": "node_pool", "node_pool_name": None}, "assign_to='node_pool' needs node_pool_name"),
+        ({"assign_to": "machine", "node_pool": "small"}, "knows no 'node_pool'; did you mean 'node_pool_name'"),
+        ({"assign_to": "gpu", "process_per_machine": 2}, "assign_to='gpu' knows no 'process_per_machine'"),
+        ({"assign_to": "gpu"}, "needs node_pool_name, or what the process needs.*pools with GPUs are k80, v100, v100-"),
+        ({"assign_to": "gpu", "node_pool_name": "small"}, "'small' has no GPUs; pools with GPUs are k80, v100, v100-"),
+        ({"assign_to": "gpu", "gpu_count": 0}, "gpu_count of assign_to_gpu is at least 1, not 0"),
+        ({"assign_to": "resource"}, "needs at least one of cpu, memory_m, gpu_type and gpu_count"),
+        ({"assign_to": "resource", "cpu": "-1"}, "cpu is at least 0, not -1"),
+        ({"assign_to": "resource", "cpu": "many"}, "cpu is a number, not 'many'"),
+        ({"assign_to": "resource", "cpu": float("nan")}, "cpu is a number, not nan"),
+        ({"assign_to": "resource", "memory_m": "4Gi"}, "memory_m is a number, not '4Gi'"),
+        ({"assign_to": "resource", "memory_m": 1e300}, "memory_m is above 10.15, which no machine has"),
+        ({"assign_to": "resource", "gpu_count": 1.5}, "gpu_count is a whole number, not 1.5"),
+        ({"assign_to": "resource", "gpu_count": 0, "gpu_type": V100}, "gpu_count is 0 and gpu_type is"),
+        ({"assign_to": "resource", "cpu": 1, "process_group": "squad"}, "process_group is a ProcessGroup, not 'squad'"),
+    ],
+)
+def test_a_configuration_that_cannot_be(lab, exp, settings, said):
+    process = new(exp, "p")
+    with pytest.raises(SpecError, match=said) as caught:
+        lab.assign_to(process, **settings)
+    assert "\n" not in str(caught.value)
+    assert process.settings.dump() == {}
+
+
+@pytest.mark.parametrize(("name", "hint"), [("mediun", "did you mean 'medium'"), ("x", "there are small, medium, k80")])
+def test_a_pool_that_is_not_there(lab, exp, name, hint):
+    with pytest.raises(NotFound, match=f"no node pool '{name}'; {hint}"):
+        lab.assign_to_machine(new(exp, "p"), node_pool_name=name)
+
+
+def test_a_group_is_not_assigned_and_a_wrong_one_is_told(lab, exp):
+    (a,) = group_of(exp, "a")
+    other = exp.new_process_group("other")
+    with pytest.raises(SpecError, match="a Process is assigned, not ProcessGroup.'squad'.; assign its members"):
+        lab.assign_to_node_pool(a.group, node_pool_name="small")
+    with pytest.raises(SpecError, match="process 'a' is in group 'squad', and process_group is 'other'"):
+        lab.assign_to_node_pool(a, node_pool_name="small", process_group=other)
+    with pytest.raises(SpecError, match="process 'b' is in no group, and process_group is 'other'"):
+        lab.assign_to_node_pool(new(exp, "b"), node_pool_name="small", process_group=other)
+
+
+# --- what a machine can allocate ---
+
+GIB = 1024
+# What nodes of GKE reported: machine type, cores and MiB it is sold with, and allocatable millicores and KiB.
+REPORTED = [
+    ("n1-standard-1", 1, 3840, 940, int(2.56 * GIB * 1024)),
+    ("n1-standard-2", 2, 7680, 1930, int(5.48 * GIB * 1024)),
+    ("n1-standard-4", 4, 15360, 3920, int(12.07 * GIB * 1024)),
+    ("n1-standard-8", 8, 30720, 7910, int(25.89 * GIB * 1024)),
+    ("n1-standard-16", 16, 61440, 15890, int(53.57 * GIB * 1024)),
+    ("n1-standard-32", 32, 122880, 31850, int(109.03 * GIB * 1024)),
+    ("n1-standard-64", 64, 245760, 63770, int(224.45 * GIB * 1024)),
+    ("n2-highmem-4", 4, 32768, 3920, 29085928),
+    ("n2-highmem-16", 16, 131072, 15890, 122210676),
+    ("n2-highmem-64", 64, 524288, 63770, 510603916),
+    ("g2-standard-4", 4, 16384, 3920, 13594692),
+]
+
+
+@pytest.mark.parametrize(("kind", "cores", "memory_m", "millicores", "kib"), REPORTED, ids=lambda item: str(item))
+def test_no_more_is_counted_on_than_nodes_of_gke_reported(kind, cores, memory_m, millicores, kib):
+    none = Reserve(pods_millicores=0, pods_memory_m=0)
+    found = none.allocatable(Resources(millicores=cores * 1000, memory_m=memory_m), machine_type=kind)
+    assert found.millicores == millicores
+    assert 0.93 * kib / 1024 < found.memory_m <= kib / 1024
+
+
+@pytest.mark.parametrize(
+    ("machine", "options", "left"),
+    [
+        (Resources(millicores=2000, memory_m=4096), {"machine_type": "e2-medium"}, (940, 2636)),
+        (Resources(millicores=1000, memory_m=4096), {"machine_type": "e2-medium"}, (940, 2636)),
+        (Resources(millicores=4000, memory_m=4096), {"max_pods": 256}, (3520, 2636)),
+        (Resources(millicores=4000, memory_m=1400), {}, (3920, 639)),
+        (Resources(millicores=4000, memory_m=600), {}, (3920, 0)),
+    ],
+)
+def test_what_is_left_of_special_machines(machine, options, left):
+    none = Reserve(pods_millicores=0, pods_memory_m=0)
+    assert none.allocatable(machine, **options) == Resources(millicores=left[0], memory_m=left[1])
+
+
+def test_the_reserve_is_adjustable(exp):
+    own = GKEDispatcher(LAB, reserve=Reserve(pods_millicores=910, pods_memory_m=1000))
+    assert own.get_node_pool("medium").allocatable == Resources(millicores=7000, memory_m=25285)
+    with pytest.raises(SpecError, match="pods_memory_m of a Reserve is a whole number of at least 0, not 0.5"):
+        Reserve(pods_memory_m=0.5)
+
+
+# --- the import path ---
+
+IMPORTS = """
+import json, sys
+sys.modules["kubernetes"] = None  # as if it were not installed
+{program}
+"""
+
+
+def run(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", IMPORTS.format(program=program)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_import_path_loads_nothing_until_it_is_asked():
+    loaded = "import symphony.kube; print([m for m in sys.modules if m.startswith('symphony_')])"
+    assert run(loaded) == "[]\n"
+
+
+def test_dispatching_and_rendering_need_no_kubernetes_package():
+    program = (
+        "from symphony.kube import *; from symphony import Experiment\n"
+        f"d = GKEDispatcher({str(LAB)!r}); e = Experiment('e'); p = e.new_process('p', command='c')\n"
+        "p.container_image = 'i'; d.assign_to_gpu(p, node_pool_name='v100'); print(KubeCluster().manifest(e))"
+    )
+    assert "nvidia.com/gpu" in run(program)
+
+
+def test_only_the_live_cluster_needs_the_kubernetes_package():
+    program = (
+        "from symphony.kube import *\n"
+        "try: NodePoolDispatcher.from_cluster(KubeCluster())\n"
+        "except Exception as exc: print(type(exc).__name__, exc)"
+    )
+    assert run(program).startswith(f"{PluginError.__name__} backend 'kube' needs the package 'kubernetes")
+
+
+def test_the_names_of_the_import_path():
+    import symphony.kube
+
+    assert set(symphony.kube.__all__) <= set(dir(symphony.kube))
+    assert all(getattr(symphony.kube, name).__doc__ for name in symphony.kube.__all__)
+    assert symphony.kube.Process is Process
+    with pytest.raises(AttributeError, match="module 'symphony.kube' has no attribute 'GKEDispatch'"):
+        symphony.kube.GKEDispatch  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names():
+    import symphony.kube
+
+    stub = ast.parse(Path(symphony.kube.__file__).with_suffix(".pyi").read_text())
+    imported = {
+        alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert imported == symphony.kube._HOMES
+
+
+def test_a_taint_without_a_value_is_tolerated_by_its_key():
+    assert Taint(key="bare", effect="NoExecute").toleration == {
+        "key": "bare",
+        "operator": "Exists",
+        "effect": "NoExecute",
+    }
+
+
+def test_what_was_assigned_survives_a_file(lab, exp, tmp_path):
+    lab.assign_to_gpu(new(exp, "p"), node_pool_name="v100-team")
+    exp.dump_file(tmp_path / "exp.json")
+    again = Experiment.load_file(tmp_path / "exp.json")
+    assert json.dumps(again.dump_dict()) == json.dumps(exp.dump_dict())
+    assert pods(again) == pods(exp)

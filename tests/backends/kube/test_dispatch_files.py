@@ -1,0 +1,242 @@
+"""Cluster descriptions in Terraform's JSON form: what is read from them, and what is wrong with a wrong one."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symphony import NotFound, SpecError
+from symphony.kube import GKEDispatcher
+from symphony_kube.dispatch.pools import Resources, Taint
+
+TFJSON = Path(__file__).parent / "tfjson"
+LAB = json.loads((TFJSON / "lab.tf.json").read_text())
+KIND = "google_container_node_pool"
+
+
+@pytest.fixture
+def lab() -> dict:
+    return copy.deepcopy(LAB)
+
+
+def config_of(lab: dict, pool: str) -> dict:
+    return lab["resource"][KIND][pool]["node_config"]
+
+
+def machine(cpu: int, memory_m: int, gpus: int = 0) -> Resources:
+    return Resources(millicores=cpu * 1000, memory_m=memory_m, gpus=gpus)
+
+
+def test_what_is_read():
+    pools = GKEDispatcher(TFJSON / "lab.tf.json").get_node_pools()
+    assert [(pool.name, pool.capacity, pool.gpu_type) for pool in pools] == [
+        ("small", machine(2, 7680), None),
+        ("medium", machine(8, 30720), None),
+        ("k80", machine(8, 53248, 1), "nvidia-tesla-k80"),
+        ("v100", machine(32, 212992, 4), "nvidia-tesla-v100"),
+        ("v100-team", machine(16, 106496, 2), "nvidia-tesla-v100"),
+    ]
+    assert pools[1].taints == (Taint(key="exclusive_workload", value="exclusive", effect="NoExecute"),)
+    assert all(pool.selector == ("name", pool.name) for pool in pools)
+
+
+def test_the_same_in_terraforms_other_forms():
+    pools = GKEDispatcher(str(TFJSON / "forms.tf.json")).get_node_pools()
+    text, listed, renamed = pools
+    assert (text.name, text.capacity) == ("text", machine(4, 15360))
+    assert text.taints == (Taint(key="slow", value="true", effect="PreferNoSchedule"),)
+    assert (listed.capacity, listed.gpu_type) == (machine(8, 53248, 2), "nvidia-l4")
+    assert listed.tolerations == [
+        {"key": "bare", "operator": "Exists", "effect": "NoExecute"},
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+    ]
+    assert (renamed.capacity, renamed.gpu_type, renamed.taints) == (machine(4, 15360, 1), "nvidia-tesla-t4", ())
+
+
+def test_a_pool_is_called_by_its_label_or_by_its_key():
+    forms = GKEDispatcher(TFJSON / "forms.tf.json")
+    assert forms.get_node_pool("renamed") is forms.get_node_pool("workers")
+    assert forms.get_node_pool("renamed").selector == ("name", "workers")
+
+
+def test_a_mapping_is_read_like_a_file_and_left_alone(lab):
+    before = copy.deepcopy(lab)
+    assert GKEDispatcher(lab).get_node_pools() == GKEDispatcher(TFJSON / "lab.tf.json").get_node_pools()
+    assert lab == before
+
+
+def test_more_pods_and_shared_cores_leave_less():
+    sizes = GKEDispatcher(TFJSON / "sizes.tf.json")
+    assert sizes.get_node_pool("crowded").allocatable.millicores == 3920 - 400 - 500
+    assert sizes.get_node_pool("shared").allocatable.millicores == 940 - 500
+
+
+def test_a_home_folder_is_understood(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "lab.tf.json").write_text(json.dumps(LAB))
+    assert GKEDispatcher("~/lab.tf.json").get_node_pool("small")
+
+
+# --- what is wrong, where ---
+
+
+def label(key, value):
+    def change(lab):
+        config_of(lab, "v100")["labels"][key] = value
+
+    return change
+
+
+def without(key):
+    def change(lab):
+        del config_of(lab, "v100")["labels"][key]
+
+    return change
+
+
+def setting(key, value):
+    def change(lab):
+        config_of(lab, "v100")[key] = value
+
+    return change
+
+
+def pool(value):
+    def change(lab):
+        lab["resource"][KIND]["v100"] = value
+
+    return change
+
+
+WRONG = [
+    (without("name"), "node_config.labels.name is missing; add it"),
+    (without("cpu"), "node_config.labels.cpu is missing; add it, for example cpu = 4 (cores)"),
+    (without("memory_m"), "node_config.labels.memory_m is missing"),
+    (without("gpu_type"), "node_config.labels.gpu_type is missing, and gpu_count is 4"),
+    (without("gpu_count"), "node_config.labels.gpu_count is missing, and gpu_type is 'nvidia-tesla-v100'"),
+    (label("cpu", "many"), "node_config.labels.cpu is a number, not 'many'"),
+    (label("cpu", True), "node_config.labels.cpu is a number, not True"),
+    (label("cpu", [4]), "node_config.labels.cpu is a number, not [4]"),
+    (label("cpu", 0), "node_config.labels.cpu is 0: a machine has more than nothing"),
+    (label("cpu", "-4"), "node_config.labels.cpu is at least 0, not -4"),
+    (label("cpu", "${var.cpu}"), "node_config.labels.cpu is '${var.cpu}': Terraform's expressions are not evaluated"),
+    (label("cpu", "1_000"), "node_config.labels.cpu is a number, not '1_000'"),
+    (label("cpu", "9" * 40), "node_config.labels.cpu is above 10^15, which no machine has"),
+    (label("cpu", "9" * 5000), "node_config.labels.cpu is 9999999999..., a number of 5000 characters"),
+    (label("memory_m", "4Gi"), "node_config.labels.memory_m is a number, not '4Gi'"),
+    (label("memory_m", 0.5), "node_config.labels.memory_m is 0.5: a machine has more than nothing"),
+    (label("memory_m", float("inf")), "node_config.labels.memory_m is a number, not inf"),
+    (label("gpu_count", 1.5), "node_config.labels.gpu_count is a whole number, not 1.5"),
+    (label("gpu_count", 2), "gpu_count is 2, and node_config.guest_accelerator has a count of 4; make them the same"),
+    (label("name", "a pool"), "label 'name' has a value that is not valid: 'a pool'"),
+    (label("name", ""), "node_config.labels.name is empty"),
+    (label("name", "small"), "node_config.labels.name is 'small', and so is that of node pool 'small'"),
+    (setting("labels", None), "node_config.labels is missing"),
+    (setting("labels", []), "node_config.labels is an object, not []"),
+    (setting("taint", "team"), "node_config.taint[0] is an object, not 'team'"),
+    (setting("taint", {"value": "x", "effect": "NO_EXECUTE"}), "node_config.taint[0].key is missing"),
+    (setting("taint", [{"key": "x", "effect": ""}]), "node_config.taint[0].effect is missing"),
+    (setting("taint", [{"key": "x", "effect": "NO_SCHEDUL"}]), "not 'NO_SCHEDUL'; did you mean 'NO_SCHEDULE'"),
+    (setting("guest_accelerator", "v100"), "node_config.guest_accelerator is an object, not 'v100'"),
+    (pool(None), "it is missing"),
+    (pool({}), "node_config is missing"),
+    (pool([{}, {}]), "it is one object, not a list of 2"),
+    (pool({"node_config": []}), "node_config is one object, not a list of 0"),
+    (pool({"node_config": "big"}), "node_config is an object, not 'big'"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), WRONG, ids=[said for _, said in WRONG])
+def test_a_wrong_pool_is_told_by_file_pool_and_field(lab, tmp_path, change, said):
+    change(lab)
+    file = tmp_path / "wrong.tf.json"
+    file.write_text(json.dumps(lab))
+    with pytest.raises(SpecError) as caught:
+        GKEDispatcher(file)
+    message = str(caught.value)
+    assert message.startswith(f"{file}: node pool 'v100': ")
+    assert said in message
+    assert "\n" not in message
+    with pytest.raises(SpecError, match="^the cluster's description: node pool 'v100"):
+        GKEDispatcher(lab)
+
+
+NO_POOLS = [
+    ([], "a cluster's description is an object, not []"),
+    ({}, "no node pools: it has no resource.google_container_node_pool; its resources are none"),
+    ({"resource": {"google_container_cluster": {}}}, "no resource.google_container_node_pool"),
+    ({"resource": {"google_container_nodepool": {}}}, "; its resources are google_container_nodepool"),
+    ({"resource": {KIND: {}}}, "no resource.google_container_node_pool"),
+    ({"resource": "none"}, "resource is an object, not 'none'"),
+    ({"resource": {KIND: 3}}, "resource.google_container_node_pool is an object, not 3"),
+    (
+        {"resource": [{KIND: {"a": {}}}, {KIND: {"a": {}}}]},
+        "resource.google_container_node_pool has two node pools 'a'",
+    ),
+    ({"resource": {KIND: [{"a": {}}, {"a": {}}]}}, "resource.google_container_node_pool has two node pools 'a'"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), NO_POOLS, ids=[json.dumps(content) for content, _ in NO_POOLS])
+def test_a_description_without_pools(tmp_path, content, said):
+    file = tmp_path / "empty.tf.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(SpecError) as caught:
+        GKEDispatcher(file)
+    assert str(caught.value).startswith(f"{file}: ")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.tf", b'resource "google_container_node_pool" "a" {\n}\n', "a.tf:1:1: not JSON: .*JSON form is needed"),
+        ("a.json", b"{", "a.json:1:2: not JSON: "),
+        ("a.json", b"", "a.json:1:1: not JSON: "),
+        ("a.json", b"\xff{}", r"a.json: not UTF-8 text \(byte 0\)"),
+        ("a.json", b'{"resource": {}, "resource": {}}', "a.json: the key 'resource' stands twice in one object"),
+        ("a.json", b"9" * 5000, "a.json: not JSON: Exceeds the limit"),
+        ("a.json", b"[" * 200_000, "a.json: nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_json(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SpecError, match=said) as caught:
+        GKEDispatcher(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    with pytest.raises(NotFound, match="none.tf.json: no such file; it is the cluster's description"):
+        GKEDispatcher(tmp_path / "none.tf.json")
+    with pytest.raises(SpecError, match="cannot be read: Is a directory"):
+        GKEDispatcher(tmp_path)
+    with pytest.raises(SpecError, match=r"tf_json is the path of a \*.tf.json file .*, not None"):
+        GKEDispatcher(None)
+
+
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ["labels", "taint", "guest_accelerator", "machine_type", "name", "cpu", "memory_m", "gpu_type", "gpu_count"]
+
+
+@given(st.sampled_from(FIELDS), junk)
+def test_whatever_stands_in_a_field_is_read_or_refused_in_one_line(field, value):
+    lab = copy.deepcopy(LAB)
+    config = config_of(lab, "v100")
+    (config if field in config else config["labels"])[field] = value
+    said = ""
+    try:
+        GKEDispatcher(lab)
+    except SpecError as exc:
+        said = str(exc)
+    assert not said or said.startswith("the cluster's description: node pool 'v100")
+    assert "\n" not in said

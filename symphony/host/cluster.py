@@ -30,6 +30,8 @@ from symphony.status import ENDED, ExperimentStatus, LogLine
 
 # What launches, follows and stops is imported where it is used: looking must be quick to start.
 if TYPE_CHECKING:
+    import socket
+
     from symphony.host.leases import PortLeases
     from symphony.host.policy import Backoff
     from symphony.host.render import HostManifest
@@ -102,7 +104,7 @@ class HostCluster(Cluster):
 
     def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> HostManifest:
         del on_change  # a launch here is over at once
-        from symphony.host import checks, gpus
+        from symphony.host import checks, detach, gpus
         from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
 
         if force:
@@ -113,11 +115,16 @@ class HostCluster(Cluster):
         else:
             self._make_way(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
-        with PortLeases() as ports, GpuLeases(devices) as leased:
+        with (
+            rundir.aside(self._root) as (run, lock),
+            detach.preparing(run, experiment.name, children=self.children) as channel,
+            PortLeases() as ports,
+            GpuLeases(devices) as leased,
+        ):
             manifest = self._render(experiment, ports.refuse)
             checks.check(manifest)
             manifest, gpu_leases = gpus.assign(manifest, leased)
-            self._start(manifest, ports, gpu_leases)
+            self._start(run, lock, channel, manifest, ports, gpu_leases)
         return manifest
 
     def _make_way(self, name: str) -> None:
@@ -138,29 +145,36 @@ class HostCluster(Cluster):
             if not wait_for_end(supervisor, FINISHING):
                 raise already_exists(name)
 
-    def _start(self, manifest: HostManifest, ports: PortLeases, gpu_leases: dict[str, list[int]]) -> None:
+    def _start(
+        self,
+        run: RunDirectory,
+        lock: int,
+        channel: socket.socket,
+        manifest: HostManifest,
+        ports: PortLeases,
+        gpu_leases: dict[str, list[int]],
+    ) -> None:
         from symphony.host import checks, detach, policy
 
-        kept, until_started = [*ports.leases.values()], ports.holds
+        kept, until_started = [lock, *ports.leases.values()], ports.holds
         if self._hold_until_bound:
             kept, until_started = [*kept, *ports.holds.values()], {}
-        with rundir.aside(self._root) as (run, lock):
-            checks.write(run, manifest)
-            try:
-                report = detach.start(
-                    run,
-                    self._root / manifest.experiment,
-                    keep=[lock, *kept],
-                    holds=until_started,
-                    gpus=gpu_leases,
-                    children=self.children,
-                    children_options=self._children_options(),
-                    backoff=self._backoff or policy.Backoff(),
-                    inherited=ports.release_holds,
-                )
-            except BaseException:  # interrupted, or the supervisor died
-                self._discard(manifest)
-                raise
+        checks.write(run, manifest)
+        try:
+            report = detach.start(
+                channel,
+                run,
+                self._root / manifest.experiment,
+                keep=kept,
+                holds=until_started,
+                gpus=gpu_leases,
+                children_options=self._children_options(),
+                backoff=self._backoff or policy.Backoff(),
+                inherited=ports.release_holds,
+            )
+        except BaseException:  # interrupted, or the supervisor died
+            self._discard(manifest)
+            raise
         if report.word == detach.EXISTS:
             raise already_exists(manifest.experiment)
         if report.word == detach.REFUSED:

@@ -1,6 +1,7 @@
-"""The supervisor as a program: ``python -I -S supervise.py EXPERIMENT``, with its orders on standard input.
+"""The supervisor as a program: ``python -I -S supervise.py EXPERIMENT``, with a socket of the launcher as its input.
 
-It leaves the launcher's session and family, takes the run directory's name, launches, reports on a pipe, and
+What it needs to begin with is the first line there. It leaves the launcher's session and family, imports what it needs
+while the launcher still decides, gets its orders, takes the run directory's name, launches, reports on a pipe, and
 supervises. Run by path and without ``site``, it begins with nothing but the launcher's own import path.
 """
 
@@ -12,14 +13,15 @@ import sys
 
 
 def main() -> None:
-    """Read the orders, leave the launcher, supervise."""
-    orders = json.loads(sys.stdin.buffer.read())
+    """Leave the launcher's family, take over its import path, and do the rest from there."""
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as said:  # unbuffered: what follows comes with descriptors
+        preparation = json.loads(said.readline())
     if os.fork():
         os._exit(0)
-    sys.path[:] = orders["path"]
+    sys.path[:] = preparation["path"]
     from symphony.host.detach import obey
 
-    obey(orders)
+    obey(preparation)
 
 
 if __name__ == "__main__":

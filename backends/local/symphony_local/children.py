@@ -1,6 +1,6 @@
 """Starting processes as one's own children, each leader of a session and group of its own, and their ends.
 
-An end is learned from the process's pidfd, or from SIGCHLD where there are no pidfds; nothing polls.
+An end is learned from the process's pidfd, or from SIGCHLD where there are none, or too many; nothing polls.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from symphony.host.identity import birth
 from symphony.host.limits import raise_open_files
 from symphony.host.loop import Loop
 from symphony.host.rundir import RunDirectory
+from symphony_local.environment import Environment
+
+# Descriptors that pidfds leave for all else: logs, looks at /proc, probes.
+SPARE = 64
 
 
 @dataclass(slots=True)
@@ -45,11 +49,12 @@ class LocalChildren:
         self._logs = str(run.logs)
         self._ended = ended
         self._alive: dict[str, LocalChild] = {}
-        self._pidfds = pidfds and hasattr(os, "pidfd_open")
+        self._pidfds = pidfds
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._env = Environment()
         self._limits = raise_open_files()
-        if not self._pidfds:
-            loop.on_signal(signal.SIGCHLD, self._look)
+        if not pidfds:
+            self._go_by_signals()
 
     def __len__(self) -> int:
         return len(self._alive)
@@ -64,13 +69,14 @@ class LocalChildren:
         """Start processes; see `symphony.host.children.Children`."""
         for command in commands:
             try:
-                child = self._start(command, {**env, **command.env})
+                self._env.become(env, command.env)
+                child = self._start(command)
             except OSError as exc:
                 yield command, exc
             else:
                 yield command, child
 
-    def _start(self, command: Command, env: Mapping[str, str]) -> LocalChild:
+    def _start(self, command: Command) -> LocalChild:
         output = os.open(
             f"{self._logs}/{command.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -78,7 +84,6 @@ class LocalChildren:
             popen = subprocess.Popen(
                 command.argv,
                 cwd=command.cwd,
-                env=env,
                 stdin=self._nothing,
                 stdout=output,
                 stderr=output,
@@ -90,10 +95,24 @@ class LocalChildren:
         self._restore_limits(popen.pid)
         child = LocalChild(command.name, popen, birth(popen.pid) or 0.0, None)
         self._alive[command.name] = child
-        if self._pidfds:
-            child.handle = os.pidfd_open(popen.pid)
-            self._loop.watch(child.handle, lambda: self._reap(child))
+        if self._pidfds:  # after the batch: each child begins with a copy of all descriptors, and closes them
+            self._loop.post(lambda: self._watch(child))
         return child
+
+    def _watch(self, child: LocalChild) -> None:
+        """Learn of its end, which may have come before: until it is reaped, it keeps its id."""
+        if not self._pidfds:  # one before it went by signals, and it may be reaped
+            return
+        child.handle = _pidfd(child.pid)
+        if child.handle is not None:
+            self._loop.watch(child.handle, lambda: self._reap(child))
+        else:
+            self._go_by_signals()
+
+    def _go_by_signals(self) -> None:
+        self._pidfds = False
+        self._loop.on_signal(signal.SIGCHLD, self._look)
+        self._look()
 
     def discard(self) -> None:
         """Nothing is left of an ended child."""
@@ -117,3 +136,15 @@ class LocalChildren:
             self._loop.unwatch(child.handle)
             os.close(child.handle)
         self._ended(child, 128 - code if code < 0 else code)
+
+
+def _pidfd(pid: int) -> int | None:
+    """A descriptor that tells the end of a process; None where there is none, or only one that all else needs."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+    if handle < resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE:
+        return handle
+    os.close(handle)
+    return None

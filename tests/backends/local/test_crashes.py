@@ -249,26 +249,6 @@ def test_the_terminal_and_the_group_of_the_launcher_may_go(state):
         cluster.delete("exp")
 
 
-def test_an_interrupted_launch_is_taken_back(state, cluster):
-    """Ctrl-C while the launcher waits for its supervisor."""
-    code = (
-        "import os, signal, sys; from symphony import Cluster; from symphony.host import detach\n"
-        "spawn = detach._spawn\n"
-        "def interrupted(*args):\n"
-        "    spawn(*args)\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "detach._spawn = interrupted\n"
-        "cluster = Cluster.new('local', state_dir=sys.argv[1]); experiment = cluster.new_experiment('exp')\n"
-        "experiment.new_process('p', command=['sleep', '1000']).set_env('TEST_MARK', 'interrupted')\n"
-        "cluster.launch(experiment)\n"
-    )
-    launcher = subprocess.run([sys.executable, "-c", code, str(state)], check=False, capture_output=True, text=True)
-    assert "KeyboardInterrupt" in launcher.stderr
-    assert cluster.list_experiments() == []
-    assert carrying("interrupted") == []
-    assert left_in(state) == []
-
-
 def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(cluster, experiment, tmp_path):
     """The supervisor goes on, and ends when its processes have."""
     import shutil

@@ -7,11 +7,12 @@ order has no cycle. It does no IO but what the address scheme does to learn whic
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from symphony import keys
 from symphony.addresses import AddressBook, AddressScheme, ServiceRequest, book
 from symphony.errors import SpecError
 from symphony.names import listing, near
@@ -23,10 +24,14 @@ from symphony.spec.values import DEFAULT_PORTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a cluster gives to all its experiments, below their own settings."""
+    """What a cluster gives to all its experiments, below their own settings.
+
+    ``resource_request`` is, by resource, for processes that neither request nor limit that resource.
+    """
 
     preamble_cmds: tuple[str, ...] = ()
     start_dir: str | None = None
+    resource_request: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,8 @@ class PlannedProcess:
     `Plan.environment`. ``start_dir`` joins those of cluster, experiment,
     group and process, and is absolute or relative to the experiment's base. ``settings`` are the process's own
     over those of its group that reach every member; ``pod`` are those of its group, or its own without one.
-    ``starts_after`` has, by process, the condition to wait for.
+    ``starts_after`` has, by process, the condition to wait for. ``keys`` are the variables that hold keys of
+    encrypted services.
     """
 
     name: str
@@ -52,6 +58,7 @@ class PlannedProcess:
     settings: Settings
     pod: Settings
     starts_after: dict[str, str]
+    keys: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -63,7 +70,8 @@ class PlannedProcess:
 class Plan:
     """An experiment, resolved for one backend.
 
-    ``secrets`` has a path by file name, ``shared_env`` the variables that are the same for every process.
+    ``secrets`` has a path by file name, ``shared_env`` the variables that are the same for every process. Some
+    processes have ``keys`` of encrypted services, which a launch makes; they are in no plan.
     ``base_dir`` is where relative paths begin; it is no part of what the plan says.
     """
 
@@ -88,6 +96,11 @@ class Plan:
         given = process.settings.env_secrets
         return {key: secret for key, secret in given.items() if key not in self.shared_env} if given else given
 
+    @property
+    def key_variables(self) -> tuple[str, ...]:
+        """The variables of all keys that a launch has to make."""
+        return tuple(dict.fromkeys(key for process in self.processes for key in process.keys))
+
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON knows it."""
         data = asdict(self)
@@ -109,17 +122,20 @@ def resolve(experiment: Experiment, scheme: AddressScheme, defaults: Defaults | 
     _check_connects(experiment, requests)
     _check_ready(experiment)
     order = start_order(experiment)
+    encrypted = encrypted_services(experiment)
     addresses = book(requests.values(), scheme, experiment.port_range or DEFAULT_PORTS)
     outer = defaults or Defaults()
     return Plan(
         experiment=experiment.name,
         backend=scheme.backend,
         processes=tuple(
-            _planned(experiment, process, outer, order[process.name]) for process in experiment.list_all_processes()
+            _planned(experiment, process, outer, order[process.name], encrypted)
+            for process in experiment.list_all_processes()
         ),
         addresses=addresses,
         shared_env={
             **addresses.environment(),
+            **{keys.variable(name): keys.CURVE for name in encrypted},
             "SYMPHONY_EXPERIMENT": experiment.name,
             "SYMPHONY_BACKEND": scheme.backend,
         },
@@ -128,11 +144,14 @@ def resolve(experiment: Experiment, scheme: AddressScheme, defaults: Defaults | 
     )
 
 
-def _planned(experiment: Experiment, process: Process, outer: Defaults, after: dict[str, str]) -> PlannedProcess:
+def _planned(
+    experiment: Experiment, process: Process, outer: Defaults, after: dict[str, str], encrypted: Collection[str]
+) -> PlannedProcess:
     group = process.group
     pod = (group or process).settings.at_level("pod")
     below = group.settings.at_level(CONTAINER) if group else Settings()
     settings = below.under(process.settings)
+    settings.resource_request = {**_unsaid(outer.resource_request, settings), **settings.resource_request}
     refuse_shared_mounts(process.path, settings.volumes)
     _check_env_secrets(process.path, settings, experiment.secrets)
     return PlannedProcess(
@@ -153,7 +172,30 @@ def _planned(experiment: Experiment, process: Process, outer: Defaults, after: d
         settings=settings,
         pod=pod,
         starts_after=after,
+        keys=_keys(experiment, process, settings, encrypted),
     )
+
+
+def _keys(experiment: Experiment, process: Process, settings: Settings, encrypted: Collection[str]) -> tuple[str, ...]:
+    """The variables with keys that a process gets, by what it or its group does with encrypted services."""
+    group = process.group
+    binds = {*settings.binds, *(group.settings.binds if group else ())}
+    found: tuple[str, ...]
+    if not binds.isdisjoint(encrypted):
+        found = keys.OF_SERVERS
+    elif not set(settings.connects).isdisjoint(encrypted):
+        found = keys.OF_CLIENTS
+    else:
+        return ()
+    for key in found:
+        if any(key in taken for taken in (settings.env, settings.env_secrets, experiment.env, experiment.secrets)):
+            raise SpecError(f"{process.path!r} gets a key in the variable {key!r}: leave that name to symphony")
+    return found
+
+
+def _unsaid(requests: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """The requests for what the settings do not limit: a limit is a request too, and may be lower than these."""
+    return {key: value for key, value in requests.items() if key not in settings.resource_limit}
 
 
 def _check_env_secrets(who: str, settings: Settings, secrets: Mapping[str, str]) -> None:
@@ -269,6 +311,19 @@ def _check_ready(experiment: Experiment) -> None:
         if service is not None and service not in own:
             hint = near(service, own) or f"; its own are {listing(own)}"
             raise SpecError(f"{process.name!r} is ready when {service!r} answers, which is not its own{hint}")
+
+
+def encrypted_services(experiment: Experiment) -> tuple[str, ...]:
+    """The services that are encrypted, each by who binds it. Raises `SpecError` for another's."""
+    found: list[str] = []
+    for component in _components(experiment):
+        settings = component.settings
+        for name in settings.encrypted:
+            if name not in settings.binds:
+                hint = near(name, settings.binds) or f"; it binds {listing(settings.binds)}"
+                raise SpecError(f"{component.name!r} encrypts {name!r}, which it does not bind{hint}")
+            found.append(name)
+    return tuple(found)
 
 
 # --- start order ---

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 
 from hypothesis import HealthCheck, settings
 
@@ -18,4 +20,11 @@ for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQU
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, usual)
 
-pytest_plugins = ["kubetest.plugin"]
+# Whoever runs the tests may have a configuration.
+_VARIABLES = "BACKEND CONFIG CONTEXT EXPERIMENT_FOLDER IMAGE KUBECONFIG NAMESPACE PROFILE USERNAME"
+for variable in _VARIABLES.split():
+    os.environ.pop(f"SYMPHONY_{variable}", None)
+_NO_CONFIGURATION = tempfile.TemporaryDirectory(prefix="symphony-test-")
+os.environ["XDG_CONFIG_HOME"] = _NO_CONFIGURATION.name
+
+pytest_plugins = ["kubetest.plugin", "tests.machine"]

@@ -12,6 +12,7 @@ from symphony.errors import SpecError
 from symphony.host.commands import Command
 from symphony.host.render import HostManifest
 from symphony.host.rundir import RunDirectory
+from symphony.keys import generate
 from symphony.plan import secret_text
 
 
@@ -22,7 +23,8 @@ def check(manifest: HostManifest) -> None:
             raise SpecError(f"secret {name!r}: there is no file {source}")
         if not os.access(source, os.R_OK):
             raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
-    for name in {name for command in manifest.commands for name in command.env_secrets.values()}:
+    generate(manifest.keys)  # that it can be done
+    for name in {name for command in manifest.commands for name in command.env_secrets.values()} - {*manifest.keys}:
         secret_text(name, Path(manifest.secrets[name]).read_bytes())
     seen: set[tuple[str, str, str | None]] = set()
     for command in manifest.commands:
@@ -57,8 +59,11 @@ def write(run: RunDirectory, manifest: HostManifest) -> None:
     """Write what a supervisor reads: the manifest, and the secrets where only this user can read them."""
     with open(run.manifest, "w", opener=_private) as file:
         file.write(json.dumps(manifest.to_dict()))  # dumps, not dump, which is written in Python
-    if manifest.secrets:
+    if manifest.secrets or manifest.keys:
         copy_secrets(manifest.secrets, run.secrets)
+    for name, key in generate(manifest.keys).items():
+        with open(run.secrets / name, "w", opener=_private) as file:
+            file.write(key)
 
 
 def copy_secrets(secrets: Mapping[str, str], folder: Path) -> None:

@@ -19,7 +19,7 @@ SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 HONOURED = frozenset(
-    {"env", "env_secrets", "binds", "connects", "exposes", "resource_limit.gpu", "restart_policy"}
+    {"env", "env_secrets", "binds", "connects", "exposes", "encrypted", "resource_limit.gpu", "restart_policy"}
     | {"termination_grace_period", "ready", "starts_after"}
 )
 
@@ -29,7 +29,7 @@ class HostManifest(Manifest):
     """The processes of an experiment as this machine would run them.
 
     ``env`` lies over the launcher's environment and below each command's own. ``services`` has host and port
-    as ``host:port`` by service, ``secrets`` the file to copy by name.
+    as ``host:port`` by service, ``secrets`` the file to copy by name. ``keys`` are the secrets that are made anew.
     """
 
     experiment: str
@@ -41,6 +41,7 @@ class HostManifest(Manifest):
     exposed: tuple[str, ...]
     secrets: dict[str, str]
     ignored: tuple[Ignored, ...]
+    keys: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON knows it, as it stands in the run directory."""
@@ -64,7 +65,10 @@ class HostManifest(Manifest):
             "backend": self.env["SYMPHONY_BACKEND"],
             "directory": self.directory,
             "services": self.services,
-            "secrets": {name: f"{source} (copied)" for name, source in self.secrets.items()},
+            "secrets": {
+                **{name: f"{source} (copied)" for name, source in self.secrets.items()},
+                **dict.fromkeys(self.keys, "(made by the launch)"),
+            },
             "env": {key: value for key, value in self.env.items() if key != MARK},
             "processes": {command.path: _shown(command) for command in self.commands},
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
@@ -110,6 +114,7 @@ def render(plan: Plan, *, run_id: str, directory: Path, here: Path, shell: str) 
         exposed=tuple(name for name, endpoint in plan.addresses.items() if endpoint.exposed),
         secrets={name: str(base / source) for name, source in plan.secrets.items()},
         ignored=ignored_settings(plan, HONOURED),
+        keys=plan.key_variables,
     )
 
 
@@ -124,7 +129,7 @@ def _command(plan: Plan, process: PlannedProcess, shared: Mapping[str, str], bas
         argv=tuple(_argv(process, shell)),
         cwd=str(base / (process.start_dir or "")),
         env=_own_env(plan, process, shared),
-        env_secrets=plan.env_secrets(process),
+        env_secrets={**plan.env_secrets(process), **{key: key for key in process.keys}},
         grace=_grace(process.pod),
         restart=process.pod.restart_policy or "Never",
         ready=_ready(ready, plan) or None,

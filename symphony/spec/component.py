@@ -54,9 +54,26 @@ class Component:
 
     # --- services ---
 
-    def binds(self, services: ServiceSpec) -> Self:
-        """Listen on services: a name, several names, or ``{name: port}`` (None: symphony chooses)."""
-        self._settings.binds.update(values.services(services, "binds"))
+    def binds(self, services: ServiceSpec, *, encrypted: bool = False) -> Self:
+        """Listen on services: a name, several names, or ``{name: port}`` (None: symphony chooses).
+
+        ``encrypted`` ones are as `encrypts` says.
+        """
+        found = values.services(services, "binds")
+        self._settings.binds.update(found)
+        return self.encrypts([*found]) if _flag(encrypted) else self
+
+    def encrypts(self, services: ServiceSpec) -> Self:
+        """Encrypt services that this binds: a name or several names.
+
+        Every launch makes keys for them, and hands them to those alone who bind or connect to one. The classes of
+        `symphony.addons.zmq` use them; a program with its own sockets finds them in its environment.
+        """
+        for name, port in values.services(services, "encrypts").items():
+            if port is not None:
+                raise SpecError(f"encrypts takes no port ({name!r}: {port}); binds does")
+            if name not in self._settings.encrypted:
+                self._settings.encrypted.append(name)
         return self
 
     def connects(self, services: ServiceSpec) -> Self:

@@ -10,6 +10,7 @@ from symphony.errors import NotFound, SpecError, located
 from symphony.names import check_name, near
 from symphony.spec import values
 from symphony.spec.group import ProcessGroup
+from symphony.spec.images import DOCKERFILE, ImageBuild, image_build
 from symphony.spec.process import Process
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Experiment:
         self.env: dict[str, str] = {}
         with located("env"):
             self.set_envs({} if env is None else env)
+        self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
         self._groups: dict[str, ProcessGroup] = {}
 
@@ -78,6 +80,41 @@ class Experiment:
             with located(key):
                 self.set_env(key, value)
         return self
+
+    # --- images ---
+
+    def build_image(
+        self,
+        repository: str,
+        *,
+        dockerfile: str | Path = DOCKERFILE,
+        context_directories: Iterable[Mapping[str, Any]] = (),
+        temp_directory: str | Path | None = None,
+        build_options: values.Strings = (),
+    ) -> Self:
+        """Declare that the image of ``repository`` is built for this experiment, where a launch is told to build.
+
+        Processes run from it with ``container_image=repository``. ``context_directories`` are the files and folders
+        that ``dockerfile`` can copy from, as ``{"name": ..., "path": ..., "force_update": ...}``; see `ImageBuild`
+        for the rest. A launch that is not told to build uses the name of the image as it is written.
+        """
+        image = image_build(
+            repository,
+            {
+                "dockerfile": dockerfile,
+                "context_directories": context_directories,
+                "temp_directory": temp_directory,
+                "build_options": build_options,
+            },
+        )
+        if image.repository in self._images:
+            raise SpecError(f"experiment {self.name!r} builds the image {image.repository!r} already; it is built once")
+        self._images[image.repository] = image
+        return self
+
+    def list_images(self) -> list[ImageBuild]:
+        """The images that are built for this experiment, in declaration order."""
+        return list(self._images.values())
 
     # --- building ---
 
@@ -187,15 +224,19 @@ class Experiment:
         }
         return {
             **{key: value for key, value in own.items() if value},
+            **({"images": {name: image.dump() for name, image in self._images.items()}} if self._images else {}),
             "processes": {name: member.dump() for name, member in self._members.items()},
         }
 
     @classmethod
-    def load_dict(cls, data: Mapping[str, Any]) -> Experiment:
-        """The experiment that `dump_dict` or a file describes; `SpecError` says what is wrong and where."""
+    def load_dict(cls, data: Mapping[str, Any], *, parameters: Mapping[str, object] | None = None) -> Experiment:
+        """The experiment that `dump_dict` or a file describes; `SpecError` says what is wrong and where.
+
+        ``parameters`` are values for those that it declares, over the environment and its own.
+        """
         from symphony.spec.load import experiment
 
-        return experiment(data)
+        return experiment(data, parameters)
 
     def dump_file(self, path: str | Path) -> None:
         """Write the experiment to a ``.yml``, ``.yaml`` or ``.json`` file."""
@@ -204,8 +245,11 @@ class Experiment:
         write(self.dump_dict(), Path(path))
 
     @classmethod
-    def load_file(cls, path: str | Path) -> Experiment:
-        """Read an experiment from a YAML or JSON file; a `SpecError` names file, line and column."""
+    def load_file(cls, path: str | Path, *, parameters: Mapping[str, object] | None = None) -> Experiment:
+        """Read an experiment from a YAML or JSON file; a `SpecError` names file, line and column.
+
+        ``parameters`` are values for those that the file declares, over the environment and the file's own.
+        """
         from symphony.spec.files import load
 
-        return load(Path(path))
+        return load(Path(path), parameters)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +19,33 @@ from symphony.errors import NotFound, SpecError
 from symphony.names import listing
 from symphony.spec.experiment import Experiment
 from symphony.spec.load import experiment
-
-TEXT_KEYS = frozenset(
-    {"name", "env", "env_secrets", "container_image", "command", "args", "cmd", "cmds", "preamble_cmds", "start_dir"}
-    | {"labels", "node_selector", "value", "log"}
-)
-# What stands below these are keys of the user's own: names of services and processes, and Kubernetes' fields.
-NAMING_KEYS = frozenset({"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"})
+from symphony.spec.places import Place, is_text
 
 _NULL, _DATE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:timestamp"
 
-Path_ = tuple["str | int", ...]
-Where = Callable[[Path_], str]
+Where = Callable[[Place], str]
+IsText = Callable[[Place, str, bool], bool]
 
 
-def load(path: Path) -> Experiment:
-    """Read an experiment; relative paths in it are relative to the folder of the file."""
+def load(path: Path, parameters: Mapping[str, object] | None = None) -> Experiment:
+    """Read an experiment; relative paths in it are relative to the folder of the file.
+
+    ``parameters`` are values of those that the file declares, over the environment and the file's own.
+    """
     data, where = _reader(path)(path, _read(path))
-    try:
-        result = experiment(data)
-    except SpecError as exc:
-        raise SpecError(f"{where(exc.path)}: {_dotted(exc.path)}{exc}", path=exc.path) from exc
+    with told(where):
+        result = experiment(data, parameters)
     result.base_dir = path.absolute().parent
     return result
+
+
+@contextmanager
+def told(where: Where) -> Iterator[None]:
+    """Tell, of every `SpecError` that passes, where in a file it is."""
+    try:
+        yield
+    except SpecError as exc:
+        raise SpecError(f"{where(exc.path)}: {_dotted(exc.path)}{exc}", path=exc.path) from exc
 
 
 def write(data: dict[str, Any], path: Path) -> None:
@@ -66,11 +71,19 @@ def to_yaml_documents(documents: Iterable[Any]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        return read_text(path)
+    except NotFound as exc:
         beside = sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
         hint = f"; beside it: {listing(beside)}" if beside else ""
-        raise NotFound(f"{path}: no such file{hint}") from None
+        raise NotFound(f"{exc}{hint}") from None
+
+
+def read_text(path: Path) -> str:
+    """A file as text, or a `NotFound` or `SpecError` that names it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(f"{path}: no such file") from None
     except UnicodeDecodeError as exc:
         raise SpecError(f"{path}: not UTF-8 text (byte {exc.start}); save it as UTF-8") from exc
     except OSError as exc:
@@ -79,9 +92,9 @@ def _read(path: Path) -> str:
 
 def _reader(path: Path) -> Callable[[Path, str], tuple[Any, Where]]:
     if _is_json(path):
-        return _from_json
+        return from_json
     if path.suffix in {".yml", ".yaml"}:
-        return _from_yaml
+        return _experiment_from_yaml
     raise SpecError(f"{path}: an experiment's file ends in .yml, .yaml or .json, not {path.suffix or 'nothing'!r}")
 
 
@@ -89,14 +102,16 @@ def _is_json(path: Path) -> bool:
     return path.suffix == ".json"
 
 
-def _dotted(path: Path_) -> str:
+def _dotted(path: Place) -> str:
     return f"{'.'.join(map(str, path))}: " if path else ""
 
 
 # --- JSON ---
 
 
-def _from_json(path: Path, text: str) -> tuple[Any, Where]:
+def from_json(path: Path, text: str) -> tuple[Any, Where]:
+    """What a JSON file says, and where it says it. Raises `SpecError`."""
+
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) < len(pairs):
@@ -113,8 +128,19 @@ def _from_json(path: Path, text: str) -> tuple[Any, Where]:
 # --- YAML ---
 
 
-def _from_yaml(path: Path, text: str) -> tuple[Any, Where]:
-    reading = _Reading(text)
+def _experiment_from_yaml(path: Path, text: str) -> tuple[Any, Where]:
+    data, where = from_yaml(path, text, is_text)
+    if data is None:
+        raise SpecError(f"{path}: the file is empty; an experiment begins with name: and processes:")
+    return data, where
+
+
+def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Where]:
+    """What a YAML file says, None where it is empty, and where it says it. Raises `SpecError`.
+
+    What stands where ``is_text`` says so is taken as it is written.
+    """
+    reading = _Reading(text, is_text)
     try:
         try:
             data = reading.data(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -125,8 +151,6 @@ def _from_yaml(path: Path, text: str) -> tuple[Any, Where]:
         raise SpecError(f"{_position(path, exc.problem_mark or exc.context_mark)}: not YAML: {what}") from exc
     except yaml.YAMLError as exc:
         raise SpecError(f"{path}: not YAML: {str(exc).splitlines()[0]}") from exc
-    if data is None:
-        raise SpecError(f"{path}: the file is empty; an experiment begins with name: and processes:")
     return data, lambda place: _position(path, reading.nearest(place))
 
 
@@ -139,22 +163,23 @@ class _Reading:
 
     _DEEPEST = 100
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, is_text: IsText) -> None:
         self._text = text
-        self._marks: dict[Path_, yaml.Mark] = {}
+        self._is_text = is_text
+        self._marks: dict[Place, yaml.Mark] = {}
 
     def data(self, loader: type[yaml.SafeLoader]) -> Any:
         self._loader = loader(self._text)
         root = self._loader.get_single_node()
         return None if root is None else self._plain(root, (), as_text=False)
 
-    def nearest(self, place: Path_) -> yaml.Mark | None:
+    def nearest(self, place: Place) -> yaml.Mark | None:
         """Where ``place`` stands, or what is around it."""
         while place and place not in self._marks:
             place = place[:-1]
         return self._marks.get(place)
 
-    def _plain(self, node: yaml.Node, place: Path_, *, as_text: bool) -> Any:
+    def _plain(self, node: yaml.Node, place: Place, *, as_text: bool) -> Any:
         self._marks.setdefault(place, node.start_mark)
         if len(place) > self._DEEPEST:
             raise yaml.MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
@@ -166,7 +191,7 @@ class _Reading:
             return node.value
         return self._loader.construct_object(node, deep=True)
 
-    def _mapping(self, node: yaml.MappingNode, place: Path_, *, as_text: bool) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, place: Place, *, as_text: bool) -> dict[str, Any]:
         _refuse_twins(node)
         self._loader.flatten_mapping(node)
         result: dict[str, Any] = {}
@@ -174,18 +199,8 @@ class _Reading:
             key = str(key_node.value)
             below = (*place, key)
             self._marks[below] = key_node.start_mark
-            result[key] = self._plain(value_node, below, as_text=_is_text(place, key, as_text))
+            result[key] = self._plain(value_node, below, as_text=self._is_text(place, key, as_text))
         return result
-
-
-def _is_text(place: Path_, key: str, inherited: bool) -> bool:
-    """Whether what stands under ``key`` of the mapping at ``place`` is taken as it is written."""
-    while place[:1] == ("processes",):
-        if len(place) == 1:
-            return False  # the key is a name
-        place = place[2:]
-    by_name = place[:1] and place[0] in NAMING_KEYS
-    return inherited or (key in TEXT_KEYS and not by_name)
 
 
 def _refuse_twins(node: yaml.MappingNode) -> None:

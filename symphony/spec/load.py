@@ -6,40 +6,59 @@ arguments: a file goes through the same checks as Python does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from symphony.errors import SpecError, located
-from symphony.spec import values
+from symphony.spec import counting, parameters, values
 from symphony.spec.component import Component
 from symphony.spec.experiment import Experiment
 from symphony.spec.group import ProcessGroup
+from symphony.spec.images import IMAGE_KEYS
 from symphony.spec.process import OPTIONS, Process
 
 SCHEMA_KEY = "$schema"  # for editors, which look there for what may stand in a JSON file
-EXPERIMENT_KEYS = ("name", "secrets", "port_range", "preamble_cmds", "start_dir", "env", "processes")
+EXPERIMENT_KEYS = (
+    "name", "secrets", "port_range", "preamble_cmds", "start_dir", "env", "images", "processes", parameters.KEY,
+)  # fmt: skip
 GROUP_OPTIONS = ("start_dir", "preamble_cmds")
 
 
-def experiment(data: Mapping[str, Any]) -> Experiment:
-    """Build the experiment that ``data`` describes."""
+def experiment(data: Mapping[str, Any], given_parameters: Mapping[str, object] | None = None) -> Experiment:
+    """Build the experiment that ``data`` describes.
+
+    Its parameters have their values from ``given_parameters``, else from the environment, else from their declaration.
+    """
     given = values.mapping(data, "an experiment")
     given.pop(SCHEMA_KEY, None)
     values.refuse_unknown(given, EXPERIMENT_KEYS, "an experiment")
+    given = parameters.filled_in(given, given_parameters or {}, os.environ)
     if "name" not in given:
         raise SpecError("an experiment needs a name; for example name: my-experiment")
     members = _named(given.pop("processes", None))
+    images = given.pop("images", None)
     with located("name"):
         result = Experiment(values.text(given["name"], "the name of an experiment"))
     result = Experiment(**given)
-    for name, member in members.items():
-        with located("processes", name):
-            described = values.mapping({} if member is None else member, f"process {name!r}")
-            if "processes" in described:
-                result.add_process_group(_group(name, described))
-            else:
-                result.add_process(_process(name, described))
+    _images(result, images)
+    with located("processes"):
+        for entry in counting.entries(members):
+            with located(entry.origin):
+                if entry.members is None:
+                    result.add_process(_process(entry.name, entry.data))
+                else:
+                    result.add_process_group(_group(entry.name, entry.data, entry.members))
     return result
+
+
+def _images(result: Experiment, images: Any) -> None:
+    with located("images"):
+        for repository, described in values.mapping({} if images is None else images, "images").items():
+            with located(repository):
+                given = values.mapping({} if described is None else described, f"image {repository!r}")
+                values.refuse_unknown(given, IMAGE_KEYS, f"image {repository!r}")
+                result.build_image(repository, **{key: value for key, value in given.items() if value is not None})
 
 
 def _named(members: Any) -> dict[str, Any]:
@@ -48,21 +67,19 @@ def _named(members: Any) -> dict[str, Any]:
 
 
 def _process(name: str, data: dict[str, Any]) -> Process:
-    values.refuse_unknown(data, (*OPTIONS, *APPLY), f"process {name!r}")
+    values.refuse_unknown(data, (*OPTIONS, *APPLY, counting.KEY), f"process {name!r}")
     result = Process(name, **{key: value for key, value in data.items() if key in OPTIONS})
     _apply(result, {key: value for key, value in data.items() if key not in OPTIONS})
     return result
 
 
-def _group(name: str, data: dict[str, Any]) -> ProcessGroup:
-    values.refuse_unknown(data, (*GROUP_OPTIONS, *APPLY, "processes"), f"group {name!r}")
-    members = _named(data.pop("processes"))
+def _group(name: str, data: dict[str, Any], members: list[counting.Entry]) -> ProcessGroup:
+    values.refuse_unknown(data, (*GROUP_OPTIONS, *APPLY, counting.KEY, counting.MEMBERS), f"group {name!r}")
     result = ProcessGroup(name, **{key: value for key, value in data.items() if key in GROUP_OPTIONS})
     _apply(result, {key: value for key, value in data.items() if key not in GROUP_OPTIONS})
-    for member_name, member in members.items():
-        with located("processes", member_name):
-            described = values.mapping({} if member is None else member, f"process {member_name!r}")
-            result.add_process(_process(member_name, described))
+    for member in members:
+        with located("processes", member.origin):
+            result.add_process(_process(member.name, member.data))
     return result
 
 
@@ -153,6 +170,7 @@ APPLY: dict[str, Callable[[Component, Any], None]] = {
     "binds": _method("binds"),
     "connects": _method("connects"),
     "exposes": _method("exposes"),
+    "encrypted": _method("encrypts"),
     "resource_request": _with_keywords("resource_request"),
     "resource_limit": _with_keywords("resource_limit"),
     "image_pull_policy": _method("image_pull_policy"),

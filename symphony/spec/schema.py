@@ -5,7 +5,7 @@ again. A YAML file asks for it with a first line ``# yaml-language-server: $sche
 
 The schema accepts what the loader accepts. It cannot say what only the whole shows (a service that nobody binds,
 a name that stands twice), and it lets numbers and booleans stand where text is meant, since in YAML the loader
-takes those as they are written.
+takes those as they are written. A reference to a parameter may stand for any value.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from symphony import names
-from symphony.spec import component, values
+from symphony.spec import component, counting, parameters, values
 
 Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NULL: Schema = {"type": "null"}
+_REFERENCE = r"\$\{"
 
 
 def path() -> Path:
@@ -50,6 +51,11 @@ def write(target: Path) -> None:
 
 def _whole_match(pattern: re.Pattern[str]) -> str:
     return f"^({pattern.pattern})$"
+
+
+def _or_reference(pattern: str = "") -> str:
+    """The pattern, or that there is a reference to a parameter in the text."""
+    return rf"{pattern}|{_REFERENCE}" if pattern else _REFERENCE
 
 
 def _ref(name: str) -> Schema:
@@ -100,6 +106,10 @@ def _word(words: tuple[str, ...]) -> Schema:
     return {"enum": list(words)}
 
 
+def _choice(words: tuple[str, ...]) -> Schema:
+    return _any(_word(words), {"type": "string", "pattern": _or_reference()})
+
+
 def _given(key: str) -> Schema:
     """That a key is there and not null."""
     return {"type": "object", "required": [key], "properties": {key: {"not": _NULL}}}
@@ -115,7 +125,7 @@ _SHARED: dict[str, Schema] = {
     "name": {
         "type": "string",
         "description": "a-z, 0-9 and '-', a letter first and no '-' last",
-        "pattern": _whole_match(names._LABEL),
+        "pattern": _or_reference(_whole_match(names._LABEL)),
         "maxLength": names.MAX_LENGTH,
     },
     "text": {"type": ["string", "number", "boolean"]},
@@ -123,33 +133,35 @@ _SHARED: dict[str, Schema] = {
     "strings": {"type": ["string", "number", "boolean", "array"], "items": _ref("text")},
     "line": {"type": ["string", "number", "boolean"], "pattern": r"\S"},
     "lines": {"type": ["string", "number", "boolean", "array"], "pattern": r"\S", "items": _ref("line")},
-    "absolute": {"type": "string", "pattern": "^/"},
-    "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-    "count": {"type": "integer", "minimum": 0},
+    "absolute": {"type": "string", "pattern": _or_reference("^/")},
+    "port": {"type": ["integer", "string"], "minimum": 1, "maximum": 65535, "pattern": _or_reference()},
+    "count": {"type": ["integer", "string"], "minimum": 0, "pattern": _or_reference()},
+    "copies": {"type": ["integer", "string"], "minimum": 0, "maximum": counting.MOST, "pattern": _or_reference()},
     "quantity": {
         "description": "an amount: 2, 0.5, '500m', '4Gi'",
         "type": ["number", "string"],
         "minimum": 0,
-        "pattern": _whole_match(values._QUANTITY),
+        "pattern": _or_reference(_whole_match(values._QUANTITY)),
     },
     "env": {
-        **_map({"pattern": _whole_match(values._ENV_NAME)}, _ref("text")),
+        **_map({"pattern": _or_reference(_whole_match(values._ENV_NAME))}, _ref("text")),
         "description": "Variables by name; a value is text and taken as it is written.",
     },
     "labels": _map(
-        {"pattern": _whole_match(values._LABEL_KEY)},
-        {"type": ["string", "number", "boolean"], "pattern": _whole_match(values._LABEL_VALUE)},
+        {"pattern": _or_reference(_whole_match(values._LABEL_KEY))},
+        {"type": ["string", "number", "boolean"], "pattern": _or_reference(_whole_match(values._LABEL_VALUE))},
     ),
     "services": _any(_ref("name"), _list(_ref("name")), _map(_ref("name"), _any(_ref("port"), _NULL))),
     "files": _any(
         _ref("filled"),
         _list(_ref("filled")),
-        _map({"pattern": r"^[-._a-zA-Z0-9]+$", "not": _word((".", ".."))}, _ref("filled")),
+        _map({"pattern": _or_reference(r"^[-._a-zA-Z0-9]+$"), "not": _word((".", ".."))}, _ref("filled")),
     ),
 }
 
 _NAME, _TEXT, _FILLED, _QUANTITY = _ref("name"), _ref("text"), _ref("filled"), _ref("quantity")
-_COUNT, _PATH, _FILES, _FLAG = _ref("count"), _ref("absolute"), _ref("files"), {"type": "boolean"}
+_COUNT, _PATH, _FILES = _ref("count"), _ref("absolute"), _ref("files")
+_FLAG: Schema = {"type": ["boolean", "string"], "pattern": _or_reference()}
 
 _RESOURCES: dict[str, Schema] = {
     "cpu": _about("cores", _QUANTITY),
@@ -157,6 +169,8 @@ _RESOURCES: dict[str, Schema] = {
     "mem": _about("another word for memory", _QUANTITY),
 }
 _ONE_MEMORY = {"allOf": [_not_both("memory", "mem")]}
+
+_SECONDS: Schema = {"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": _or_reference(), "default": 60}
 
 READY: dict[str, Schema] = {
     "tcp": _about("a service of its own accepts a connection", _NAME),
@@ -166,7 +180,7 @@ READY: dict[str, Schema] = {
     ),
     "command": _about("exits 0 in the process's environment and folder", _ref("strings")),
     "log": _about("a regular expression that is found in a line of its output", _TEXT),
-    "timeout": _about("how many seconds it may take", {"type": "number", "exclusiveMinimum": 0, "default": 60}),
+    "timeout": _about("how many seconds it may take", _SECONDS),
 }
 
 JOB: dict[str, Schema] = {
@@ -177,9 +191,9 @@ JOB: dict[str, Schema] = {
 
 TOLERATION: dict[str, Schema] = {
     "key": _about("the key of the taint", _TEXT),
-    "operator": _word(component.TOLERATION_OPERATORS),
+    "operator": _choice(component.TOLERATION_OPERATORS),
     "value": _about("the value of the taint", _TEXT),
-    "effect": _word(component.TAINT_EFFECTS),
+    "effect": _choice(component.TAINT_EFFECTS),
     "toleration_seconds": _about("how long a NoExecute taint is tolerated", _COUNT),
 }
 
@@ -201,7 +215,7 @@ VOLUMES: dict[str, tuple[str, dict[str, Schema], tuple[str, ...]]] = {
     ),
     "host_path": (
         "A folder or file of the node.",
-        {"path": _PATH, "type": _word(component.HOST_PATH_TYPES), **_MOUNT, **_READ_ONLY},
+        {"path": _PATH, "type": _choice(component.HOST_PATH_TYPES), **_MOUNT, **_READ_ONLY},
         ("path", "mount_path"),
     ),
     "pvc": ("A persistent volume claim.", {"claim": _FILLED, **_MOUNT, **_READ_ONLY}, ("claim", "mount_path")),
@@ -256,7 +270,7 @@ SETTINGS: dict[str, Schema] = {
     "env": _about("Environment variables; those of addresses win over them.", _ref("env")),
     "env_secrets": _about(
         "Variables with the content of one of the experiment's secrets: {variable: file name}.",
-        _map({"pattern": _whole_match(values._ENV_NAME)}, _FILLED),
+        _map({"pattern": _or_reference(_whole_match(values._ENV_NAME))}, _FILLED),
     ),
     "binds": _about("Services that it listens on: a name, names, or {name: port or null}.", _ref("services")),
     "connects": _about(
@@ -264,18 +278,22 @@ SETTINGS: dict[str, Schema] = {
         _any(_NAME, _list(_NAME), _map(_NAME, _NULL)),
     ),
     "exposes": _about("Services offered to the world outside the experiment, in the forms of binds.", _ref("services")),
+    "encrypted": _about(
+        "Services that it binds and that only those can use who get the keys, which are they who connect to it.",
+        _any(_NAME, _list(_NAME), _map(_NAME, _NULL)),
+    ),
     "resource_request": _about("What must be free for it to start.", {**_closed(_RESOURCES), **_ONE_MEMORY}),
     "resource_limit": _about(
         "What it may use at most.",
         {**_closed({**_RESOURCES, "gpu": _about("whole devices", _COUNT)}), **_ONE_MEMORY},
     ),
-    "image_pull_policy": _about("When its image is pulled.", _word(component.PULL_POLICIES)),
-    "restart_policy": _about("When it is started again; Never unless set.", _word(component.RESTART_POLICIES)),
+    "image_pull_policy": _about("When its image is pulled.", _choice(component.PULL_POLICIES)),
+    "restart_policy": _about("When it is started again; Never unless set.", _choice(component.RESTART_POLICIES)),
     "termination_grace_period": _about("Seconds between TERM and KILL; 30 unless set.", _COUNT),
     "ready": _about("When it counts as ready: one test, with its timeout.", _ready()),
     "starts_after": _about(
         "What it waits for: processes or groups that must be ready, or {name: ready | started | succeeded}.",
-        _any(_NAME, _list(_NAME), _map(_NAME, _word(component.CONDITIONS))),
+        _any(_NAME, _list(_NAME), _map(_NAME, _choice(component.CONDITIONS))),
     ),
     "job": _about("Run to completion.", _any(_FLAG, _closed(JOB))),
     "volumes": _about("What is mounted: a list of one kind with its settings each.", _list(_volume())),
@@ -300,11 +318,36 @@ OPTIONS: dict[str, Schema] = {
     "preamble_cmds": _about("Shell lines run before it in the same shell, outermost first.", _ref("lines")),
 }
 
+COUNT: dict[str, Schema] = {
+    counting.KEY: _about("How many there are: name-0, name-1, ...; ${index} is the number of each.", _ref("copies")),
+}
+
 
 GROUP: dict[str, Schema] = {
     "start_dir": OPTIONS["start_dir"],
     "preamble_cmds": OPTIONS["preamble_cmds"],
     "processes": _about("Its members by name, which make this a group.", _map(_NAME, _ref("process"))),
+    **COUNT,
+}
+
+
+_CONTEXT_ENTRY: dict[str, Schema] = {
+    "name": _about(
+        "what it is called in the context: no '/' in it",
+        {"type": ["string", "number", "boolean"], "pattern": r"^[^/\\]+$", "not": _word((".", ".."))},
+    ),
+    "path": _about("a file or folder", _FILLED),
+    "force_update": _about("gather all of it anew at each build", _FLAG),
+}
+
+IMAGE: dict[str, Schema] = {
+    "dockerfile": _about("The file that says how; Dockerfile unless set.", _FILLED),
+    "context_directories": _about(
+        "The files and folders that it can copy from.",
+        _list(_closed(_CONTEXT_ENTRY, required=("name", "path"))),
+    ),
+    "temp_directory": _about("The folder in which its context is gathered.", _FILLED),
+    "build_options": _about("Further words for the engine's build.", _ref("strings")),
 }
 
 
@@ -322,7 +365,7 @@ def _component(own: dict[str, Schema]) -> Schema:
 def _process() -> Schema:
     """A process; null is one of which nothing is said."""
     exclusive = [_not_both("cmd", "cmds", "command", "args"), _not_both("cmds", "command", "args")]
-    return {**_component(OPTIONS), "type": ["object", "null"], "allOf": exclusive}
+    return {**_component({**OPTIONS, **COUNT}), "type": ["object", "null"], "allOf": exclusive}
 
 
 def _group() -> Schema:
@@ -349,8 +392,17 @@ EXPERIMENT: dict[str, Schema] = {
     "preamble_cmds": _about("Shell lines run before every process.", _ref("lines")),
     "start_dir": _about("The folder that every process starts in.", _FILLED),
     "env": _about("Variables of every process; those of groups and processes win.", _ref("env")),
+    "images": _about(
+        "Images that a launch with --build makes, by repository.",
+        _map({"pattern": _or_reference(_whole_match(values._REPOSITORY))}, _or_null(_closed(IMAGE))),
+    ),
     "processes": _about("Processes, and groups (which have processes of their own), by name.",
                         _map(_NAME, _ref("member"))),
+    parameters.KEY: _about(
+        "Values that --set or the environment may change, by name; ${name} stands for them elsewhere. "
+        "null: one has to be given.",
+        _map({"pattern": _whole_match(parameters._NAME)}, {"type": ["string", "number", "boolean", "null"]}),
+    ),
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class Settings:
     binds: dict[str, int | None] = _setting(OWN)
     connects: list[str] = _setting(CONTAINER, list)
     exposes: dict[str, int | None] = _setting(OWN)
+    encrypted: list[str] = _setting(OWN, list)
     resource_request: dict[str, str] = _setting(CONTAINER)
     resource_limit: dict[str, Any] = _setting(CONTAINER)
     image_pull_policy: str | None = _setting(CONTAINER, _nothing)

@@ -21,6 +21,10 @@ _QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|[MGTPE]|[KMGTPE]i|[eE]
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+# The OCI distribution's reference grammar: [domain[:port]/]path/to/repository
+_DOMAIN = r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*(:[0-9]+)?"
+_PATH_PART = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
+_REPOSITORY = re.compile(rf"({_DOMAIN}/)?{_PATH_PART}(/{_PATH_PART})*")
 
 
 def text(value: object, what: str) -> str:
@@ -143,6 +147,23 @@ def label_pair(key: object, value: object) -> tuple[str, str]:
             f"label {name!r} has a value that is not valid: {content!r}; at most 63 letters, digits, '-', '_', '.'"
         )
     return name, content
+
+
+def repository(value: object) -> str:
+    """The name of an image without tag and digest: ``registry.example:5000/team/rl``."""
+    name = path(value, "the repository of an image")
+    if _REPOSITORY.fullmatch(name):
+        return name
+    bare = name.partition("@")[0]
+    head, colon, tag = bare.rpartition(":")
+    if colon and "/" not in tag:
+        bare = head
+    if _REPOSITORY.fullmatch(bare):
+        raise SpecError(f"repository {name!r} has a tag or digest, which is said apart from it; write {bare!r}")
+    mended = f"; for example {name.lower()!r}" if _REPOSITORY.fullmatch(name.lower()) else ""
+    raise SpecError(
+        f"repository {name!r} is not valid: [registry[:port]/]name of a-z, 0-9 and single '.', '_', '-', '/'{mended}"
+    )
 
 
 def mapping(value: object, what: str) -> dict[str, Any]:

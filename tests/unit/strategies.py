@@ -161,6 +161,22 @@ def _owners(members: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
+repositories = st.one_of(
+    st.from_regex(r"[a-z0-9]{1,6}(/[a-z0-9]{1,4})?", fullmatch=True),
+    st.sampled_from(["127.0.0.1:5000/team/rl", "registry.example/rl", "env", "name", "images", "010", "a__b"]),
+)
+_entries = st.lists(
+    record({"name": _file_names, "path": filled}, force_update=st.booleans()),
+    max_size=2,
+    unique_by=lambda entry: str(entry["name"]),
+)
+images = st.dictionaries(
+    repositories,
+    record(dockerfile=filled, context_directories=_entries, temp_directory=filled, build_options=strings()),
+    max_size=2,
+)
+
+
 @st.composite
 def experiments(draw: st.DrawFn) -> dict[str, Any]:
     """A whole experiment in its file form."""
@@ -177,7 +193,8 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             members[name] = draw(processes(grouped=False))
     _join(draw, members)
     _order(draw, members)
-    own = draw(record(secrets=_files, preamble_cmds=strings(lines), start_dir=filled, env=environments))
+    own = draw(record(secrets=_files, preamble_cmds=strings(lines), start_dir=filled, env=environments,
+                      images=images))  # fmt: skip
     _tell_secrets(draw, members, own.get("secrets", {}))
     return {"name": draw(names), **own, "processes": members}
 
@@ -194,6 +211,8 @@ def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
         owner.setdefault(how, {})[service] = draw(st.sampled_from([None, number]))
         if how == "binds":
             bound.append(service)
+            if draw(st.booleans()):
+                owner.setdefault("encrypted", []).append(service)
             owner["ready"] = draw(st.sampled_from([{"tcp": service}, {"http": [service, "/health"], "timeout": 5}]))
     for owner in owners:
         if bound and draw(st.booleans()):

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,21 +99,10 @@ def test_a_command_gets_its_secrets_when_it_is_run(tmp_path: Path) -> None:
 # --- given to processes of this machine ---
 
 
-@pytest.fixture(params=["local", "tmux"])
-def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    if request.param == "tmux" and shutil.which("tmux") is None:
-        pytest.skip("NOT TESTED IN TMUX: there is no tmux")
-    sockets = tempfile.mkdtemp(prefix="sy-", dir="/tmp")  # a socket's path may have some 100 characters
-    monkeypatch.setenv("TMUX_TMPDIR", sockets)
-    monkeypatch.delenv("TMUX", raising=False)
-    options = {"server_name": "test"} if request.param == "tmux" else {}
-    cluster = Cluster.new(request.param, state_dir=str(tmp_path / "state"), **options)
-    yield cluster
-    for name in cluster.list_experiments():
-        cluster.delete(name)
-    for socket in Path(sockets).glob("tmux-*/*"):
-        subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
-    shutil.rmtree(sockets)
+@pytest.fixture
+def cluster(machine: Cluster) -> Cluster:
+    """Local processes, and tmux."""
+    return machine
 
 
 def launched(cluster: Cluster, tmp_path: Path, content: bytes) -> Experiment:

@@ -60,6 +60,18 @@ YAML: list[tuple[str, str]] = [
     ("name: e\nprocesses:\n  P: {command: c}\n", "e.yml:3:3: processes.P: process name 'P' is not valid"),
     ("name: e\nprocesses: [p]\n", "e.yml:2:1: processes: processes is a mapping, not ['p']"),
     ("name: e\nprocesses:\n  p: c\n", "e.yml:3:3: processes.p: process 'p' is a mapping, not 'c'"),
+    ("name: e\nimages: [rl]\n", "e.yml:2:1: images: images is a mapping, not ['rl']"),
+    ("name: e\nimages:\n  rl:1: {}\n", "e.yml:3:3: images.rl:1: repository 'rl:1' has a tag or digest, which is said"),
+    ("name: e\nimages:\n  Rl: {}\n", "e.yml:3:3: images.Rl: repository 'Rl' is not valid: [registry[:port]/]name"),
+    ("name: e\nimages:\n  rl: {docker_file: D}\n",
+     "e.yml:3:8: images.rl.docker_file: image 'rl' knows no 'docker_file'; did you mean 'dockerfile'?"),
+    ("name: e\nimages:\n  rl:\n    context_directories:\n      - {name: a, path: x}\n      - {name: a, path: y}\n",
+     "e.yml:6:9: images.rl.context_directories.1: two context entries are named 'a': x and y; name one of them"),
+    ("name: e\nimages:\n  rl:\n    context_directories:\n      - name: ../a\n        path: x\n",
+     "e.yml:5:9: images.rl.context_directories.0.name: context entry '../a' is no plain name: it lies at the top of"),
+    ("name: e\nimages:\n  rl:\n    context_directories: [{name: a}]\n",
+     "e.yml:4:27: images.rl.context_directories.0: a context entry needs a path"),
+    ("name: e\nimage: {}\n", "e.yml:2:1: image: an experiment knows no 'image'; did you mean 'images'"),
     (HEAD + "    cmd: d\n", "e.yml:5:5: processes.p.cmd: process 'p' has cmd and command"),
     (HEAD + "    env:\n      A:\n", "e.yml:6:7: processes.p.env.A: variable 'A' is text, not None"),
     (HEAD + "    binds: {s: 0}\n", "e.yml:5:5: processes.p.binds: the port of 's' is 0; ports go from 1 to 65535"),
@@ -188,6 +200,23 @@ def test_a_number_where_a_number_is_meant_is_one(tmp_path: Path) -> None:
     assert settings.resource_limit == {"cpu": "0.5", "gpu": 2}
     assert settings.termination_grace_period == 5
     assert settings.pod_yml == {"env": 8, "value": True}
+
+
+def test_images_are_named_and_described_as_it_is_written(tmp_path: Path) -> None:
+    experiment = load(
+        tmp_path,
+        "name: e\nimages:\n  env:\n    dockerfile: 010\n    build_options: [yes]\n"
+        "    context_directories: [{name: 1e3, path: 0x10, force_update: true}]\n  127.0.0.1:5000/rl:\n" + HEAD[8:],
+    )
+    env, other = experiment.list_images()
+    assert env.dump() == {
+        "dockerfile": "010",
+        "context_directories": [{"name": "1e3", "path": "0x10", "force_update": True}],
+        "build_options": ["yes"],
+    }
+    assert (other.repository, other.dump()) == ("127.0.0.1:5000/rl", {"dockerfile": "Dockerfile"})
+    with pytest.raises(SpecError, match="'e' builds the image 'env' already; it is built once"):
+        experiment.build_image("env")
 
 
 @pytest.mark.parametrize("name", ["processes", "env", "binds", "y"])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from symphony import Experiment, SpecError
-from symphony.spec import load, process, schema
+from symphony.spec import images, load, process, schema
 from symphony.spec.component import Component
 from tests.unit.strategies import experiments
 
@@ -23,6 +23,10 @@ VALIDATOR = jsonschema.Draft202012Validator(schema.build())
 
 def of_process(**settings: Any) -> dict[str, Any]:
     return {"name": "e", "processes": {"p": settings}}
+
+
+def of_image(**settings: Any) -> dict[str, Any]:
+    return {"name": "e", "images": {"rl": settings}}
 
 
 def volume(**kinds: Any) -> dict[str, Any]:
@@ -60,9 +64,10 @@ def properties(name: str | None = None) -> set[str]:
 
 def test_its_keys_are_those_of_the_loader() -> None:
     assert properties() == set(load.EXPERIMENT_KEYS)
-    assert properties("process") == {*process.OPTIONS, *load.APPLY}
-    assert properties("group") == {*load.GROUP_OPTIONS, *load.APPLY, "processes"}
+    assert properties("process") == {*process.OPTIONS, *load.APPLY, "count"}
+    assert properties("group") == {*load.GROUP_OPTIONS, *load.APPLY, "processes", "count"}
     assert set(schema.VOLUMES) == set(load.VOLUME_KINDS)
+    assert set(schema.IMAGE) == set(images.IMAGE_KEYS)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_what_a_volume_cannot_do_without_is_what_its_method_demands(kind: str) -
 
 
 def test_every_key_is_described() -> None:
-    tables: dict[str, Any] = {**schema.EXPERIMENT, **schema.OPTIONS, **schema.GROUP, **schema.SETTINGS}
+    tables: dict[str, Any] = {**schema.EXPERIMENT, **schema.IMAGE, **schema.OPTIONS, **schema.GROUP, **schema.SETTINGS}
     assert [key for key, item in tables.items() if not item.get("description")] == []
 
 
@@ -111,6 +116,18 @@ FULL: dict[str, Any] = {
     "preamble_cmds": ["source env"],
     "start_dir": "work",
     "env": {"A": 1, "B": 1.5, "C": "c"},
+    "images": {
+        "registry.example:5000/team/rl": {
+            "dockerfile": "docker/Dockerfile",
+            "context_directories": [
+                {"name": "app", "path": ".", "force_update": True},
+                {"name": 1, "path": "~/lib"},
+            ],
+            "temp_directory": "/tmp/rl",
+            "build_options": ["--build-arg", "A=1"],
+        },
+        "plain": None,
+    },
     "processes": {
         "db": {
             "container_image": "db:1",
@@ -208,6 +225,29 @@ WRONG: list[Any] = [
     {"name": "e", "env": {"1A": "b"}},
     {"name": "e", "env": {"A": None}},
     {"name": "e", "env": ["A=b"]},
+    {"name": "e", "images": ["rl"]},
+    {"name": "e", "images": {"RL": {}}},
+    {"name": "e", "images": {"rl:1": {}}},
+    {"name": "e", "images": {"rl@sha256:0": {}}},
+    {"name": "e", "images": {"a..b": {}}},
+    {"name": "e", "images": {"-rl": {}}},
+    {"name": "e", "images": {"rl": "Dockerfile"}},
+    of_image(file="Dockerfile"),
+    of_image(dockerfile=""),
+    of_image(temp_directory=["t"]),
+    of_image(build_options={"A": "1"}),
+    of_image(context_directories={"app": "."}),
+    of_image(context_directories=["app"]),
+    of_image(context_directories=[{"name": "a"}]),
+    of_image(context_directories=[{"path": "a"}]),
+    of_image(context_directories=[{"name": None, "path": "a"}]),
+    of_image(context_directories=[{"name": "", "path": "a"}]),
+    of_image(context_directories=[{"name": "a/b", "path": "a"}]),
+    of_image(context_directories=[{"name": "a\\b", "path": "a"}]),
+    of_image(context_directories=[{"name": "..", "path": "a"}]),
+    of_image(context_directories=[{"name": "a", "path": ""}]),
+    of_image(context_directories=[{"name": "a", "path": "a", "force": True}]),
+    of_image(context_directories=[{"name": "a", "path": "a", "force_update": "yes"}]),
     of_process(comand="c"),
     of_process(command={"a": "b"}),
     of_process(command=[["nested"]]),

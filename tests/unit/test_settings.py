@@ -39,6 +39,7 @@ KEPT: list[tuple[str, list[Call], Any]] = [
     ("connects", [lambda c: c.connects("a"), lambda c: c.connects(["b", "a"])], ["a", "b"]),
     ("connects", [lambda c: c.connects(("a", "b"))], ["a", "b"]),
     ("exposes", [lambda c: c.exposes({"board": 6006})], {"board": 6006}),
+    ("encrypted", [lambda c: c.encrypts("a"), lambda c: c.encrypts(["b", "a"])], ["a", "b"]),
     (
         "resource_request",
         [lambda c: c.resource_request(cpu=0.5), lambda c: c.resource_request(memory="1Gi")],
@@ -128,6 +129,8 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.binds({"a": 70000}), "the port of 'a' is 70000"),
     (lambda c: c.exposes({"a": True}), "the port of 'a' is a number from 1 to 65535, not True"),
     (lambda c: c.connects({"a": 80}), "connects takes no port ('a': 80); the process that binds it says which"),
+    (lambda c: c.encrypts({"a": 80}), "encrypts takes no port ('a': 80); binds does"),
+    (lambda c: c.binds("a", encrypted="yes"), "a flag is true or false, not 'yes'"),  # type: ignore[arg-type]
     (lambda c: c.set_env("1A", "x"), "variable name '1A' is not valid"),
     (lambda c: c.set_env("A", None), "variable 'A' is text, not None"),
     (lambda c: c.set_envs(["A=b"]), "env is a mapping, not ['A=b']"),  # type: ignore[arg-type]

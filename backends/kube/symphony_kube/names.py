@@ -24,6 +24,7 @@ READY = "symphony/ready"
 
 OURS = f"{MANAGED_BY}={SYMPHONY}"
 SECRETS = "symphony-secrets"
+KEYS = "symphony-keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

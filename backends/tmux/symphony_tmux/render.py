@@ -102,6 +102,7 @@ class Session:
                 [
                     "show-options -gw remain-on-exit-format",
                     f"new-session -d -E -s {self.run.name} {self._window(first, env, shared)}",
+                    *(self._unshare(key, shared) for key in first.env),
                     f"set-option -t {self.target} {RUN_OPTION} {self.run_id}",
                     *move,
                     f"set-option -w -t {self.target}{index} remain-on-exit on",
@@ -138,6 +139,12 @@ class Session:
     def kill(self) -> str:
         """Remove the session if it is the one of this run."""
         return " ".join(map(quote, kill_words(self.run.name, self.run_id)))
+
+    def _unshare(self, key: str, shared: Mapping[str, str]) -> str:
+        """Take a variable of the first process back out of the session's, which all its windows would get."""
+        if key in shared:
+            return f"set-environment -t {self.target} -- {quote(key)} {quote(shared[key])}"
+        return f"set-environment -t {self.target} -u -- {quote(key)}"
 
     def _window(self, command: Command, env: Mapping[str, str], shared: Mapping[str, str] | None = None) -> str:
         name = f"{command.group}:{command.name}" if command.group else command.name

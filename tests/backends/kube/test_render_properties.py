@@ -128,7 +128,7 @@ def made(data: Object, *, shared: bool = False, jobs_only: bool = False) -> tupl
     exp = Experiment.load_dict(data)
     scope = Scope(experiment=exp.name, namespace="team-a" if shared else exp.name, shared=shared)
     plan = planned(exp, scope)
-    files = dict.fromkeys(plan.secrets.values(), b"swordfish")
+    files = dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish")
     options = Options(image=IMAGE, jobs_only=jobs_only)
     return plan, list(render(plan, scope, options, files))
 
@@ -223,7 +223,9 @@ def test_rendering_is_the_same_again_only_reads_and_is_plain_data(data: Object) 
     plan, objects = made(data)
     before = json.dumps(plan.to_dict())
     scope = Scope(experiment=plan.experiment, namespace=plan.experiment)
-    again = render(plan, scope, Options(image=IMAGE), dict.fromkeys(plan.secrets.values(), b"swordfish"))
+    again = render(
+        plan, scope, Options(image=IMAGE), dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish")
+    )
     assert json.dumps(list(again)) == json.dumps(objects)
     assert json.dumps(plan.to_dict()) == before
     assert json.loads(json.dumps(objects)) == objects
@@ -233,7 +235,9 @@ def test_rendering_is_the_same_again_only_reads_and_is_plain_data(data: Object) 
 def test_its_yaml_says_the_same(data: Object) -> None:
     plan, _ = made(data)
     scope = Scope(experiment=plan.experiment, namespace=plan.experiment)
-    manifest = render(plan, scope, Options(image=IMAGE), dict.fromkeys(plan.secrets.values(), b"swordfish"))
+    manifest = render(
+        plan, scope, Options(image=IMAGE), dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish")
+    )
     text = str(manifest)
     assert "swordfish" not in text
     for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

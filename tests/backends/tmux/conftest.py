@@ -1,12 +1,9 @@
 """What the tests of the tmux backend share: a tmux server on a socket of its own for every test."""
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,23 +11,9 @@ from symphony import Cluster
 
 
 @pytest.fixture(autouse=True)
-def tmux_is_here():
-    """Without tmux nothing of this is tested: said loudly, and a failure in CI."""
-    if shutil.which("tmux") is None:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
-
-
-@pytest.fixture
-def sockets(monkeypatch):
-    """A folder for the sockets of tmux, with a short path: a socket's path may have some 100 characters."""
-    folder = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
-    monkeypatch.setenv("TMUX_TMPDIR", folder)
-    monkeypatch.delenv("TMUX", raising=False)
-    yield Path(folder)
-    for socket in Path(folder).glob("tmux-*/*"):
-        subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
-    shutil.rmtree(folder)
+def sockets(tmux_sockets):
+    """The folder of the servers' sockets; without tmux nothing of this is tested."""
+    return tmux_sockets
 
 
 @pytest.fixture

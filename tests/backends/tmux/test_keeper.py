@@ -129,7 +129,7 @@ def test_ctrl_c_ends_a_process_and_its_group(cluster, launched, shell):
     process = ended(cluster)
     assert process.exit_code == 130
     assert "KeyboardInterrupt" in cluster.get_log("exp", "p")
-    assert windows(what="#{pane_dead} #{pane_dead_status}") == ["1 130"]
+    eventually(lambda: windows(what="#{pane_dead} #{pane_dead_status}") == ["1 130"])
 
 
 def test_ctrl_z_changes_nothing(cluster, launched, shell):
@@ -170,7 +170,7 @@ def test_death_by_a_signal(cluster, experiment, number):
     cluster.launch(experiment)
     process = cluster.wait("exp", timeout=30).processes[0]
     assert (process.exit_code, process.reason) == (128 + number, f"killed by {number.name}")
-    assert windows(what="#{pane_dead_status}") == [str(128 + number)]
+    eventually(lambda: windows(what="#{pane_dead_status}") == [str(128 + number)])  # tmux learns of it afterwards
     assert cluster.get_log("exp", "p") == "said\n"
 
 

@@ -47,7 +47,7 @@ def test_what_has_ended_keeps_its_window(cluster, experiment):
     python(experiment, "bad", "print('why'); raise SystemExit(3)")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    assert windows(what="#W #{pane_dead} #{pane_dead_status}") == ["bad 1 3"]
+    eventually(lambda: windows(what="#W #{pane_dead} #{pane_dead_status}") == ["bad 1 3"])
     assert "why" in screen(0, "exp", "-S", "-")
     cluster.delete("exp")
     assert subprocess.run(["tmux", "-L", "test", "has-session"], capture_output=True, check=False).returncode

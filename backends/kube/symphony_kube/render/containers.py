@@ -11,7 +11,7 @@ from symphony.errors import SpecError
 from symphony.names import listing
 from symphony.plan import Plan, PlannedProcess, argv
 from symphony.spec.settings import Settings
-from symphony_kube.names import SECRETS
+from symphony_kube.names import KEYS, SECRETS
 from symphony_kube.options import Options
 from symphony_kube.render.context import Context, Group
 from symphony_kube.render.merge import merged, plain
@@ -112,16 +112,17 @@ def _environment(process: PlannedProcess, context: Context) -> list[Object]:
         context.checked.update(env)
     own = env if context.shared_names.isdisjoint(env) else _without(env, context.shared_names)
     identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
-    secrets = _secrets(process, context) if process.settings.env_secrets else []
+    secrets = _secrets(process, context) if process.settings.env_secrets or process.keys else []
     return [*variables(own), *secrets, *context.shared_env, *variables(identity)]
 
 
 def _secrets(process: PlannedProcess, context: Context) -> list[Object]:
     given = context.plan.env_secrets(process)
     check_variables(given, f"process {process.path!r}")
-    name = context.scope.object_name(SECRETS)
+    found = [(SECRETS, key, secret) for key, secret in given.items()] + [(KEYS, key, key) for key in process.keys]
     return [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": name, "key": secret}}} for key, secret in given.items()
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": context.scope.object_name(owner), "key": secret}}}
+        for owner, key, secret in found
     ]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from symphony.errors import SpecError
+from symphony.keys import generate
 from symphony.plan import Plan
 
 # Kubernetes, pkg/apis/core/types.go: MaxSecretSize, which is that of a ConfigMap too. In bytes.
@@ -16,14 +17,14 @@ def read_files(plan: Plan) -> Mapping[str, bytes]:
     """The contents of the files that a plan names, by their paths as they stand there.
 
     Relative paths begin at the plan's base, or here. A file that is not there or cannot be read is a `SpecError`,
-    and so is one that no Secret or ConfigMap can hold.
+    and so is one that no Secret or ConfigMap can hold. Keys of encrypted services are made here, by their variables.
     """
     base = plan.base_dir or Path.cwd()
     found: dict[str, bytes] = {}
     for what, source in _named(plan):
         if source not in found:
             found[source] = _read(base / source, what)
-    return found
+    return {**found, **{variable: key.encode() for variable, key in generate(plan.key_variables).items()}}
 
 
 def _named(plan: Plan) -> Iterator[tuple[str, str]]:

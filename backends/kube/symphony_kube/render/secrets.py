@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from symphony.errors import SpecError
 from symphony.plan import Plan
-from symphony_kube.names import SECRETS, Scope
+from symphony_kube.names import KEYS, SECRETS, Scope
 from symphony_kube.render.files import MOST
 from symphony_kube.render.text import Object, check_key, check_object_name
 
@@ -24,6 +24,9 @@ def made_from_files(plan: Plan) -> Made:
     if plan.secrets:
         found["secret", SECRETS] = plan.secrets
         makers["secret", SECRETS] = "the experiment"
+    if plan.key_variables:
+        found["secret", KEYS] = {variable: variable for variable in plan.key_variables}
+        makers["secret", KEYS] = "the experiment"
     for kind, name, files, who in _mounted(plan):
         key = (kind, check_object_name(name, f"{who}: the {kind}"))
         if found.setdefault(key, files) != files:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from symphony.addresses import AddressBook, Endpoint
     from symphony.application import Address, address
     from symphony.cluster import Cluster, ExecResult, Manifest
+    from symphony.config import SymphonyConfig
     from symphony.errors import (
         AlreadyExists,
         BackendError,
@@ -32,6 +33,7 @@ _HOMES = {
     "addresses": ("AddressBook", "Endpoint"),
     "application": ("Address", "address"),
     "cluster": ("Cluster", "ExecResult", "Manifest"),
+    "config": ("SymphonyConfig",),
     "errors": (
         "AlreadyExists", "BackendError", "LaunchFailed", "NotFound", "PluginError", "SpecError",
         "SymphonyError", "Unreachable", "Unsupported",
@@ -45,7 +47,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint", "ExecResult", "Experiment",
     "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest", "NotFound", "Plan", "PluginError", "Process",
-    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyError", "Unreachable", "Unsupported", "address",
+    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyConfig", "SymphonyError", "Unreachable",
+    "Unsupported", "address",
 ]  # fmt: skip
 
 

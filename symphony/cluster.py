@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from symphony.errors import AlreadyExists, NotFound, SpecError, Unsupported
@@ -18,6 +19,7 @@ from symphony.status import ENDED, ExperimentStatus, LogLine, ProcessStatus
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from symphony.details import ProcessDetails
     from symphony.plan import Defaults, Ignored
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
@@ -56,6 +58,7 @@ class Cluster(abc.ABC):
     backend: ClassVar[str]
     # Whether commands run on this machine, and so get Ctrl-C from its terminal as the command line does.
     commands_run_here: ClassVar[bool] = False
+    _resources: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None) -> None:
         self._preamble_cmds = preamble_cmds
@@ -72,26 +75,45 @@ class Cluster(abc.ABC):
         return Defaults(
             preamble_cmds=tuple(lines(self._preamble_cmds, "preamble_cmds")) if self._preamble_cmds else (),
             start_dir=None if self._start_dir is None else path(self._start_dir, "start_dir"),
+            resource_request=dict(self._resources),
         )
 
     @staticmethod
-    def new(name: str, **options: Any) -> Cluster:
+    def new(name: str | None = None, **options: Any) -> Cluster:
         """The cluster of a backend, by name or alias: ``local``, ``tmux``, ``kube`` or a third party's.
 
-        ``options`` are those of the backend's class. Imports that backend alone. Raises `PluginError`.
+        ``options`` are those of the backend's class. Without a name it is the backend of `SymphonyConfig`, and what
+        is configured holds where an option is not given; a backend's class knows nothing of the configuration.
+        Imports that backend alone. Raises `PluginError`.
         """
+        from symphony.config import SymphonyConfig
         from symphony.plugins import open_backend
 
-        backend = open_backend(name)
+        config = SymphonyConfig()
+        wanted = config.backend if name is None else name
+        if config.is_empty():
+            return open_backend(wanted).with_options(wanted, options)
+        from symphony.config.clusters import configured
+
+        return configured(config, wanted, options)
+
+    @classmethod
+    def with_options(cls, name: str, options: Mapping[str, Any]) -> Cluster:
+        """A cluster with these keywords; one that it does not know is a `SpecError` with the near miss."""
         try:
-            return backend(**options)
+            return cls(**options)
         except TypeError as exc:
             found = re.search(r"unexpected keyword argument '(\w+)'", str(exc))
             unknown = found.group(1) if found else ""
             if unknown not in options:
                 raise
-            hint = near(unknown, backend.option_names())
+            hint = near(unknown, cls.option_names())
             raise SpecError(f"backend {name!r} knows no option {unknown!r}{hint}") from exc
+
+    def set_default_resources(self, resources: Mapping[str, str]) -> None:
+        """What processes request that say nothing of it: ``{"cpu": "2", "memory": "4Gi"}``."""
+        self._resources = resources
+        vars(self).pop("defaults", None)
 
     @classmethod
     def option_names(cls) -> list[str]:
@@ -115,11 +137,19 @@ class Cluster(abc.ABC):
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> Experiment:
-        """An empty experiment; nothing is launched. The keywords are those of `Experiment`."""
+        """An empty experiment; nothing is launched. The keywords are those of `Experiment`.
+
+        Where `SymphonyConfig` has a user name, the experiment's begins with it: ``sarah-rl``.
+        """
+        from symphony.config import SymphonyConfig
         from symphony.spec import Experiment
 
         return Experiment(
-            name, secrets=secrets, port_range=port_range, preamble_cmds=preamble_cmds, start_dir=start_dir
+            SymphonyConfig().experiment_name(name),
+            secrets=secrets,
+            port_range=port_range,
+            preamble_cmds=preamble_cmds,
+            start_dir=start_dir,
         )
 
     @abc.abstractmethod
@@ -140,6 +170,7 @@ class Cluster(abc.ABC):
 
         A live experiment of that name is refused (`AlreadyExists`) and left alone, unless ``force`` replaces
         it; one that has ended gives way. A launch that fails takes back what it had started (`LaunchFailed`).
+        With an experiment folder (`SymphonyConfig`) it is saved there, and a name that is saved needs ``force`` too.
         ``dry_run`` writes the manifest to standard output and starts nothing; ``"server"`` has the backend's
         server check it first. A backend on which a launch takes time calls ``on_change`` with the status as it
         changes meanwhile.
@@ -147,11 +178,29 @@ class Cluster(abc.ABC):
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run is True, False or 'server', not {dry_run!r}")
         if not dry_run:
-            return self._launch(experiment, force=force, on_change=on_change)
+            return self._launch_and_save(experiment, force=force, on_change=on_change)
         manifest = self.manifest(experiment)
         if dry_run == "server":
             self.check(manifest)
         sys.stdout.write(f"{manifest}\n")
+        return manifest
+
+    def _launch_and_save(self, experiment: Experiment, *, force: bool, on_change: OnChange) -> Manifest:
+        """Launch, and save it where an experiment folder is configured. A launch that cannot be saved is taken back."""
+        from symphony.config import SymphonyConfig
+
+        folder = SymphonyConfig().experiment_folder
+        if folder is None:
+            return self._launch(experiment, force=force, on_change=on_change)
+        from symphony.config.launches import saving
+
+        with saving(experiment, self.backend, folder, force=force) as save:
+            manifest = self._launch(experiment, force=force, on_change=on_change)
+            try:
+                save(manifest)
+            except BaseException:
+                self.delete(experiment.name)
+                raise
         return manifest
 
     @abc.abstractmethod
@@ -201,6 +250,12 @@ class Cluster(abc.ABC):
     def describe_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessStatus:
         """A process as it is now."""
         return find_status(self.describe_experiment(experiment), process, process_group)
+
+    def explain_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessDetails:
+        """All that matters about one process: its status, what it is, its addresses, and what happened to it."""
+        from symphony.details import ProcessDetails
+
+        return ProcessDetails(status=self.describe_process(experiment, process, process_group))
 
     @abc.abstractmethod
     def wait(

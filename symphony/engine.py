@@ -1,6 +1,32 @@
-"""The core under the import path that programs rely on."""
+"""The core under the import path that programs rely on; each name is loaded when it is first used."""
 
-from symphony.addresses import AddressBook
-from symphony.cluster import Cluster
+from __future__ import annotations
 
-__all__ = ["AddressBook", "Cluster"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symphony.addresses import AddressBook
+    from symphony.cluster import Cluster
+    from symphony.config import SymphonyConfig
+
+_HOMES = {
+    "AddressBook": "symphony.addresses",
+    "Cluster": "symphony.cluster",
+    "SymphonyConfig": "symphony.config",
+}
+
+__all__ = ["AddressBook", "Cluster", "SymphonyConfig"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'symphony.engine' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -44,7 +44,8 @@ class Option:
     """An option of a backend's `Cluster` that the command line takes too, where that backend is chosen.
 
     ``name`` is the keyword, ``flags`` are what is typed (``("-n", "--namespace")``). A ``switch`` takes no value and
-    means True; ``choices`` are the only values, where there are any.
+    means True; ``choices`` are the only values, where there are any. ``where`` is for one that says where experiments
+    are, which every command on one of them needs, and not only its launch.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Option:
     metavar: str | None = None
     switch: bool = False
     choices: tuple[str, ...] = ()
+    where: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

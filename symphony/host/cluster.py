@@ -32,6 +32,7 @@ from symphony.status import ENDED, ExperimentStatus, LogLine
 if TYPE_CHECKING:
     import socket
 
+    from symphony.details import ProcessDetails
     from symphony.host.leases import PortLeases
     from symphony.host.policy import Backoff
     from symphony.host.render import HostManifest
@@ -227,6 +228,14 @@ class HostCluster(Cluster):
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
         return _Observer(run).look()
+
+    def explain_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessDetails:
+        """All that matters about one process; see `Cluster.explain_process`."""
+        from symphony.host.details import process_details
+
+        status = self.describe_process(experiment, process, process_group)
+        run = self._find(experiment)
+        return process_details(run.load_manifest(), status, Reader(run.events).new(), run.log(status.name))
 
     def wait(
         self,

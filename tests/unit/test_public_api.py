@@ -14,7 +14,8 @@ import symphony
 PUBLIC = [
     "Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint", "ExecResult", "Experiment",
     "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest", "NotFound", "Plan", "PluginError", "Process",
-    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyError", "Unreachable", "Unsupported", "address",
+    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyConfig", "SymphonyError", "Unreachable",
+    "Unsupported", "address",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Route, Until
+    from symphony.details import ProcessDetails
     from symphony.plan import Plan
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
@@ -127,6 +128,12 @@ class KubeCluster(Cluster):
         if isinstance(manifest, KubeManifest):
             launch.check(self.api, manifest)
 
+    def node_gpus(self) -> dict[str, int]:
+        """By node, how many GPUs a Pod can get there. Raises `BackendError`."""
+        from symphony_kube import nodes
+
+        return nodes.gpus(self.api, self.options.gpu_resource)
+
     def delete(self, experiment: str) -> None:
         """Delete an experiment's objects, and return when they are gone. One that is not there is no error."""
         from symphony_kube import delete
@@ -146,6 +153,12 @@ class KubeCluster(Cluster):
         from symphony_kube import look
 
         return look.describe(self.api, self.scope(experiment))
+
+    def explain_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessDetails:
+        """All that matters about one process: its Pod, and the events that the server keeps of that."""
+        from symphony_kube import details
+
+        return details.explain(self.api, self.scope(experiment), process, process_group)
 
     def wait(
         self,

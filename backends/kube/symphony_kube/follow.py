@@ -174,7 +174,7 @@ class _Following:
     def _start_jobs(self) -> None:
         self._with_jobs = True
         try:
-            self._observer.replace(JOBS, self._watcher.start(JOBS))
+            self._observer.replace(JOBS, self._watcher.start(JOBS, optional=True))
         except ApiError as exc:
             if exc.status != 403:  # Jobs may not be seen: what their Pods tell is all there is
                 raise

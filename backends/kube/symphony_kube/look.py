@@ -240,7 +240,7 @@ class Following:
         wanted = self._observer.has_jobs or (self._observer.empty and not self._launching and self._seen is None)
         if wanted and not self._with_jobs:
             self._with_jobs = True
-            self._observer.replace(JOBS, _jobs(lambda: list(self._watcher.start(JOBS))))
+            self._observer.replace(JOBS, _jobs(lambda: list(self._watcher.start(JOBS, optional=True))))
 
     def _apply(self, change: Change) -> None:
         if change.event == LISTED:

@@ -8,9 +8,16 @@ OPTIONS = (
         flags=("-n", "--namespace"),
         metavar="NAMESPACE",
         help="a namespace that exists, for all experiments (default: one for each)",
+        where=True,
     ),
-    Option(name="context", flags=("--context",), metavar="NAME", help="the context of the kubeconfig"),
-    Option(name="kubeconfig", flags=("--kubeconfig",), metavar="FILE", help="the kubeconfig (default: as kubectl)"),
+    Option(name="context", flags=("--context",), metavar="NAME", help="the context of the kubeconfig", where=True),
+    Option(
+        name="kubeconfig",
+        flags=("--kubeconfig",),
+        metavar="FILE",
+        help="the kubeconfig (default: as kubectl)",
+        where=True,
+    ),
     Option(name="image", flags=("--image",), metavar="IMAGE", help="the image of processes that name none"),
     Option(
         name="expose",

@@ -75,9 +75,13 @@ class Watcher:
         """Whether it was closed."""
         return self._closed
 
-    def start(self, kind: str) -> tuple[Object, ...]:
-        """List the objects of a kind, and begin to watch them. Raises `ApiError` and `Unreachable`."""
+    def start(self, kind: str, *, optional: bool = False) -> tuple[Object, ...]:
+        """List the objects of a kind, and begin to watch them. Raises `ApiError` and `Unreachable`.
+
+        ``optional`` is for a kind that may be listed and perhaps not watched: what was listed is then all there is.
+        """
         feed = _Feed(self._api, kind, self._paths[kind], self._selector, self._changes, self._patience)
+        feed.optional = optional
         objects = feed.list()
         self._feeds.append(feed)
         if not self._closed:
@@ -122,6 +126,7 @@ class _Feed:
         self._closed = threading.Event()
         self._last_heard = time.monotonic()
         self._pause = FIRST_PAUSE
+        self.optional = False
 
     def list(self) -> tuple[Object, ...]:
         """The objects as they are now; the watch goes on from there."""
@@ -139,6 +144,8 @@ class _Feed:
             except SymphonyError as exc:
                 if isinstance(exc, ApiError) and exc.status in NO_SUCH_PLACE:
                     self._place = None
+                elif isinstance(exc, ApiError) and exc.status == 403 and self.optional:
+                    return
                 elif not _heals(exc) or time.monotonic() - self._last_heard > self._patience:
                     self._changes.put(exc)
                     return

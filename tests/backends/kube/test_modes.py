@@ -34,6 +34,16 @@ def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(kube_clust
     assert there(kube_cluster) == {}
 
 
+def test_jobs_that_may_be_listed_and_not_watched_are_followed_by_their_pods(kube_cluster, as_user, name):
+    cluster = as_user(READ, {**JOBS, "verbs": ["create", "get", "list", "delete"]}, jobs_only=True)
+    exp = cluster.new_experiment(name)
+    python(exp, "one", "print('hello')")
+    cluster.launch(exp)
+    assert [line.text for line in cluster.iter_logs(name, follow=True)] == ["hello"]
+    assert cluster.wait(name, timeout=60).exit_code == 0
+    cluster.delete(name)
+
+
 @pytest.mark.parametrize(
     ("what", "right"), [("service", "create services"), ("secret", "create secrets"), ("config", "create configmaps")]
 )

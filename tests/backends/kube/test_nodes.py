@@ -1,0 +1,31 @@
+"""What the nodes of a cluster offer, and what the linter makes of it."""
+
+import pytest
+
+from symphony.errors import BackendError
+from symphony_kube.nodes import offered
+
+GPU = "nvidia.com/gpu"
+
+
+def test_nodes_that_take_no_pods_offer_nothing():
+    nodes = [
+        {"metadata": {"name": "a"}, "status": {"allocatable": {GPU: "4"}}},
+        {"metadata": {"name": "b"}, "spec": {"unschedulable": True}, "status": {"allocatable": {GPU: "8"}}},
+        {"metadata": {"name": "c"}},
+    ]
+    assert offered(nodes, GPU) == {"a": 4, "c": 0}
+
+
+def test_the_gpus_of_real_nodes(kube_cluster, shared):
+    allocatable = [
+        int(node["status"]["allocatable"].get(GPU, 0))
+        for node in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]
+    ]
+    assert sorted(shared.node_gpus().values()) == sorted(allocatable)
+
+
+def test_without_the_right_to_list_nodes(kube_cluster, open_cluster):
+    stranger = open_cluster(kubeconfig=str(kube_cluster.user("nobody", [])), namespace=kube_cluster.namespace)
+    with pytest.raises(BackendError, match="nodes"):
+        stranger.node_gpus()

@@ -1,0 +1,31 @@
+"""What people need around a launch: building and pushing the images that it runs.
+
+Everything here is loaded when it is first used. No container engine is needed to import it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symphony.addons.docker.builder import DockerBuilder
+    from symphony.addons.docker.clean import clean_images
+    from symphony.addons.docker.images import build_images
+
+_HOME = {"DockerBuilder": "builder", "build_images": "images", "clean_images": "clean"}
+
+__all__ = ["DockerBuilder", "build_images", "clean_images"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'symphony.addons' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"symphony.addons.docker.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

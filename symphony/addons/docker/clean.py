@@ -1,0 +1,52 @@
+"""Removing images by the shape of their names."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from symphony.addons.docker.choosing import find
+from symphony.errors import BackendError, SpecError
+from symphony.spec import values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """What became of the images that matched: those removed, and why the others were not, by name."""
+
+    removed: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def clean_images(
+    patterns: values.Strings,
+    force: bool = False,
+    *,
+    confirm: Callable[[Sequence[str]], bool] | None = None,
+    engine: str | None = None,
+) -> Cleaned:
+    """Remove the images whose ``name:tag`` matches one of the shell patterns, such as ``registry.example/rl:*``.
+
+    ``confirm`` is asked with their names, and nothing is removed unless it says yes. ``force`` asks nobody, and
+    removes images that containers which have ended were made from. What cannot be removed does not keep the others; why
+    is in what is returned. An image with several names loses those that match, and is gone with the last.
+    ``engine`` is as for `DockerBuilder`. Raises `SpecError` where nobody is to be asked, `BackendError` where the
+    engine does not answer.
+    """
+    shapes = values.strings(patterns, "the patterns of images")
+    if any(not shape.strip() for shape in shapes):
+        raise SpecError("a pattern of images is empty; write what their names look like, such as 'rl:*'")
+    if not force and confirm is None:
+        raise SpecError("clean_images asks before it removes: give confirm=, or force=True to remove without asking")
+    found = find(engine)
+    names = [name for name in found.images() if any(fnmatch.fnmatchcase(name, shape) for shape in shapes)]
+    if not names or not (force or (confirm is not None and confirm(names))):
+        return Cleaned()
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            found.remove(name, force=force)
+        except BackendError as exc:
+            failed[name] = str(exc)
+    return Cleaned(removed=tuple(name for name in names if name not in failed), failed=failed)

@@ -1,0 +1,143 @@
+"""The images that an experiment declares: built, pushed, and run by their digests."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from symphony.addons.docker.builder import DockerBuilder
+from symphony.addons.docker.running import Output
+from symphony.errors import SpecError
+from symphony.names import listing, near
+from symphony.spec import Experiment
+from symphony.spec.images import ContextEntry, ImageBuild
+
+Told = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedImage:
+    """An image that would be built and pushed as ``repository:tag``, and the processes that would run from it.
+
+    All paths are absolute.
+    """
+
+    repository: str
+    tag: str
+    dockerfile: str
+    entries: tuple[ContextEntry, ...]
+    temp_directory: str
+    build_options: tuple[str, ...]
+    processes: tuple[str, ...]
+
+    @property
+    def reference(self) -> str:
+        """``repository:tag``."""
+        return f"{self.repository}:{self.tag}"
+
+    def __str__(self) -> str:
+        made_of = ", ".join(f"{entry.name} ({entry.path})" for entry in self.entries) or "nothing but itself"
+        runs = listing(self.processes)
+        return f"{self.reference} from {self.dockerfile} with {made_of}, and push it; from it run {runs}"
+
+
+def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
+    """What would be built for an experiment, tagged with its name. Touches nothing.
+
+    A process runs from an image where its ``container_image`` is that repository, without a tag or with the
+    experiment's name for one; another tag or a digest is another image. Raises `SpecError` where no image is
+    declared, and for one from which no process runs.
+    """
+    images = experiment.list_images()
+    if not images:
+        raise SpecError(
+            f"experiment {experiment.name!r} declares no image to build: add images: to its file, or call build_image "
+            "of it, or leave --build out"
+        )
+    return tuple(_planned(experiment, image) for image in images)
+
+
+def build_images(
+    experiment: Experiment, *, engine: str | None = None, output: Output | None = None, on_step: Told | None = None
+) -> Experiment:
+    """Build and push the images of an experiment; the same experiment, running from just what was pushed.
+
+    All are built before the first is pushed. ``output`` gets what the engine writes, line by line (standard error
+    unless given), ``on_step`` a line for each image that is to be built and that was pushed. Raises as
+    `DockerBuilder` does; `plan_images` says what is built.
+    """
+    planned = plan_images(experiment)
+    tell = on_step or (lambda _: None)
+    builders = [_builder(image, engine, output) for image in planned]
+    for image, builder in zip(planned, builders, strict=True):
+        tell(f"building {image.reference} from {image.dockerfile}")
+        builder.build()
+    digests: dict[str, str] = {}
+    for image, builder in zip(planned, builders, strict=True):
+        builder.tag(image.repository, image.tag)
+        digest = builder.push(image.repository, image.tag)
+        digests[image.repository] = f"{image.repository}@{digest}"
+        tell(f"pushed {image.reference} as {digest}")
+    return with_images(experiment, planned, digests)
+
+
+def with_images(experiment: Experiment, planned: tuple[PlannedImage, ...], names: Mapping[str, str]) -> Experiment:
+    """A copy of an experiment whose processes run from ``names``, by repository; the experiment is unchanged."""
+    result = copy.deepcopy(experiment)
+    for image in planned:
+        for process in result.list_all_processes():
+            if process.path in image.processes:
+                process.container_image = names[image.repository]
+    return result
+
+
+def _builder(image: PlannedImage, engine: str | None, output: Output | None) -> DockerBuilder:
+    return DockerBuilder(
+        image.dockerfile,
+        [{"name": entry.name, "path": entry.path, "force_update": entry.force_update} for entry in image.entries],
+        image.temp_directory,
+        engine=engine,
+        build_options=image.build_options,
+        output=output,
+    )
+
+
+def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
+    base = experiment.base_dir or Path.cwd()
+    own = {image.repository, f"{image.repository}:{experiment.name}"}
+    processes = tuple(process.path for process in experiment.list_all_processes() if process.container_image in own)
+    if not processes:
+        used = list(dict.fromkeys(p.container_image for p in experiment.list_all_processes() if p.container_image))
+        hint = near(image.repository, used) or (f"; they run from {listing(used)}" if used else "")
+        raise SpecError(
+            f"no process of experiment {experiment.name!r} has the container_image {image.repository!r}, which it "
+            f"declares to build{hint}"
+        )
+    place = image.temp_directory
+    return PlannedImage(
+        repository=image.repository,
+        tag=experiment.name,
+        dockerfile=_absolute(base, image.dockerfile),
+        entries=tuple(
+            ContextEntry(name=entry.name, path=_absolute(base, entry.path), force_update=entry.force_update)
+            for entry in image.context_directories
+        ),
+        temp_directory=_cache(base, image.repository) if place is None else _absolute(base, place),
+        build_options=image.build_options,
+        processes=processes,
+    )
+
+
+def _absolute(base: Path, path: str) -> str:
+    return os.path.abspath(base / Path(path).expanduser())  # noqa: PTH100  links stay
+
+
+def _cache(base: Path, repository: str) -> str:
+    """Where an image's context is gathered unless that is said: one folder for each project and repository."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    key = hashlib.sha256(f"{base}\0{repository}".encode()).hexdigest()[:16]
+    return str(Path(home, "symphony", "images", key).absolute())

@@ -1,0 +1,282 @@
+"""Building, tagging and pushing one image, with a stand-in for the engine."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symphony import BackendError, SpecError
+from symphony.addons import DockerBuilder
+from symphony.addons.docker.context import FOLDER
+from tests.addons.docker_standin import DIGEST, ID, StandIn, path
+
+
+def only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    made = StandIn(tmp_path / "bin", name)
+    monkeypatch.setenv("PATH", path(made))
+    for variable in ("SYMPHONY_CONTAINER_ENGINE", "DOCKER_BUILDKIT"):
+        monkeypatch.delenv(variable, raising=False)
+    return made
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return only("docker", tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=["docker", "podman"])
+def either(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return only(request.param, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    for name in ("app", "lib"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.py").write_text(name)
+    return {
+        "dockerfile": str(tmp_path / "Dockerfile"),
+        "context_directories": [
+            {"name": "app", "path": str(tmp_path / "app"), "force_update": True},
+            {"name": "inner", "path": str(tmp_path / "lib")},
+        ],
+        "temp_directory": str(tmp_path / "temp"),
+    }
+
+
+def built(engine: StandIn) -> list[dict[str, Any]]:
+    return [call for call in engine.calls if "context" in call]
+
+
+def test_it_builds_from_what_it_gathered(either: StandIn, settings: dict[str, Any], tmp_path: Path) -> None:
+    builder = DockerBuilder(**settings, verbose=False)
+    assert builder.image_id is None
+    assert builder.build() == builder.image_id == ID
+    (call,) = built(either)
+    assert call["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
+    assert call["words"][-1] == str(tmp_path / "temp" / FOLDER / "context")
+    assert "--tag" not in call["words"]
+    assert call["buildkit"] == (None if either.home.joinpath("podman").exists() else "0")
+
+
+def test_it_builds_under_a_name(engine: StandIn, settings: dict[str, Any]) -> None:
+    settings["build_options"] = ["--build-arg", "A=1"]
+    DockerBuilder(**settings, verbose=False).build("registry.example:5000/rl:1")
+    words = built(engine)[0]["words"]
+    assert words[words.index("--tag") :][:4] == ["--tag", "registry.example:5000/rl:1", "--build-arg", "A=1"]
+
+
+def test_it_tags_and_pushes_what_it_built(either: StandIn, settings: dict[str, Any]) -> None:
+    builder = DockerBuilder(**settings, verbose=False)
+    builder.build()
+    assert builder.tag("127.0.0.1:5000/rl", "1") == "127.0.0.1:5000/rl:1"
+    assert builder.push("127.0.0.1:5000/rl", "1") == DIGEST
+    assert either.told("tag") == [["tag", ID, "127.0.0.1:5000/rl:1"]]
+
+
+def test_all_of_it_at_once(engine: StandIn, settings: dict[str, Any]) -> None:
+    assert DockerBuilder(**settings, verbose=False).build_and_push("registry.example/rl", "v1.0") == DIGEST
+    assert [words[-1] for words in engine.told("push")] == ["registry.example/rl:v1.0"]
+
+
+# --- what fails ---
+
+
+def test_a_build_that_fails_leads_to_no_tag_and_no_push(either: StandIn, settings: dict[str, Any]) -> None:
+    builder = DockerBuilder(**settings, verbose=False)
+    builder.build_and_push("rl", "1")
+    either.change(fails=["build"])
+    with pytest.raises(BackendError) as caught:
+        builder.build_and_push("rl", "2")
+    assert str(caught.value).endswith(
+        "failed with exit code 7: line 16 | line 17 | line 18 | line 19 | line 20 | what went wrong"
+    )
+    assert "Dockerfile by" in str(caught.value)
+    assert builder.image_id is None
+    for call in (builder.tag, builder.push):
+        with pytest.raises(BackendError, match="nothing was built of .*Dockerfile: call build"):
+            call("rl", "2")
+    assert len(either.told("tag")) == len(either.told("push")) == 1
+
+
+def test_a_push_that_is_refused_is_told(either: StandIn, settings: dict[str, Any]) -> None:
+    either.change(fails=["push"])
+    with pytest.raises(BackendError, match=r"pushing rl:1 failed with exit code 7: line 16 \| .* what went wrong"):
+        DockerBuilder(**settings, verbose=False).build_and_push("rl", "1")
+
+
+def test_a_tag_that_fails_leads_to_no_push(engine: StandIn, settings: dict[str, Any]) -> None:
+    engine.change(fails=["tag"])
+    with pytest.raises(BackendError, match="tagging rl:1 failed"):
+        DockerBuilder(**settings, verbose=False).build_and_push("rl", "1")
+    assert engine.told("push") == []
+
+
+def test_only_what_was_built_is_pushed(engine: StandIn, settings: dict[str, Any]) -> None:
+    builder = DockerBuilder(**settings, verbose=False)
+    with pytest.raises(BackendError, match="nothing was built"):
+        builder.push("rl", "1")
+    builder.build()
+    with pytest.raises(BackendError, match=r"rl:1 is not what was built: tag it first, with tag\('rl', '1'\)"):
+        builder.push("rl", "1")
+    assert engine.told("push") == []
+
+
+def test_a_builder_that_keeps_nothing_is_told(engine: StandIn, settings: dict[str, Any]) -> None:
+    engine.change(kept=False)
+    with pytest.raises(BackendError, match="and did not keep the image: give the build a tag, or choose a builder"):
+        DockerBuilder(**settings, verbose=False).build()
+
+
+def test_a_digest_may_come_from_the_image(
+    tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker = StandIn(tmp_path / "bin", "docker", tells=False, digests=f"other@sha256:0 rl@{DIGEST} ")
+    monkeypatch.setenv("PATH", path(docker))
+    builder = DockerBuilder(**settings, verbose=False, engine="docker")
+    assert builder.build_and_push("rl", "1") == DIGEST
+    docker.change(digests=f"rl@{DIGEST} rl@sha256:0")
+    with pytest.raises(BackendError, match="rl:1 was pushed, but docker-classic did not tell its digest"):
+        builder.push("rl", "1")
+
+
+# --- output ---
+
+
+def test_output_goes_where_it_is_wanted(
+    engine: StandIn, settings: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines: list[str] = []
+    DockerBuilder(**settings, output=lines.append).build()
+    assert lines == ["gathered 2 files, 2 linked and 0 copied\n", "step one\n", "step two\n"]
+    DockerBuilder(**settings, verbose=False).build()
+    assert capfd.readouterr() == ("", "")
+    DockerBuilder(**settings).build()
+    out, err = capfd.readouterr()
+    assert (out, err.splitlines()[1:]) == ("", ["step one", "step two"])
+
+
+# --- making one ---
+
+
+def test_from_a_configuration(engine: StandIn, settings: dict[str, Any]) -> None:
+    settings = {**settings, "verbose": False, "registry": "registry.example", "other": {"keys": [1]}, "engine": None}
+    before = copy.deepcopy(settings)
+    builder = DockerBuilder.from_dict(settings)
+    assert settings == before
+    settings["context_directories"].clear()
+    assert builder.build() == ID
+    assert settings == {**before, "context_directories": []}
+    assert built(engine)[0]["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
+
+
+@pytest.mark.parametrize("key", ["dockerfile", "context_directories", "temp_directory"])
+def test_what_a_configuration_lacks_is_told(settings: dict[str, Any], key: str) -> None:
+    del settings[key]
+    with pytest.raises(SpecError, match=f"there is no {key}$"):
+        DockerBuilder.from_dict(settings)
+
+
+def test_paths_are_of_here_and_now_and_of_home(
+    engine: StandIn, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "lib"))
+    monkeypatch.chdir(tmp_path / "app")
+    entries = [{"name": "app", "path": "."}, {"name": "home", "path": "~/lib.py"}]
+    builder = DockerBuilder("../Dockerfile", entries, "~/../temp", verbose=False)
+    monkeypatch.chdir("/")
+    builder.build()
+    (call,) = built(engine)
+    assert call["context"] == {"app/app.py": "app", "home": "lib"}
+    assert str(tmp_path / "Dockerfile") in call["words"]
+    assert (tmp_path / "temp" / FOLDER).is_dir()
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"context_directories": "app"}, "context_directories is a list such as"),
+    ({"context_directories": [{"name": "a/b", "path": "x"}]}, "context entry 'a/b' is no plain name.* example 'b'"),
+    ({"context_directories": [{"name": "..", "path": "x"}]}, "context entry '..' is no plain name"),
+    ({"context_directories": [{"name": "/", "path": "x"}]}, "context entry '/' is no plain name"),
+    ({"context_directories": [{"name": "a", "path": ""}]}, "the path of context entry 'a' is empty"),
+    ({"context_directories": [{"name": "a", "paht": "x"}]}, "a context entry knows no 'paht'; did you mean 'path'"),
+    ({"context_directories": [{"name": "a"}]}, "a context entry needs a path"),
+    ({"context_directories": [{"name": "a", "path": "x", "force_update": 1}]}, "is true or false, not 1"),
+    ({"context_directories": [{"name": "a", "path": "x"}, {"name": "a", "path": "y"}]},
+     "two context entries are named 'a': x and y; name one of them otherwise"),
+    ({"dockerfile": ""}, "dockerfile is empty"),
+    ({"temp_directory": None}, "temp_directory is text, not None"),
+    ({"verbose": "yes"}, "verbose is true or false, not 'yes'"),
+    ({"engine": "lxc"}, "engine is one of docker, .*, not 'lxc'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG, ids=lambda item: ascii(item)[:60])
+def test_what_is_wrong_shows_at_once(settings: dict[str, Any], wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        DockerBuilder(**{**settings, **wrong})
+
+
+def test_where_an_entry_is_wrong_is_told(settings: dict[str, Any]) -> None:
+    settings["context_directories"][1]["name"] = "a/b"
+    with pytest.raises(SpecError) as caught:
+        DockerBuilder(**settings)
+    assert caught.value.path == ("context_directories", 1, "name")
+
+
+@pytest.mark.parametrize(
+    ("repository", "tag", "message"),
+    [
+        ("rl:1", "1", "repository 'rl:1' has a tag or digest, which is said apart from it; write 'rl'"),
+        ("localhost:5000/rl:1", "1", "write 'localhost:5000/rl'"),
+        ("rl@sha256:1", "1", "write 'rl'"),
+        ("team/RL", "1", "repository 'team/RL' is not valid: .*; for example 'team/rl'"),
+        ("--help", "1", "repository '--help' is not valid"),
+        ("", "1", "the repository of an image is empty"),
+        ("rl", "", "tag '' is not valid"),
+        ("rl", "-x", "tag '-x' is not valid"),
+        ("rl", "a:b", "tag 'a:b' is not valid"),
+    ],
+)
+def test_a_wrong_name_of_an_image_is_refused_before_anything_is_done(
+    engine: StandIn, settings: dict[str, Any], repository: str, tag: str, message: str
+) -> None:
+    builder = DockerBuilder(**settings, verbose=False)
+    with pytest.raises(SpecError, match=message):
+        builder.build_and_push(repository, tag)
+    with pytest.raises(SpecError):
+        builder.build(f"{repository}:{tag}")
+    assert engine.calls == []
+
+
+def test_a_dockerfile_that_is_not_there_is_told(engine: StandIn, settings: dict[str, Any], tmp_path: Path) -> None:
+    builder = DockerBuilder(**{**settings, "dockerfile": str(tmp_path / "nowhere")})
+    with pytest.raises(SpecError, match="there is no Dockerfile .*/nowhere"):
+        builder.build()
+    assert engine.calls == []
+
+
+def test_no_engine_is_needed_to_import_or_make_one(settings: dict[str, Any], tmp_path: Path) -> None:
+    program = (
+        "import sys, symphony.addons; from symphony.addons import *; print(sorted(set(symphony.addons.__all__)))\n"
+        f"DockerBuilder(**{settings!r})\n"
+        "print([name for name in sys.modules if name in ('docker', 'yaml', 'pluggy')])"
+    )
+    env = {**os.environ, "PATH": "/nowhere"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert done.stdout == "['DockerBuilder', 'build_images', 'clean_images']\n[]\n", done.stderr
+    assert not (tmp_path / "temp").exists()
+
+
+def test_another_name_is_no_addon() -> None:
+    import symphony.addons
+
+    assert "DockerBuilder" in dir(symphony.addons)
+    with pytest.raises(AttributeError, match=r"module 'symphony\.addons' has no attribute 'Docker'"):
+        symphony.addons.Docker  # noqa: B018

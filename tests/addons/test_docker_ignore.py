@@ -1,0 +1,110 @@
+"""What a .dockerignore leaves out; that the engines agree is tested where there is one (test_images_live)."""
+
+from __future__ import annotations
+
+import pytest
+
+from symphony import SpecError
+from symphony.addons.docker.ignore import Ignore, parse
+
+
+def left_out(ignore: Ignore, path: str) -> bool:
+    """As the walk asks: from the top down to the path."""
+    matches = None
+    names = path.split("/")
+    for depth in range(1, len(names) + 1):
+        matches = ignore.matches("/".join(names[:depth]), matches)
+    assert matches is not None
+    return ignore.leaves_out(matches)
+
+
+# A file's lines, the paths that they leave out, and those that they do not.
+CASES: list[tuple[str, str, str]] = [
+    ("", "", "a a/b .dockerignore"),
+    ("# a\n\n   \n", "", "a #"),
+    ("#a\n #b", "#b", "#a a"),
+    ("a", "a a/b a/b/c", "ab b/a b"),
+    ("/a", "a a/b", "b/a"),
+    ("a/", "a a/b", "b/a"),
+    ("./a//b/../c", "a/c a/c/d", "a a/b c"),
+    ("  a  ", "a", "b"),
+    (".", "", "a"),
+    ("/", "", "a"),
+    ("*", "a .a a/b", ""),
+    ("*.pyc", "a.pyc .pyc", "b/a.pyc a.py"),
+    ("*/a", "b/a b/a/c", "a b/c/a"),
+    ("**/a", "a b/a b/c/a b/a/c", "ab b"),
+    ("**/*.pyc", "a.pyc b/a.pyc b/c/a.pyc", "a.py"),
+    ("a/**", "a/b a/b/c", "a b"),
+    ("a/**/b", "a/b a/c/b a/c/d/b", "a b a/c"),
+    ("**", "a a/b", ""),
+    ("a?", "ab a?", "a abc a/"),
+    ("[ab]c", "ac bc", "cc abc [ab]c"),
+    ("[a-c]", "a b c", "d -"),
+    ("[^a-c]x", "dx", "ax bx x"),
+    ("[!a]", "! a", "b"),
+    ("[a\\]]", "a ]", "b \\"),
+    ("[[&|~.]", "[ & | ~ .", "a ]"),
+    ("\\*", "*", "a"),
+    ("a.b", "a.b", "axb"),
+    ("a+(b)|{c}$^", "a+(b)|{c}$^", "a aa"),
+    ("ä*", "ä äb", "a"),
+    ("*.md\n!README.md", "a.md", "README.md b/a.md"),
+    ("*.md\n!README*.md\nREADME-secret.md", "a.md README-secret.md", "README.md README-x.md"),
+    ("*.md\nREADME-secret.md\n!README*.md", "a.md", "README.md README-secret.md"),
+    ("*\n!a", "b b/a", "a a/b a/b/c"),
+    ("a\n!a/b", "a a/c", "a/b a/b/c"),
+    ("a\n! a/b", "a a/c", "a/b"),
+    ("**\n!**/keep", "a a/b", "keep a/keep a/b/keep"),
+    ("a\n!a/b\na/b/c", "a a/b/c a/b/c/d", "a/b a/b/d"),
+    ("\\!a", "!a", "a"),
+    ("**.pyc", "a.pyc .pyc b/c.pyc", "a.pyc.x"),
+    ("**.py?", ".pyc b/.pyc", "a.pyc b/c.pyc"),
+    ("a/*\n!a", "a/b a/b/c", "a"),
+    ("a\n!a", "", "a a/b"),
+    ("a\nb\n!a\na/b", "b a/b a/b/c", "a a/c"),
+]
+
+
+@pytest.mark.parametrize(("text", "out", "kept"), CASES, ids=ascii)
+def test_what_is_left_out(text: str, out: str, kept: str) -> None:
+    ignore = parse(text, ".dockerignore")
+    assert [path for path in out.split(" ") if path and not left_out(ignore, path)] == []
+    assert [path for path in kept.split(" ") if path and left_out(ignore, path)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "folder", "may"),
+    [
+        ("a", "a", False),
+        ("a\n!b", "a", False),
+        ("a\n!a/b", "a", True),
+        ("a\n!a/b", "a/b/c", True),
+        ("a\n!a/b", "a/c", False),
+        ("*\n!b/c/*.py", "b", True),
+        ("*\n!b/c/*.py", "b/d", False),
+        ("*\n!b*/c", "a", True),  # what a star takes in is not looked into
+        ("*\n!**/c", "a/b", True),
+    ],
+)
+def test_a_folder_that_is_left_out_is_entered_only_for_what_may_be_taken_back(
+    text: str, folder: str, may: bool
+) -> None:
+    assert parse(text, "f").may_take_back(folder) is may
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\n!", "f:2: '!' stands alone; write what is taken back after it"),
+        ("\n\n[a", "f:3: '[a' is no pattern: it ends too early"),
+        ("a\\", "f:1: 'a\\\\' is no pattern: it ends too early"),
+        ("[]a]", "f:1: '[]a]' is no pattern: a set in [] begins with neither"),
+        ("[-a]", "is no pattern: a set in [] begins"),
+        ("[z-a]", "is no pattern: the range z-a runs backwards"),
+    ],
+)
+def test_a_line_that_no_engine_takes_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(text, "f")
+    assert message in str(caught.value)

@@ -1,0 +1,225 @@
+"""The images that an experiment declares: what would be built, what is, and what then runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from symphony import BackendError, Experiment, SpecError
+from symphony.addons import build_images
+from symphony.addons.docker.images import plan_images
+from tests.addons.docker_standin import DIGEST, StandIn, path
+
+REPOSITORY = "127.0.0.1:5000/team/rl"
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    made = StandIn(tmp_path / "bin", "docker")
+    monkeypatch.setenv("PATH", path(made))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SYMPHONY_CONTAINER_ENGINE", raising=False)
+    return made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "app").mkdir(parents=True)
+    (folder / "app" / "main.py").write_text("print()")
+    (folder / "Dockerfile").write_text("FROM base\nCOPY app /app\n")
+    return folder
+
+
+@pytest.fixture
+def experiment(project: Path) -> Experiment:
+    exp = Experiment("rl-2")
+    exp.base_dir = project
+    exp.build_image(REPOSITORY, context_directories=[{"name": "app", "path": "app"}])
+    exp.new_process("learner", container_image=REPOSITORY, command="learn")
+    group = exp.new_process_group("agents")
+    group.new_process("agent", container_image=f"{REPOSITORY}:rl-2", command="act")
+    exp.new_process("pinned", container_image=f"{REPOSITORY}:v1", command="old")
+    exp.new_process("other", container_image="base:1", command="c")
+    exp.new_process("default", command="c")
+    return exp
+
+
+def images_of(experiment: Experiment) -> dict[str, str | None]:
+    return {process.name: process.container_image for process in experiment.list_all_processes()}
+
+
+def test_what_would_be_built(experiment: Experiment, project: Path, tmp_path: Path, docker: StandIn) -> None:
+    (image,) = plan_images(experiment)
+    assert (image.reference, image.processes) == (f"{REPOSITORY}:rl-2", ("learner", "agents/agent"))
+    assert str(image) == (
+        f"{REPOSITORY}:rl-2 from {project}/Dockerfile with app ({project}/app), and push it; "
+        "from it run learner, agents/agent"
+    )
+    assert Path(image.temp_directory).is_relative_to(tmp_path / "cache" / "symphony" / "images")
+    assert docker.calls == []
+    assert not (tmp_path / "cache").exists()
+
+
+def test_each_project_and_image_is_gathered_in_a_folder_of_its_own(experiment: Experiment, tmp_path: Path) -> None:
+    experiment.build_image("base")
+    experiment.get_process("other").container_image = "base"
+    first = {image.temp_directory for image in plan_images(experiment)}
+    experiment.base_dir = tmp_path
+    assert len(first | {image.temp_directory for image in plan_images(experiment)}) == 4
+
+
+def test_a_built_experiment_runs_from_what_was_pushed(experiment: Experiment, docker: StandIn) -> None:
+    before = experiment.dump_dict()
+    told: list[str] = []
+    result = build_images(experiment, output=lambda _: None, on_step=told.append)
+    by_digest = f"{REPOSITORY}@{DIGEST}"
+    assert images_of(result) == {
+        "learner": by_digest, "agent": by_digest, "pinned": f"{REPOSITORY}:v1", "other": "base:1", "default": None,
+    }  # fmt: skip
+    assert experiment.dump_dict() == before
+    assert result.dump_dict()["images"] == before["images"]
+    assert result.base_dir == experiment.base_dir
+    assert len(docker.told("build", "--file")) == len(docker.told("push")) == 1
+    assert docker.told("push") == [["push", f"{REPOSITORY}:rl-2"]]
+    assert told[0].startswith(f"building {REPOSITORY}:rl-2 from ")
+    assert told[1] == f"pushed {REPOSITORY}:rl-2 as {DIGEST}"
+
+
+def test_all_are_built_before_one_is_pushed(experiment: Experiment, project: Path, docker: StandIn) -> None:
+    experiment.build_image("base", dockerfile=project / "None")
+    experiment.get_process("other").container_image = "base"
+    with pytest.raises(SpecError, match="there is no Dockerfile .*/None"):
+        build_images(experiment, output=lambda _: None)
+    assert docker.told("push") == docker.told("tag") == []
+    docker.change(fails=["build"])
+    with pytest.raises(BackendError, match="what went wrong"):
+        build_images(experiment, output=lambda _: None)
+    assert docker.told("push") == docker.told("tag") == []
+
+
+def test_paths_begin_at_the_experiments_file(project: Path, tmp_path: Path, docker: StandIn) -> None:
+    written = {
+        "name": "rl",
+        "images": {"rl": {"dockerfile": "../Other", "temp_directory": "t", "build_options": "--no-cache",
+                          "context_directories": [{"name": "a", "path": "./app", "force_update": True}]}},
+        "processes": {"p": {"container_image": "rl", "command": "c"}},
+    }  # fmt: skip
+    (project / "rl.yml").write_text(json.dumps(written))
+    experiment = Experiment.load_file(project / "rl.yml")
+    (image,) = plan_images(experiment)
+    assert (image.dockerfile, image.temp_directory) == (str(tmp_path / "Other"), str(project / "t"))
+    assert (image.entries[0].path, image.entries[0].force_update) == (str(project / "app"), True)
+    (tmp_path / "Other").write_text("FROM base\n")
+    build_images(experiment, output=lambda _: None)
+    (words,) = docker.told("build", "--file")
+    assert "--no-cache" in words
+    assert words[-1].startswith(str(project / "t"))
+
+
+def test_an_experiment_that_declares_none_is_told(experiment: Experiment) -> None:
+    with pytest.raises(SpecError, match="experiment 'e' declares no image to build: add images: to its file, or call"):
+        plan_images(Experiment("e"))
+
+
+def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experiment) -> None:
+    experiment.build_image("127.0.0.1:5000/team/rll")
+    with pytest.raises(SpecError, match=r"no process of experiment 'rl-2' has the container_image '.*rll', which it "
+                                        r"declares to build; did you mean '127\.0\.0\.1:5000/team/rl'"):  # fmt: skip
+        plan_images(experiment)
+    lonely = Experiment("e").build_image("zzz")
+    lonely.new_process("p", container_image="base", command="c")
+    with pytest.raises(SpecError, match="which it declares to build; they run from base$"):
+        plan_images(lonely)
+
+
+def test_what_the_documentation_shows_can_be_planned(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
+    yml, python = (page.partition(f"```{language}\n")[2].partition("```")[0] for language in ("yaml", "python"))
+    (tmp_path / "rl.yml").write_text(yml)
+    (image,) = plan_images(Experiment.load_file(tmp_path / "rl.yml"))
+    assert (image.reference, image.processes) == ("registry.example/team/rl:rl", ("learner", "agent"))
+    names: dict[str, Any] = {}
+    exec(python, names)
+    experiment = Experiment("rl")
+    names["build"](experiment)
+    assert plan_images(experiment)[0].processes == ("learner",)
+
+
+# --- the command line ---
+
+
+def symphony(project: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "symphony", "launch", *words]
+    given = {**os.environ, "SYMPHONY_STATE_DIR": str(project / "state"), "SYMPHONY_BACKEND": "", **env}
+    return subprocess.run(command, cwd=project, env=given, capture_output=True, text=True, timeout=60)
+
+
+def written(experiment: Experiment, project: Path, **changes: Any) -> None:
+    (project / "e.yml").write_text(json.dumps({**experiment.dump_dict(), **changes}))
+
+
+@pytest.fixture
+def nowhere(project: Path) -> list[str]:
+    """Options for a Kubernetes that nobody can reach."""
+    pytest.importorskip("kubernetes")
+    config = {
+        "current-context": "c", "users": [],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
+    }  # fmt: skip
+    (project / "kubeconfig").write_text(json.dumps(config))
+    return ["-b", "kube", "--kubeconfig", str(project / "kubeconfig"), "--image", "base:1", "--expose", "none"]
+
+
+@pytest.mark.parametrize("backend", ["local", "tmux"])
+def test_it_has_no_effect_where_there_are_no_containers(
+    experiment: Experiment, project: Path, docker: StandIn, backend: str
+) -> None:
+    if backend == "tmux":
+        pytest.importorskip("libtmux")
+    written(experiment, project)
+    done = symphony(project, "e.yml", "--build", "--dry-run", "-b", backend)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        f"symphony: --build has no effect on {backend}, which runs no containers: nothing is built\n"
+    )
+    assert "learner:" in done.stdout
+    written(experiment, project, images={})
+    assert symphony(project, "e.yml", "--build", "--dry-run", "-b", backend).returncode == 0
+    assert docker.calls == []
+
+
+def test_a_dry_run_builds_nothing_and_says_what_it_would(
+    experiment: Experiment, project: Path, docker: StandIn, nowhere: list[str]
+) -> None:
+    written(experiment, project)
+    done = symphony(project, "e.yml", "--build", "--dry-run", *nowhere)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"symphony: would build {plan_images(experiment)[0]}\n"
+    assert done.stdout.count(f"image: '{REPOSITORY}:rl-2'\n") == 2
+    assert f"image: '{REPOSITORY}:v1'\n" in done.stdout
+    assert docker.calls == []
+    without = symphony(project, "e.yml", "--dry-run", *nowhere)
+    assert (without.stderr, without.stdout.count(f"image: '{REPOSITORY}'\n")) == ("", 1)
+
+
+def test_what_is_wrong_shows_before_anything_is_built(
+    experiment: Experiment, project: Path, docker: StandIn, nowhere: list[str]
+) -> None:
+    written(experiment, project, images={})
+    done = symphony(project, "e.yml", "--build", *nowhere)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "experiment 'rl-2' declares no image to build" in done.stderr
+    experiment.get_process("learner").connects("nothing")
+    written(experiment, project)
+    done = symphony(project, "e.yml", "--build", *nowhere)
+    assert done.returncode == 2
+    assert "'learner' connects to 'nothing', which no process binds" in done.stderr
+    assert docker.calls == []

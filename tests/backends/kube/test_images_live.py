@@ -1,0 +1,310 @@
+"""Images built by a real engine, pushed to a real registry and run by real Pods."""
+
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from symphony import BackendError
+from symphony.addons import DockerBuilder, clean_images
+from symphony.addons.docker.choosing import find
+from symphony.addons.docker.context import gathered
+from symphony.addons.docker.running import step
+from symphony.spec.images import ContextEntry
+
+from .conftest import there
+
+SHOW = "for name in ('one', 'two'): print(open(f'/{name}/said').read(), end='')"
+
+
+# What a test builds is labelled with its namespace, and so can be told from what others build.
+LABEL = "symphony.test"
+
+
+@pytest.fixture
+def engine(kube_cluster, tmp_path, monkeypatch):
+    """The cluster's engine as the only one of this machine; its images that a test makes are removed."""
+    found = kube_cluster.engine
+    if not Path(found.client).exists():  # a cluster that was brought up by another version of its tool
+        found = replace(found, client=shutil.which("docker") or pytest.skip("there is no docker client"))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "docker").symlink_to(found.client)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    monkeypatch.setenv("DOCKER_HOST", found.host)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for variable in ("SYMPHONY_CONTAINER_ENGINE", "DOCKER_BUILDKIT", "SYMPHONY_BACKEND"):
+        monkeypatch.delenv(variable, raising=False)
+    yield found
+    clean_images(f"*{kube_cluster.namespace}*", force=True)
+    unnamed = found.docker("image", "ls", "--quiet", "--filter", f"label={LABEL}={kube_cluster.namespace}").split()
+    if unnamed:
+        found.docker("image", "rm", "--force", *set(unnamed))
+
+
+@pytest.fixture(params=["docker", "docker-classic"])
+def builders(request, engine, monkeypatch):
+    """BuildKit, which the cluster's own client has, and the classic builder."""
+    monkeypatch.setenv("SYMPHONY_CONTAINER_ENGINE", request.param)
+    return engine
+
+
+@pytest.fixture
+def repository(kube_cluster, engine):
+    return f"{engine.registry}/{kube_cluster.namespace}"
+
+
+@pytest.fixture
+def label(kube_cluster):
+    return ["--label", f"{LABEL}={kube_cluster.namespace}"]
+
+
+def tags(engine, repository):
+    """What the registry has, or None where it has never heard of it."""
+    name = repository.partition("/")[2]
+    try:
+        with urllib.request.urlopen(f"http://{engine.registry}/v2/{name}/tags/list", timeout=10) as answer:
+            return json.load(answer)["tags"]
+    except urllib.error.HTTPError as exc:
+        exc.close()
+        return None if exc.code == 404 else f"an answer of {exc.code}"
+
+
+def folders(tmp_path, **files):
+    for name, text in files.items():
+        (tmp_path / "src" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "src" / name / "said").write_text(text)
+    return [{"name": name, "path": str(tmp_path / "src" / name)} for name in files]
+
+
+@pytest.fixture
+def project(kube_cluster, tmp_path, repository, label):
+    """An experiment of one process that shows what is in its image, which is made from two folders."""
+    folders(tmp_path, one="first\n", two="second\n")
+    (tmp_path / "src" / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nCOPY one /one\nCOPY two /two\n")
+    described = {
+        "name": "exp",
+        "images": {
+            repository: {
+                "context_directories": [{"name": name, "path": name} for name in ("one", "two")],
+                "build_options": label,
+            }
+        },
+        "processes": {"show": {"container_image": repository, "command": ["python3", "-c", SHOW]}},
+    }
+    (tmp_path / "src" / "exp.yml").write_text(json.dumps(described))
+    return tmp_path / "src"
+
+
+@pytest.fixture
+def symphony(kube_cluster, project):
+    options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
+
+    def run(*words):
+        command = [sys.executable, "-m", "symphony", "launch", *words, *options]
+        return subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=100)
+
+    return run
+
+
+def test_an_image_of_two_folders_is_built_pushed_and_run(kube_cluster, engine, repository, project, symphony):
+    dry = symphony("exp.yml", "--build", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+    assert dry.stderr.startswith(f"symphony: would build {repository}:exp from {project}/Dockerfile with one (")
+    assert f"image: '{repository}:exp'" in dry.stdout
+    assert tags(engine, repository) is None
+
+    done = symphony("exp.yml", "--build", "--follow")
+    assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
+    assert tags(engine, repository) == ["exp"]
+    (pod,) = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
+    image = pod["spec"]["containers"][0]["image"]
+    assert image.startswith(f"{repository}@sha256:")
+    assert f"pushed {repository}:exp as {image.partition('@')[2]}" in done.stderr
+
+    (project / "two" / "said").write_text("changed\n")
+    again = symphony("exp.yml", "--build", "--follow")
+    assert (again.returncode, again.stdout) == (0, "first\nchanged\n"), again.stderr
+
+
+def test_a_live_experiment_is_refused_before_anything_is_built(kube_cluster, engine, repository, symphony, shared):
+    live = shared.new_experiment("exp")
+    live.new_process("p", container_image=kube_cluster.image, command=["sleep", "60"]).node_selector("no", "node")
+    shared.launch(live)
+    done = symphony("exp.yml", "--build")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "experiment 'exp' is live and was left alone" in done.stderr
+    assert tags(engine, repository) is None
+
+
+def test_a_build_that_fails_leads_to_nothing(kube_cluster, builders, repository, project, symphony):
+    (project / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nCOPY three /three\n")
+    done = symphony("exp.yml", "--build")
+    assert done.returncode == 3
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"symphony: error: building {project}/Dockerfile by docker-")
+    assert "failed with exit code 1" in last
+    assert "three" in last
+    assert tags(builders, repository) is None
+    assert builders.docker("image", "ls", "--quiet", repository) == ""
+    assert there(kube_cluster) == {}
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    """A registry that lets nobody push."""
+
+    def answer(self, status, **error):
+        body = json.dumps({"errors": [error]} if error else {}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self):
+        self.answer(200)
+
+    def do_HEAD(self):
+        self.answer(404)
+
+    def do_POST(self):
+        self.answer(403, code="DENIED", message="nobody may push here")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def refusing():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_push_that_is_refused_launches_nothing(kube_cluster, engine, repository, project, symphony, refusing):
+    text = (project / "exp.yml").read_text().replace(engine.registry, refusing)
+    (project / "exp.yml").write_text(text)
+    done = symphony("exp.yml", "--build")
+    assert done.returncode == 3
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"symphony: error: pushing {refusing}/{kube_cluster.namespace}:exp failed with exit code 1:")
+    assert "nobody may push here" in last or "denied" in last
+    assert there(kube_cluster) == {}
+
+
+def content(engine, image, folder):
+    """What is in a folder of an image, with what the files hold."""
+    container = engine.docker("create", image, "nothing").strip()
+    try:
+        command = [engine.client, "--host", engine.host, "export", container]
+        exported = subprocess.run(command, capture_output=True, check=True).stdout
+    finally:
+        engine.docker("rm", container)
+    with tarfile.open(fileobj=BytesIO(exported)) as tar:
+        members = [member for member in tar if member.name.startswith(f"{folder}/") and not member.isdir()]
+        return {
+            member.name.partition("/")[2]: tar.extractfile(member).read().decode()
+            if member.isreg()
+            else member.linkname
+            for member in members
+        }
+
+
+IGNORED = """
+# what a research project leaves out
+**/*.pyc
+data
+!data/small
+/build
+logs/**
+*.md
+!README*.md
+README-secret.md
+**/cache
+src/[a-c]*.tmp
+src/?.log
+src/**/deep
+*.txt
+"""
+FILES = [
+    "a.pyc", "lib/b.pyc", "lib/x/c.pyc", "keep.py", "data/big", "data/small/s", "data/small/t/u", "build/o",
+    "lib/build/o", "logs/l", "logs/m/n", "x.md", "README.md", "README-a.md", "README-secret.md", "lib/x.md",
+    "cache/c", "lib/cache/c", "src/a.tmp", "src/d.tmp", "src/abc.tmp", "src/a.log", "src/ab.log", "src/deep",
+    "src/x/deep", "src/x/y/deep/z", "notes.txt", "lib/notes.txt", ".hidden", "lib/.dockerignore",
+]  # fmt: skip
+
+
+def test_a_dockerignore_means_to_us_what_it_means_to_the_engine(builders, kube_cluster, tmp_path, label):
+    source = tmp_path / "source"
+    for name in FILES:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    (source / "link").symlink_to("keep.py")
+    (source / ".dockerignore").write_text(IGNORED)
+    (source / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
+    name = f"{kube_cluster.namespace}:ignored"
+    with gathered([ContextEntry(name="app", path=str(source))], tmp_path / "temp") as ours:
+        app = ours.folder / "app"
+        found = {
+            str(path.relative_to(app)): str(path.readlink()) if path.is_symlink() else path.read_text()
+            for path in app.rglob("*")
+            if path.is_symlink() or not path.is_dir()
+        }
+    real = find()
+    step("it", real.build_command(source, source / "Dockerfile", tmp_path / "answer", name, label), real.env)
+    assert content(builders, name, "c") == found
+    assert {"keep.py", "data/small/t/u", "README-a.md", "src/ab.log", "link"} <= set(found)
+
+
+def test_an_entry_that_was_removed_is_in_no_image_any_more(builders, kube_cluster, tmp_path, label):
+    entries = folders(tmp_path, one="1", two="2")
+    settings = {"temp_directory": tmp_path / "temp", "build_options": label}
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
+    name = f"{kube_cluster.namespace}:removed"
+    lines = []
+    built = DockerBuilder(tmp_path / "Dockerfile", entries, **settings, output=lines.append).build(name)
+    assert content(builders, name, "c") == {"one/said": "1", "two/said": "2"}
+    assert built == builders.docker("image", "inspect", "--format", "{{.Id}}", name).strip()
+    assert len(lines) > 3
+    folders(tmp_path, two="changed")
+    DockerBuilder(tmp_path / "Dockerfile", entries[1:], **settings, verbose=False).build(name)
+    assert content(builders, name, "c") == {"two/said": "changed"}
+
+
+def test_images_are_cleaned(engine, kube_cluster, tmp_path, label):
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
+    settings = {"temp_directory": tmp_path / "temp", "build_options": label, "verbose": False}
+    builder = DockerBuilder(tmp_path / "Dockerfile", folders(tmp_path, one="1"), **settings)
+    builder.build()
+    names = [builder.tag(f"{kube_cluster.namespace}-{name}", tag) for name, tag in (("a", "1"), ("a", "2"), ("b", "1"))]
+    with pytest.raises(BackendError, match="is not what was built: tag it first"):
+        builder.push(f"{engine.registry}/{kube_cluster.namespace}", "1")
+    asked = []
+    assert clean_images(f"{kube_cluster.namespace}-a:*", confirm=lambda found: asked.extend(found)).removed == ()
+    assert sorted(asked) == names[:2]
+    folders(tmp_path, one="other")
+    builder.build()
+    used = builder.tag(f"{kube_cluster.namespace}-used", "1")
+    container = engine.docker("create", used, "nothing").strip()
+    try:
+        done = clean_images([f"{kube_cluster.namespace}-*:1"], confirm=lambda _: True)
+        assert (sorted(done.removed), list(done.failed)) == ([names[0], names[2]], [used])
+        assert "conflict: unable to remove repository reference" in done.failed[used]
+    finally:
+        engine.docker("rm", container)
+    assert set(clean_images(f"{kube_cluster.namespace}-*", force=True).removed) == {names[1], used}

@@ -1,0 +1,219 @@
+"""Round trips and messages per second of `symphony.addons.zmq`, beside bare pyzmq doing the same.
+
+The other end is a process of its own: one that answers each request with what it got, or one that takes messages. With
+JSON the bare side calls the same codec itself, at both ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+from _pairs import Figure, Options, Side, in_turns, main, timed, times_faster
+
+from symphony.addons.zmq import ZmqClient, ZmqPush
+
+SIZES = {100: "100 B", 10_000: "10 KB", 1_000_000: "1 MB"}
+# A turn is short, and there are many. The two processes have a core each: whether they share one, as the system likes
+# it, would matter more than what they do.
+ROUND_TRIPS = {100: 400, 10_000: 400, 1_000_000: 40}
+MESSAGES = {100: 30_000, 10_000: 5_000, 1_000_000: 60}
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+SHARE = {"bytes": 0.85, "JSON": 0.7}
+
+# Each says where it listens. What it takes is told to it line by line, and it says when it has it.
+SINK = """
+import json, sys, zmq
+from symphony.addons.zmq import ZmqPull
+ours, as_json = sys.argv[1] == "ours", sys.argv[2] == "JSON"
+if ours:
+    pull = ZmqPull(port=0, serializer="json" if as_json else None)
+    print(pull.address, flush=True)
+    take = pull.recv
+else:
+    socket = zmq.Context().socket(zmq.PULL)
+    socket.bind("tcp://127.0.0.1:*")
+    print(socket.last_endpoint.decode(), flush=True)
+    take = (lambda: json.loads(socket.recv())) if as_json else socket.recv
+for line in sys.stdin:
+    for _ in range(int(line)):
+        take()
+    print("done", flush=True)
+"""
+ECHO = """
+import json, sys, zmq
+from symphony.addons.zmq import ZmqServer
+ours, as_json = sys.argv[1] == "ours", sys.argv[2] == "JSON"
+if ours:
+    server = ZmqServer(port=0, serializer="json" if as_json else None)
+    print(server.address, flush=True)
+    server.start_loop(lambda message: message, blocking=True)
+socket = zmq.Context().socket(zmq.REP)
+socket.bind("tcp://127.0.0.1:*")
+print(socket.last_endpoint.decode(), flush=True)
+while True:
+    message = socket.recv()
+    socket.send(json.dumps(json.loads(message), separators=(",", ":")).encode() if as_json else message)
+"""
+
+
+@dataclass(frozen=True)
+class Other:
+    """The process at the other end."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    def take(self, count: int) -> None:
+        """Have it take messages."""
+        assert self.process.stdin is not None  # noqa: S101
+        print(count, file=self.process.stdin, flush=True)
+
+    def has_taken(self) -> None:
+        """Wait until it has."""
+        assert self.process.stdout is not None  # noqa: S101
+        self.process.stdout.readline()
+
+
+@contextlib.contextmanager
+def other(program: str, side: str, form: str) -> Iterator[Other]:
+    """A process at the other end, which is ended afterwards."""
+    command = [sys.executable, "-c", program, side, form]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    put(process.pid, CORES[-1:])
+    try:
+        yield Other(process, process.stdout.readline().strip() if process.stdout else "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def put(process: int, cores: list[int]) -> None:
+    """Let a process run on these cores alone, where the system can be told so; 0 is this one."""
+    if cores:
+        os.sched_setaffinity(process, cores)
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """The figures of this benchmark."""
+    put(0, CORES[:1])
+    runs = options.pick(31, 7)
+    for form in ("bytes", "JSON"):
+        for size, name in SIZES.items():
+            part = 20 if form == "JSON" and size == 1_000_000 else 1
+            trips = max(1, ROUND_TRIPS[size] // part)
+            yield figure(f"round trips, {name}, {form}", form, runs, ECHO, round_trips, message(size, form), trips)
+        for size, name in SIZES.items():
+            part = 20 if form == "JSON" else 1
+            count = max(1, MESSAGES[size] // part)
+            yield figure(f"messages, {name}, {form}", form, runs, SINK, messages, message(size, form), count)
+
+
+def message(size: int, form: str) -> Any:
+    """What is sent: bytes, or numbers and text of about that size as JSON."""
+    if form == "bytes":
+        return b"x" * size
+    found: dict[str, Any] = {"step": 7, "reward": [], "note": "abcdefghij"}
+    found["reward"] = [0.125] * ((size - len(json.dumps(found, separators=(",", ":")))) // 6)
+    return found
+
+
+def figure(
+    what: str,
+    form: str,
+    runs: int,
+    program: str,
+    work: Callable[[str, str, Other, Any, int, contextlib.ExitStack], Side],
+    content: Any,
+    count: int,
+) -> Figure:
+    """Measure ours and the peer's in turns, each with its own other end."""
+    with contextlib.ExitStack() as stack:
+        sides = []
+        for side in ("ours", "bare"):
+            end = stack.enter_context(other(program, side, form))
+            sides.append(work(side, form, end, content, count, stack))
+            sides[-1]()  # connects
+        ours, peer = in_turns(runs, *sides)
+    return times_faster(
+        what, [time / count for time in ours], [time / count for time in peer], SHARE[form], peer_name="pyzmq"
+    )
+
+
+def round_trips(side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack) -> Side:
+    """How long some round trips take."""
+    if side == "ours":
+        client = ZmqClient(address=end.address, serializer="json" if form == "JSON" else None, timeout=60)
+        ask = stack.enter_context(client).request
+    else:
+        socket = connected(zmq.REQ, end.address, stack)
+        socket.rcvtimeo = 60_000
+        ask = asking_json(socket) if form == "JSON" else asking(socket)
+
+    def run() -> None:
+        for _ in range(count):
+            ask(content)
+
+    return lambda: timed(run)
+
+
+def asking(socket: zmq.Socket[bytes]) -> Callable[[bytes], bytes]:
+    """A round trip of bytes."""
+
+    def ask(content: bytes) -> bytes:
+        socket.send(content)
+        return socket.recv()
+
+    return ask
+
+
+def asking_json(socket: zmq.Socket[bytes]) -> Callable[[Any], Any]:
+    """A round trip of JSON."""
+
+    def ask(content: Any) -> Any:
+        socket.send(json.dumps(content, separators=(",", ":")).encode())
+        return json.loads(socket.recv())
+
+    return ask
+
+
+def messages(side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack) -> Side:
+    """How long some messages take until the other end has them all."""
+    if side == "ours":
+        send = stack.enter_context(ZmqPush(address=end.address, serializer="json" if form == "JSON" else None)).send
+    else:
+        socket = connected(zmq.PUSH, end.address, stack)
+        send = sending_json(socket) if form == "JSON" else socket.send
+
+    def run() -> None:
+        end.take(count)
+        for _ in range(count):
+            send(content)
+        end.has_taken()
+
+    return lambda: timed(run)
+
+
+def sending_json(socket: zmq.Socket[bytes]) -> Callable[[Any], None]:
+    """A message of JSON."""
+    return lambda content: socket.send(json.dumps(content, separators=(",", ":")).encode()) and None
+
+
+def connected(kind: int, address: str, stack: contextlib.ExitStack) -> zmq.Socket[bytes]:
+    """A bare socket."""
+    context = stack.enter_context(zmq.Context())
+    socket = stack.enter_context(context.socket(kind))
+    socket.linger = 0
+    socket.connect(address)
+    return socket
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

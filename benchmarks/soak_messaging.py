@@ -1,0 +1,166 @@
+"""Messages for ten minutes, with the memory of both ends at intervals: out of CI, to be looked at.
+
+    nice python benchmarks/soak_messaging.py --minutes 10
+
+Two processes talk by every pattern at once: requests (of which some time out and some fail), pushes, topics and
+acknowledged sends, with objects opened and closed all the while. Exits with 1 where either end held more memory,
+descriptors or threads in the second half of the time than in the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+
+import psutil
+
+from symphony.addons.zmq import (
+    ZmqClient,
+    ZmqPub,
+    ZmqPull,
+    ZmqPush,
+    ZmqReceiver,
+    ZmqRemoteError,
+    ZmqSender,
+    ZmqServer,
+    ZmqSub,
+    ZmqTimeoutError,
+)
+
+GROWTH = 0.05  # share of memory by which an end may grow
+SLACK = 2 * 2**20  # bytes
+
+Held = tuple[int, int, int]
+
+
+def other_end() -> None:
+    """Answer, take, publish and receive until standard input ends."""
+    logging.disable()
+    server, pull = ZmqServer(port=0, serializer="json"), ZmqPull(port=0)
+    pub, receiver = ZmqPub(port=0, serializer="json"), ZmqReceiver(port=0)
+    print(server.address, pull.address, pub.address, receiver.address, flush=True)
+
+    def handler(number: int) -> int:
+        if number % 1000 == 0:
+            time.sleep(0.1)  # the client gives up
+        return 100 // (number % 500)  # fails at times
+
+    server.start_loop(handler)
+    for end in (pull, receiver):
+        threading.Thread(target=deque, args=(end, 0), daemon=True).start()
+    over = threading.Event()
+
+    def publish() -> None:
+        number = 0
+        while not over.wait(0.001):
+            pub.send("even" if number % 2 == 0 else "odd", [number] * 20)
+            number += 1
+
+    publisher = threading.Thread(target=publish, daemon=True)
+    publisher.start()
+    sys.stdin.read()
+    over.set()
+    publisher.join()
+    for end in (server, pull, pub, receiver):
+        end.close()
+
+
+def talk(addresses: list[str], number: int) -> int:
+    """One round of all patterns; how many messages it was."""
+    server, pull, pub, receiver = addresses
+    count = 0
+    with (
+        ZmqClient(address=server, serializer="json", timeout=0.05) as client,
+        ZmqPush(address=pull) as push,
+        ZmqSub(address=pub, serializer="json", topics="even", timeout=5) as sub,
+        ZmqSender(address=receiver, timeout=5) as sender,
+    ):
+        for turn in range(1000):
+            with contextlib.suppress(ZmqTimeoutError, ZmqRemoteError):
+                client.request(number + turn)
+            for _ in range(20):
+                push.send(b"x" * 1000)
+            count += 21
+            if turn % 10 == 0:
+                sender.send(b"y" * 10_000)
+                sub.recv()
+                count += 2
+    return count
+
+
+def figures(process: psutil.Process) -> Held:
+    """Resident memory in bytes, descriptors and threads."""
+    return process.memory_info().rss, process.num_fds(), process.num_threads()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[tuple[psutil.Process, list[str]]]:
+    """The other end, as a process, and its addresses."""
+    command = [sys.executable, __file__, "--other-end"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield psutil.Process(process.pid), (process.stdout.readline() if process.stdout else "").split()
+        finally:
+            if process.stdin:
+                process.stdin.close()
+            process.wait(30)
+
+
+def soak(minutes: float) -> bool:
+    """Talk for that long and print what both ends hold; whether neither grew."""
+    begin, every = time.monotonic(), minutes * 60 / 20
+    seen: list[tuple[Held, ...]] = []
+    messages, number, due = 0, 0, begin
+    with running() as (other, addresses):
+        ends = (psutil.Process(os.getpid()), other)
+        print("minutes   messages   this end: MiB, descriptors, threads   other end: MiB, descriptors, threads")
+        while time.monotonic() - begin < minutes * 60:
+            messages += talk(addresses, number)
+            number += 1000
+            if time.monotonic() >= due:
+                due += every
+                seen.append(tuple(figures(end) for end in ends))
+                shown = "   ".join(
+                    f"{rss / 2**20:8.1f} {fds:4} {threads:4}" + " " * 16 for rss, fds, threads in seen[-1]
+                )
+                print(f"{(time.monotonic() - begin) / 60:7.1f} {messages:10,}   {shown}".rstrip(), flush=True)
+    half = len(seen) // 2
+    return all(steady([of[end] for of in seen[1:half]], [of[end] for of in seen[half:]]) for end in (0, 1))
+
+
+def steady(early: list[Held], late: list[Held]) -> bool:
+    """Whether the most that one end held late is no more than it held early; sockets that just close come and go."""
+    memory, descriptors, threads = (tuple(max(column) for column in (first, then)) for first, then in
+                                    zip(zip(*early, strict=True), zip(*late, strict=True), strict=True))  # fmt: skip
+    return (
+        memory[1] <= memory[0] * (1 + GROWTH) + SLACK
+        and descriptors[1] <= descriptors[0] + 2
+        and threads[1] <= threads[0]
+    )
+
+
+def main() -> None:
+    """Be the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--other-end", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.other_end:
+        other_end()
+        return
+    logging.disable()
+    steady = soak(given.minutes)
+    print("no growth" if steady else "GROWTH")
+    raise SystemExit(0 if steady else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Three processes in a ring on plain Python sockets, for those who do not use ZeroMQ.
+
+    symphony launch examples/sockets/experiment.py --follow
+    symphony launch examples/sockets/experiment.py --follow -b kube --image symphony-sockets:1
+
+One is alone and two are in a group, which share a Pod on Kubernetes: the program is the same everywhere, and needs the
+standard library alone.
+"""
+
+from symphony import Experiment
+
+NAME = "sockets"
+RING = ("first", "second", "third")
+
+
+def build(exp: Experiment) -> None:
+    pair = exp.new_process_group("pair")
+    for number, name in enumerate(RING):
+        following = RING[(number + 1) % len(RING)]
+        owner = exp if number == 0 else pair
+        process = owner.new_process(name, command="python3", args=["node.py", name, following])
+        process.binds(name).connects(following)

@@ -1,0 +1,39 @@
+"""Topics: a subscriber takes one of two, and says thanks in a message that is acknowledged.
+
+What is published before a subscriber has connected is not for it, so the publisher goes on until it is thanked.
+"""
+
+import itertools
+import sys
+
+from symphony.addons.zmq import ZmqPub, ZmqReceiver, ZmqSender, ZmqSub, ZmqTimeoutError
+
+WANTED = 3
+
+
+def publisher() -> None:
+    with ZmqPub(service="topics", serializer="json") as pub, ZmqReceiver(service="thanks", serializer="str") as thanks:
+        for version in itertools.count():
+            pub.send("loss", 1 / (version + 1))
+            pub.send("weights", {"version": version})
+            try:
+                print(f"publisher: {thanks.recv(timeout=0.02)}", flush=True)
+            except ZmqTimeoutError:
+                continue
+            break
+
+
+def subscriber() -> None:
+    with (
+        ZmqSub(service="topics", serializer="json", topics="weights", timeout=60) as sub,
+        ZmqSender(service="thanks", serializer="str", timeout=5, retries=11) as thanks,
+    ):
+        taken = [sub.recv() for _ in range(WANTED)]
+        versions = [weights["version"] for topic, weights in taken if topic == "weights"]
+        in_order = versions == list(range(versions[0], versions[0] + WANTED))
+        print(f"subscriber: {len(versions)} versions of weights, in order: {in_order}", flush=True)
+        thanks.send("thanks")
+
+
+if __name__ == "__main__":
+    {"publisher": publisher, "subscriber": subscriber}[sys.argv[1]]()

@@ -1,0 +1,35 @@
+"""Requests and replies: a server that squares numbers, and fails at words; a client that goes on after a failure."""
+
+import sys
+
+from symphony.addons.zmq import ZmqClient, ZmqRemoteError, ZmqServer
+
+
+def server() -> None:
+    with ZmqServer(service="requests", serializer="json") as server:
+
+        def square(number: object) -> object:
+            if number == "stop":
+                server.stop()
+                return "bye"
+            if not isinstance(number, int):
+                raise TypeError(f"cannot square {number!r}")
+            return number**2
+
+        server.start_loop(square, blocking=True)
+    print("server: stopped", flush=True)
+
+
+def client() -> None:
+    # A try of five seconds, and eleven more: time enough for a server that starts much later.
+    with ZmqClient(service="requests", serializer="json", timeout=5, retries=11) as client:
+        print("client:", [client.request(number) for number in range(10)], flush=True)
+        try:
+            client.request("ten")
+        except ZmqRemoteError as exc:
+            print(f"client: the server says {exc}", flush=True)
+        print(f"client: {client.request('stop')}", flush=True)
+
+
+if __name__ == "__main__":
+    {"server": server, "client": client}[sys.argv[1]]()

@@ -1,0 +1,89 @@
+"""ZeroMQ for experiments: sockets that take the name of a service and behave alike on every backend.
+
+| | binds | connects |
+| --- | --- | --- |
+| requests and replies | `ZmqServer` | `ZmqClient` |
+| work, handed out | `ZmqPull` | `ZmqPush` |
+| topics | `ZmqPub` | `ZmqSub` |
+| acknowledged messages | `ZmqReceiver` | `ZmqSender` |
+
+`AsyncZmqClient` and its like are for asyncio. All is loaded when it is first used, and needs pyzmq then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symphony.addons.zmq.aio import (
+        AsyncZmqClient,
+        AsyncZmqPub,
+        AsyncZmqPull,
+        AsyncZmqPush,
+        AsyncZmqServer,
+        AsyncZmqSub,
+    )
+    from symphony.addons.zmq.answering import ZmqReceiver, ZmqServer
+    from symphony.addons.zmq.asking import ZmqClient, ZmqSender
+    from symphony.addons.zmq.errors import (
+        ZmqAddressError,
+        ZmqClosedError,
+        ZmqError,
+        ZmqMessageError,
+        ZmqOptionError,
+        ZmqOrderError,
+        ZmqRemoteError,
+        ZmqTimeoutError,
+    )
+    from symphony.addons.zmq.pipeline import ZmqPull, ZmqPush
+    from symphony.addons.zmq.pipeline import ZmqPull as ZmqPuller
+    from symphony.addons.zmq.pipeline import ZmqPush as ZmqPusher
+    from symphony.addons.zmq.topics import ZmqPub, ZmqSub
+
+_HOMES = {
+    "aio": (
+        "AsyncZmqClient", "AsyncZmqPub", "AsyncZmqPull", "AsyncZmqPush", "AsyncZmqServer", "AsyncZmqSub",
+    ),
+    "answering": ("ZmqReceiver", "ZmqServer"),
+    "asking": ("ZmqClient", "ZmqSender"),
+    "errors": (
+        "ZmqAddressError", "ZmqClosedError", "ZmqError", "ZmqMessageError", "ZmqOptionError", "ZmqOrderError",
+        "ZmqRemoteError", "ZmqTimeoutError",
+    ),
+    "pipeline": ("ZmqPull", "ZmqPush"),
+    "topics": ("ZmqPub", "ZmqSub"),
+}  # fmt: skip
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_ALIASES = {"ZmqPuller": "ZmqPull", "ZmqPusher": "ZmqPush"}
+
+__all__ = [
+    "AsyncZmqClient", "AsyncZmqPub", "AsyncZmqPull", "AsyncZmqPush", "AsyncZmqServer", "AsyncZmqSub",
+    "ZmqAddressError", "ZmqClient", "ZmqClosedError", "ZmqError", "ZmqMessageError", "ZmqOptionError", "ZmqOrderError",
+    "ZmqPub", "ZmqPull", "ZmqPuller", "ZmqPush", "ZmqPusher", "ZmqReceiver", "ZmqRemoteError", "ZmqSender",
+    "ZmqServer", "ZmqSub", "ZmqTimeoutError",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    wanted = _ALIASES.get(name, name)
+    if wanted not in _HOME:
+        raise AttributeError(f"module 'symphony.addons.zmq' has no attribute {name!r}")
+    import importlib
+
+    try:
+        module = importlib.import_module(f"symphony.addons.zmq.{_HOME[wanted]}")
+    except ModuleNotFoundError as exc:
+        if exc.name != "zmq":
+            raise
+        from symphony.errors import PluginError
+
+        raise PluginError(
+            f"{name} needs the package 'pyzmq'; install it with: pip install 'symphony-launcher[zmq]'"
+        ) from exc
+    value = getattr(module, wanted)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,319 @@
+"""The classes for asyncio: the same keywords, messages and errors, with ``await``, ``async with`` and ``async for``.
+
+An object belongs to one event loop. Several tasks may use it at once; requests of one client go one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symphony.addons.zmq import context, sockets, wire
+from symphony.addons.zmq.errors import ZmqClosedError, ZmqMessageError, ZmqOrderError, ZmqTimeoutError
+from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup, whole
+from symphony.addons.zmq.sockets import NOW, READABLE, WRITABLE, Fault
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from symphony.addons.zmq.options import Options
+    from symphony.addons.zmq.sockets import AsyncSocket
+
+_log = logging.getLogger("symphony.zmq")
+
+
+class AsyncPeer:
+    """One end of a conversation in an event loop. Its errors are those of the other classes."""
+
+    _kind: ClassVar[int]
+    _binds: ClassVar[bool]
+    _topics: Sequence[bytes] = ()
+    _closing = True  # until there is something to close
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._setup = setup(type(self).__name__, self._binds, options)
+        self._dumps, self._loads = self._setup.dumps, self._setup.loads
+        self._ended = threading.Event()
+        self._socket = self._open()
+        self._closing = False
+        self._address = sockets.endpoint(self._socket)
+        context.remember(self)
+
+    def _open(self, *, again: str | None = None) -> AsyncSocket:
+        return sockets.opened_async(self._kind, self._setup, topics=self._topics, again=again)
+
+    @property
+    def address(self) -> str:
+        """Where this is bound or connected, as ZeroMQ writes it: ``tcp://127.0.0.1:7000``."""
+        return self._address
+
+    @property
+    def closed(self) -> bool:
+        """Whether this was closed."""
+        return self._closing
+
+    def __repr__(self) -> str:
+        how = "closed" if self._closing else "bound" if self._setup.place.bind else "connected"
+        return f"{type(self).__name__}({self._setup.place.what!r}, {how}: {self._address})"
+
+    def close(self) -> None:
+        """Close at once; tasks that wait in a call get `ZmqClosedError`. For the thread of the event loop."""
+        if not self._closing:
+            self._closing = True
+            self._socket.close()
+            self._ended.set()
+
+    def wait_closed(self, timeout: float) -> bool:
+        """Whether the socket is closed, after at most ``timeout`` seconds."""
+        return self._ended.wait(timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Close what was forgotten, and say so: the end of the program waits for every open socket."""
+        if not self._closing:
+            self.close()
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+
+    def _gone(self) -> ZmqClosedError:
+        return ZmqClosedError(f"{self._setup.place.what}: this {type(self).__name__} was closed")
+
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Say in errors of ours what ZeroMQ says, and that this was closed."""
+        if self._closing:
+            raise self._gone()
+        try:
+            yield
+        except Fault as exc:
+            raise (self._gone() if self._closing else sockets.failure(self._setup.place, exc)) from exc
+        except asyncio.CancelledError:
+            if self._closing:
+                raise self._gone() from None
+            raise
+
+    def _allowed(self, timeout: Timeout) -> float | None:
+        return self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
+
+    async def _when(self, event: int, call: Callable[[int], Awaitable[Any]], timeout: float | None, what: str) -> Any:
+        """The result of a call on the socket, once it does not have to wait.
+
+        A call that was begun is never given up, since a message could be lost with it.
+        """
+        if timeout is None:
+            return await call(0)
+        deadline = time.monotonic() + timeout
+        while True:
+            if not await sockets.pending(self._socket, event, deadline):
+                raise ZmqTimeoutError(f"{self._setup.place.what}: {what} in {timeout:g} s")
+            try:
+                return await call(NOW)
+            except Fault as exc:  # another task was quicker
+                if not sockets.is_later(exc):
+                    raise
+
+
+class AsyncReceiving(AsyncPeer):
+    """An end that receives."""
+
+    async def recv(self, *, timeout: Timeout = USUAL) -> Any:
+        """The next message."""
+        with self._in_words():
+            frames = await self._when(READABLE, self._socket.recv_multipart, self._allowed(timeout), "no message came")
+        return self._message(frames)
+
+    def _message(self, frames: list[bytes]) -> Any:
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        """The next message, until this is closed."""
+        try:
+            return await self.recv()
+        except ZmqClosedError:
+            raise StopAsyncIteration from None
+
+
+class AsyncZmqPush(AsyncPeer):
+    """`ZmqPush` for asyncio."""
+
+    _kind: ClassVar[int] = sockets.PUSH
+    _binds: ClassVar[bool] = False
+
+    async def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
+        """Send a message, once there is room for it; see `ZmqPush.send`."""
+        data = message if self._dumps is None else self._dumps(message)
+        with self._in_words():
+            try:
+                await self._when(
+                    WRITABLE,
+                    lambda flags: self._socket.send(data, flags),
+                    self._allowed(timeout),
+                    "no message could be sent",
+                )
+            except TypeError as exc:
+                raise wire.not_bytes(data) from exc
+
+
+class AsyncZmqPull(AsyncReceiving):
+    """`ZmqPull` for asyncio."""
+
+    _kind: ClassVar[int] = sockets.PULL
+    _binds: ClassVar[bool] = True
+
+    def _message(self, frames: list[bytes]) -> Any:
+        return wire.request_of(frames, self._loads)
+
+
+class AsyncZmqPub(AsyncPeer):
+    """`ZmqPub` for asyncio."""
+
+    _kind: ClassVar[int] = sockets.PUB
+    _binds: ClassVar[bool] = True
+
+    async def send(self, topic: str, message: Any) -> None:
+        """Publish a message; see `ZmqPub.send`."""
+        frames = wire.publication(topic, message, self._dumps)
+        with self._in_words():
+            await self._socket.send_multipart(frames)
+
+
+class AsyncZmqSub(AsyncReceiving):
+    """`ZmqSub` for asyncio."""
+
+    _kind: ClassVar[int] = sockets.SUB
+    _binds: ClassVar[bool] = False
+
+    def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
+        self._topics = wire.encoded_topics(topics)
+        super().__init__(**options)
+
+    def subscribe(self, topic: str) -> None:
+        """Receive what is published under a topic from now on; see `ZmqSub.subscribe`."""
+        with self._in_words():
+            sockets.subscribe(self._socket, wire.encoded(topic), on=True)
+
+    def unsubscribe(self, topic: str) -> None:
+        """End what `subscribe` or ``topics`` began with the same text."""
+        with self._in_words():
+            sockets.subscribe(self._socket, wire.encoded(topic), on=False)
+
+    def _message(self, frames: list[bytes]) -> Any:
+        return wire.published(frames, self._loads)
+
+
+class AsyncZmqClient(AsyncPeer):
+    """`ZmqClient` for asyncio."""
+
+    _kind: ClassVar[int] = sockets.REQ
+    _binds: ClassVar[bool] = False
+
+    def __init__(self, *, retries: int = 0, **options: Unpack[Options]) -> None:
+        self._retries = whole(retries, "retries")
+        self._turn = asyncio.Lock()
+        super().__init__(**options)
+
+    async def request(self, message: Any, *, timeout: Timeout = USUAL) -> Any:
+        """Send a request and return the reply; see `ZmqClient.request`. The time counts from its turn on."""
+        data = message if self._dumps is None else self._dumps(message)
+        allowed = self._allowed(timeout)
+        async with self._turn:
+            for _ in range(self._retries):
+                with contextlib.suppress(ZmqTimeoutError):
+                    return wire.reply_of(await self._round_trip(data, allowed), self._loads)
+            return wire.reply_of(await self._round_trip(data, allowed), self._loads)
+
+    async def _round_trip(self, data: Any, allowed: float | None) -> list[bytes]:
+        deadline = None if allowed is None else time.monotonic() + allowed
+        with self._in_words():
+            try:
+                await self._when(WRITABLE, lambda flags: self._socket.send(data, flags), allowed, "nobody was there")
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                frames: list[bytes] = await self._when(READABLE, self._socket.recv_multipart, left, "no answer came")
+                return frames
+            except TypeError as exc:
+                raise wire.not_bytes(data) from exc
+            except BaseException:
+                self._renew()
+                raise
+
+    def _renew(self) -> None:
+        if not self._closing:
+            self._socket.close(linger=0)
+            self._socket = self._open(again=self._address if self._setup.place.bind else None)
+
+
+class AsyncZmqServer(AsyncPeer):
+    """`ZmqServer` for asyncio: either `recv` and `send` in turns, or `serve`."""
+
+    _kind: ClassVar[int] = sockets.REP
+    _binds: ClassVar[bool] = True
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._due = False
+        super().__init__(**options)
+
+    async def recv(self, *, timeout: Timeout = USUAL) -> Any:
+        """The next request, which `send` has to answer before there is another; see `ZmqServer.recv`."""
+        if self._due:
+            raise ZmqOrderError(
+                f"{self._setup.place.what}: recv and send alternate, and a request waits for its answer"
+            )
+        with self._in_words():
+            frames = await self._when(READABLE, self._socket.recv_multipart, self._allowed(timeout), "no request came")
+        self._due = True
+        try:
+            return wire.request_of(frames, self._loads)
+        except ZmqMessageError as exc:
+            await self._answer(wire.failure_of(exc))
+            raise
+
+    async def send(self, reply: Any) -> None:
+        """Answer the request that was received last. Raises `ZmqOrderError` out of turn."""
+        await self._answer([reply if self._dumps is None else self._dumps(reply)])
+
+    async def send_error(self, text: str) -> None:
+        """Answer with an error, which the client raises as `ZmqRemoteError`."""
+        await self._answer(wire.failure_of(text))
+
+    async def serve(self, handler: Callable[[Any], Any]) -> None:
+        """Answer every request with what ``handler``, a function or a coroutine function, returns for it.
+
+        To the end of the task, or until this is closed. What the handler raises is answered to the client as an error
+        and logged.
+        """
+        while not self._closing:
+            try:
+                reply = handler(await self.recv(timeout=None))
+                await self.send(await reply if inspect.isawaitable(reply) else reply)
+            except Exception as exc:
+                if self.closed:
+                    return
+                _log.exception("%s: a request was answered with an error", self._setup.place.what)
+                if self._due:
+                    await self._answer(wire.failure_of(exc))
+
+    async def _answer(self, frames: Sequence[Any]) -> None:
+        if not self._due:
+            raise ZmqOrderError(
+                f"{self._setup.place.what}: recv and send alternate, and no request waits for an answer"
+            )
+        with self._in_words():
+            try:
+                await self._socket.send_multipart(frames)
+            except TypeError as exc:
+                raise wire.not_bytes(frames[0]) from exc
+        self._due = False

@@ -1,0 +1,222 @@
+"""What all classes have in common: a life from opening to closing, and waiting that other threads can end.
+
+A socket of ZeroMQ must not be used by two threads at once, so who closes an object while another thread is in a call
+must leave the socket alone and wake that thread up, which then closes it. Who is first is told by two flags: a call
+sets ``_busy`` and then looks at ``_closing``, `Peer.close` sets ``_closing`` and then looks at ``_busy``. That costs
+a call next to nothing, unlike a lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symphony.addons.zmq import context, sockets
+from symphony.addons.zmq.errors import ZmqClosedError, ZmqTimeoutError
+from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup
+from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, WRITABLE, Fault
+from symphony.addons.zmq.wire import not_bytes
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from symphony.addons.zmq.options import Options
+    from symphony.addons.zmq.places import Place
+    from symphony.addons.zmq.sockets import Socket
+
+
+class Peer:
+    """One end of a conversation. It belongs to one thread at a time, but for `close`.
+
+    Raises `ZmqOptionError` for a keyword, `ZmqAddressError` for an address and `NotFound` for a service that cannot
+    be used.
+    """
+
+    _kind: ClassVar[int]
+    _binds: ClassVar[bool]
+    _closing = True  # until there is something to close
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._setup = setup(type(self).__name__, self._binds, options)
+        self._busy = False
+        self._end = threading.Lock()
+        self._ended = threading.Event()
+        self._dumps, self._loads = self._setup.dumps, self._setup.loads
+        self._patience = allowed = self._setup.timeout
+        self._flags = WAITING if allowed is None or allowed >= sockets.QUICK else NOW
+        self._waker = sockets.Waker()
+        self._woken = (self._waker.fd, READABLE)
+        try:
+            self._use(self._open())
+        except BaseException:
+            self._waker.close()
+            raise
+        self._address = sockets.endpoint(self._socket)
+        self._closing = False
+        context.remember(self)
+
+    def _open(self, *, again: str | None = None) -> Socket:
+        return sockets.opened(self._kind, self._setup, again=again)
+
+    def _use(self, socket: Socket) -> None:
+        """Take ``socket`` as one's own. Its methods are called without what pyzmq's own class puts around them."""
+        self._socket = socket
+        self._put: Any = super(type(socket), socket).send
+        self._take: Any = socket.recv
+
+    @property
+    def address(self) -> str:
+        """Where this is bound or connected, as ZeroMQ writes it: ``tcp://127.0.0.1:7000``."""
+        return self._address
+
+    @property
+    def closed(self) -> bool:
+        """Whether this was closed."""
+        return self._closing
+
+    @property
+    def _place(self) -> Place:
+        return self._setup.place
+
+    def __repr__(self) -> str:
+        how = "closed" if self._closing else "bound" if self._place.bind else "connected"
+        return f"{type(self).__name__}({self._place.what!r}, {how}: {self._address})"
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Close at once; messages on their way have ``linger`` seconds more. Any thread may call this, twice too.
+
+        A thread that waits in a call gets `ZmqClosedError`.
+        """
+        self._closing = True
+        if self._busy:
+            self._wake()
+        else:
+            self._finish()
+
+    def wait_closed(self, timeout: float) -> bool:
+        """Whether the socket is closed, after at most ``timeout`` seconds."""
+        return self._ended.wait(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Close what was forgotten, and say so: the end of the program waits for every open socket."""
+        if not self._closing:
+            self.close()
+            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+
+    def _wake(self) -> None:
+        with self._end:
+            if not self._ended.is_set():
+                self._waker.wake()
+
+    def _finish(self) -> None:
+        with self._end:
+            if not self._ended.is_set():
+                self._socket.close()
+                self._waker.close()
+                self._ended.set()
+
+    def _gone(self) -> ZmqClosedError:
+        return ZmqClosedError(f"{self._place.what}: this {type(self).__name__} was closed")
+
+    # --- waiting ---
+
+    def _deadline(self, timeout: Timeout, flags: int = NOW) -> float | None:
+        """When the patience of a call ends, of which a first try with ``flags`` had its part already."""
+        self._patience = self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
+        spent = 0.0 if flags == NOW else sockets.QUICK
+        return None if self._patience is None else time.monotonic() + self._patience - spent
+
+    def _wait(self, event: int, deadline: float | None, what: str) -> bool:
+        """Wait until the socket is readable or writable; False where this was woken up.
+
+        Raises `ZmqTimeoutError`, which says that ``what`` did not happen, and `ZmqClosedError`.
+        """
+        ready = sockets.poll([(self._socket, event), self._woken], sockets.milliseconds(deadline))
+        if self._closing:
+            self._finish()
+            context.rest_in_peace()
+            raise self._gone() from None
+        if not ready:
+            raise ZmqTimeoutError(f"{self._place.what}: {what} in {self._patience:g} s") from None
+        return ready[0] != self._woken  # the socket comes first
+
+
+class Receiving(Peer):
+    """An end that receives."""
+
+    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+        """The next message."""
+        raise NotImplementedError
+
+    def _receive(self, timeout: Timeout) -> Any:
+        flags = self._flags if timeout is USUAL else NOW
+        self._busy = True
+        try:
+            if self._closing:
+                raise self._gone()
+            return self._take(flags)
+        except Fault as exc:
+            return self._take_later(exc, self._deadline(timeout, flags))
+        finally:
+            self._busy = False
+            if self._closing:
+                self._finish()
+
+    def _take_later(self, exc: Fault, deadline: float | None) -> Any:
+        while sockets.is_later(exc):
+            self._wait(READABLE, deadline, "no message came")
+            try:
+                return self._take(NOW)
+            except Fault as new:
+                exc = new
+        raise sockets.failure(self._place, exc)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        """The next message, until this is closed."""
+        try:
+            return self.recv()
+        except ZmqClosedError:
+            raise StopIteration from None
+
+
+class Sending(Peer):
+    """An end that sends."""
+
+    def _send(self, data: Any, timeout: Timeout) -> None:
+        flags = self._flags if timeout is USUAL else NOW
+        self._busy = True
+        try:
+            if self._closing:
+                raise self._gone()
+            self._put(data, flags)
+        except Fault as exc:
+            self._put_later(exc, data, self._deadline(timeout, flags))
+        except TypeError as exc:
+            raise not_bytes(data) from exc
+        finally:
+            self._busy = False
+            if self._closing:
+                self._finish()
+
+    def _put_later(self, exc: Fault, data: Any, deadline: float | None) -> None:
+        while sockets.is_later(exc):
+            self._wait(WRITABLE, deadline, "no message could be sent")
+            try:
+                self._put(data, NOW)
+                return
+            except Fault as new:
+                exc = new
+        raise sockets.failure(self._place, exc)

@@ -1,0 +1,100 @@
+"""From a message to bytes and back, by name or by a pair of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError
+from symphony.errors import PluginError
+from symphony.names import near
+
+Dumps = Callable[[Any], bytes]
+Loads = Callable[[bytes], Any]
+Serializer = str | tuple[Dumps, Loads] | None
+Codec = tuple[Dumps | None, Loads | None]
+
+
+def codec(serializer: Serializer) -> Codec:
+    """The pair of functions of a serializer; for None (bytes as they are) a pair of None.
+
+    What they raise about a message comes as `ZmqMessageError`, with their own error as its cause. ``"pickle"``
+    runs whatever code the sender of a message likes: it is for senders that are trusted like the program itself.
+    """
+    if serializer is None:
+        return None, None
+    if isinstance(serializer, str):
+        if serializer not in _BY_NAME:
+            known = ", ".join(map(repr, _BY_NAME))
+            raise ZmqOptionError(f"no serializer {serializer!r}{near(serializer, _BY_NAME)}; there are None, {known}")
+        name, (dumps, loads) = serializer, _BY_NAME[serializer]()
+    else:
+        name, (dumps, loads) = "given", _pair(serializer)
+    return _writing(dumps, name), _reading(loads, name)
+
+
+def _pair(serializer: object) -> tuple[Dumps, Loads]:
+    if isinstance(serializer, (tuple, list)) and len(serializer) == 2 and all(map(callable, serializer)):
+        return serializer[0], serializer[1]
+    raise ZmqOptionError(f"a serializer is a name or a pair of functions (dumps, loads), not {serializer!r}")
+
+
+def _writing(dumps: Dumps, name: str) -> Dumps:
+    def write(message: Any) -> bytes:
+        try:
+            return dumps(message)
+        except Exception as exc:
+            raise ZmqMessageError(
+                f"the {name} serializer cannot write a message of type {type(message).__name__}: {exc}"
+            ) from exc
+
+    return write
+
+
+def _reading(loads: Loads, name: str) -> Loads:
+    def read(data: bytes) -> Any:
+        try:
+            return loads(data)
+        except Exception as exc:
+            raise ZmqMessageError(
+                f"the {name} serializer cannot read a message of {len(data)} bytes: {exc}; "
+                "both sides take the same serializer"
+            ) from exc
+
+    return read
+
+
+def _str() -> tuple[Dumps, Loads]:
+    return str.encode, bytes.decode
+
+
+def _json() -> tuple[Dumps, Loads]:
+    import json
+
+    encode, decode = json.JSONEncoder(separators=(",", ":")).encode, json.JSONDecoder().decode
+    return lambda message: encode(message).encode(), lambda data: decode(data.decode())
+
+
+def _msgpack() -> tuple[Dumps, Loads]:
+    try:
+        import msgpack  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise PluginError(
+            "the serializer 'msgpack' needs the package 'msgpack'; install it with: pip install msgpack"
+        ) from None
+    return msgpack.packb, msgpack.unpackb
+
+
+def _pickle() -> tuple[Dumps, Loads]:
+    import functools
+    import pickle
+
+    return functools.partial(pickle.dumps, protocol=pickle.HIGHEST_PROTOCOL), pickle.loads
+
+
+_BY_NAME: dict[str, Callable[[], tuple[Dumps, Loads]]] = {
+    "str": _str,
+    "json": _json,
+    "msgpack": _msgpack,
+    "pickle": _pickle,
+}

@@ -1,0 +1,604 @@
+"""The ZeroMQ classes: what is sent arrives, in order and as it was, and what goes wrong is said."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import zmq
+
+from symphony import NotFound, PluginError, SymphonyError
+from symphony.addons.zmq import (
+    ZmqAddressError,
+    ZmqClient,
+    ZmqMessageError,
+    ZmqOptionError,
+    ZmqOrderError,
+    ZmqPub,
+    ZmqPull,
+    ZmqPuller,
+    ZmqPush,
+    ZmqPusher,
+    ZmqReceiver,
+    ZmqRemoteError,
+    ZmqSender,
+    ZmqServer,
+    ZmqSub,
+    ZmqTimeoutError,
+)
+from symphony.addons.zmq.context import context
+
+# Long enough for any machine: a test that waits this long has failed.
+LONG = 30.0
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Any]]:
+    """Opens objects that are closed when the test ends; bound to a free port unless told otherwise."""
+    with ExitStack() as stack:
+
+        def open_one(kind: Any, **options: Any) -> Any:
+            place = {} if {"address", "service", "port"} & options.keys() else {"port": 0}
+            return stack.enter_context(kind(**place, **{"timeout": LONG, **options}))
+
+        yield open_one
+
+
+@pytest.fixture
+def bare() -> Iterator[Callable[..., zmq.Socket[bytes]]]:
+    """Opens sockets of pyzmq itself."""
+    with zmq.Context() as own, ExitStack() as stack:
+
+        def open_one(kind: int, *, connect: str = "", topic: bytes | None = None) -> zmq.Socket[bytes]:
+            socket = stack.enter_context(own.socket(kind))
+            socket.linger, socket.rcvtimeo = 0, int(LONG * 1000)
+            if topic is not None:
+                socket.subscribe(topic)
+            if connect:
+                socket.connect(connect)
+            else:
+                socket.bind("tcp://127.0.0.1:*")
+            return socket
+
+        yield open_one
+
+
+def where(socket: zmq.Socket[bytes]) -> str:
+    return socket.last_endpoint.decode()
+
+
+# --- requests and replies ---
+
+
+def test_each_request_gets_its_reply_in_order(opened: Any) -> None:
+    server = opened(ZmqServer, serializer="json")
+    client = opened(ZmqClient, address=server.address, serializer="json")
+    server.start_loop(lambda number: {"squared": number**2})
+    assert [client.request(number) for number in range(100)] == [{"squared": number**2} for number in range(100)]
+
+
+def test_recv_and_send_alternate(opened: Any) -> None:
+    server, pool = opened(ZmqServer), ThreadPoolExecutor(1)
+    client = opened(ZmqClient, address=server.address)
+    with pool:
+        asked = pool.submit(client.request, b"one")
+        with pytest.raises(ValueError, match="recv and send alternate, and no request waits for an answer"):
+            server.send(b"too early")
+        assert server.recv() == b"one"
+        with pytest.raises(ZmqOrderError, match="recv and send alternate, and a request waits for its answer"):
+            server.recv()
+        with pytest.raises(ZmqOrderError, match="send it before start_loop"):
+            server.start_loop(bytes)
+        server.send(b"1")
+        assert asked.result(LONG) == b"1"
+        with pytest.raises(ZmqOrderError):
+            server.send(b"twice")
+
+
+def test_a_timeout_is_told_and_the_next_request_gets_its_own_reply(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address)
+    with pytest.raises(ZmqTimeoutError, match=r"no answer came in 0\.05 s") as late:
+        client.request(b"first", timeout=0.05)
+    assert isinstance(late.value, TimeoutError)
+    assert isinstance(late.value, SymphonyError)
+    assert server.recv() == b"first"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.request, b"second")
+        server.send(b"late answer to the first")
+        assert server.recv() == b"second"
+        server.send(b"answer to the second")
+        assert asked.result(LONG) == b"answer to the second"
+
+
+def test_what_was_not_sent_in_time_is_never_sent(opened: Any) -> None:
+    with zmq.Context() as own, own.socket(zmq.REP) as holder:
+        holder.bind("tcp://127.0.0.1:*")
+        address = where(holder)
+    client = opened(ZmqClient, address=address)
+    with pytest.raises(ZmqTimeoutError):
+        client.request(b"nobody listens", timeout=0.05)
+    server = opened(ZmqServer, address=address)
+    server.start_loop(bytes)
+    assert client.request(b"now") == b"now"
+
+
+def test_retries_send_the_request_again(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address, timeout=0.3, retries=100)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.request, b"question")
+        assert server.recv() == b"question"
+        server.close()  # the first one is lost with its server
+        again = opened(ZmqServer, address=server.address)
+        assert again.recv() == b"question"
+        again.send(b"answer")
+        assert asked.result(LONG) == b"answer"
+
+
+def test_without_retries_left_it_is_a_timeout(opened: Any) -> None:
+    seen: list[bytes] = []
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address, timeout=0.1, retries=2)
+    with pytest.raises(ZmqTimeoutError):
+        client.request(b"anybody?")
+    for _ in range(3):
+        seen.append(server.recv())
+        server.send(b"")
+    assert seen == [b"anybody?"] * 3
+    with pytest.raises(ZmqTimeoutError):
+        server.recv(timeout=0)
+
+
+def test_what_a_handler_raises_is_answered_and_logged_and_the_loop_goes_on(
+    opened: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = opened(ZmqServer, serializer="json")
+    client = opened(ZmqClient, address=server.address, serializer="json")
+    server.start_loop(lambda number: 1 / number)
+    with caplog.at_level(logging.ERROR), pytest.raises(ZmqRemoteError, match="^ZeroDivisionError: division by zero$"):
+        client.request(0)
+    assert client.request(2) == 0.5
+    assert "a request was answered with an error" in caplog.text
+    assert "1 / number" in caplog.text  # the traceback
+
+
+def test_a_reply_that_cannot_be_written_is_answered_with_an_error(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address)
+    server.start_loop(lambda _: "text")
+    with pytest.raises(ZmqRemoteError, match="without a serializer a message is bytes, not str"):
+        client.request(b"")
+    plain = opened(ZmqServer, serializer="json")
+    plain.start_loop(lambda _: {1j})
+    with pytest.raises(ZmqRemoteError, match="the json serializer cannot write a message of type set"):
+        opened(ZmqClient, address=plain.address, serializer="json").request(1)
+
+
+def test_a_request_that_cannot_be_read_is_answered_with_an_error(opened: Any) -> None:
+    server = opened(ZmqServer, serializer="json")
+    client = opened(ZmqClient, address=server.address)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.request, b"{")
+        with pytest.raises(ZmqMessageError, match="the json serializer cannot read a message of 1 bytes"):
+            server.recv()
+        with pytest.raises(ZmqRemoteError, match="cannot read a message"):
+            asked.result(LONG)
+        again = pool.submit(client.request, b"[]")
+        assert server.recv() == []
+        server.send([1])
+        assert again.result(LONG) == b"[1]"
+
+
+def test_a_hundred_clients(opened: Any) -> None:
+    server = opened(ZmqServer, serializer="json")
+    clients = [opened(ZmqClient, address=server.address, serializer="json") for _ in range(100)]
+    server.start_loop(lambda pair: pair)
+    with ThreadPoolExecutor(10) as pool:
+        asked = [
+            pool.submit(client.request, [number, turn]) for turn in range(3) for number, client in enumerate(clients)
+        ]
+        answers = [item.result(LONG) for item in asked]
+    assert answers == [[number, turn] for turn in range(3) for number in range(100)]
+
+
+def test_a_client_may_bind(opened: Any) -> None:
+    client = opened(ZmqClient, bind=True, port=0)
+    with pytest.raises(ZmqTimeoutError, match="nobody was there to ask"):
+        client.request(b"anybody?", timeout=0.05)
+    address = client.address
+    server = opened(ZmqServer, bind=False, address=address)
+    server.start_loop(bytes)
+    assert client.request(b"now") == b"now"
+    assert client.address == address
+
+
+# --- the loop ---
+
+
+def test_stop_from_inside_the_handler_answers_first(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address)
+
+    def handler(message: bytes) -> bytes:
+        if message == b"last":
+            server.stop()
+            assert not server.join(0)
+        return message
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(server.start_loop, handler, blocking=True)
+        assert client.request(b"first") == b"first"
+        assert client.request(b"last") == b"last"
+        running.result(LONG)
+    with pytest.raises(ZmqTimeoutError):
+        client.request(b"after", timeout=0.05)
+
+
+def test_stop_from_another_thread_and_a_loop_after_it(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address)
+    for turn in (b"1", b"2", b"3"):
+        server.start_loop(lambda message, turn=turn: message + turn)
+        assert client.request(b"turn ") == b"turn " + turn
+        with pytest.raises(ZmqOrderError, match="a loop answers here; stop and join it before recv"):
+            server.recv()
+        server.stop()
+        assert server.join(LONG)
+    with ThreadPoolExecutor(1) as pool:  # by hand again
+        asked = pool.submit(client.request, b"by hand")
+        server.send(server.recv())
+        assert asked.result(LONG) == b"by hand"
+
+
+def test_stop_without_a_loop_does_nothing(opened: Any) -> None:
+    server = opened(ZmqServer)
+    server.stop()
+    assert server.join(0)
+    server.start_loop(bytes)
+    assert opened(ZmqClient, address=server.address).request(b"x") == b"x"
+
+
+# --- pushing and pulling ---
+
+
+def test_messages_come_in_order(opened: Any) -> None:
+    pull = opened(ZmqPull, serializer="json")
+    push = opened(ZmqPush, address=pull.address, serializer="json")
+    for number in range(5000):  # more than what may wait: either side has to wait for the other
+        push.send(number)
+        if number % 2:
+            assert pull.recv() == number // 2
+    assert [pull.recv() for _ in range(2500)] == list(range(2500, 5000))
+
+
+def test_pullers_take_turns(opened: Any) -> None:
+    push = opened(ZmqPusher, bind=True, serializer="str")
+    pulls = [opened(ZmqPuller, bind=False, address=push.address, serializer="str") for _ in range(3)]
+    seen: list[set[str]] = [set() for _ in pulls]
+    with ThreadPoolExecutor(3) as pool:
+
+        def take(number: int) -> None:
+            for message in pulls[number]:
+                seen[number].add(message)
+                if len(seen[number]) == 1:
+                    everybody.wait(LONG)
+
+        everybody = threading.Barrier(4)
+        running = [pool.submit(take, number) for number in range(3)]
+        sent = 0
+        while everybody.n_waiting < 3:
+            push.send(str(sent))
+            sent += 1
+        everybody.wait(LONG)
+        for _ in range(30):
+            push.send(str(sent))
+            sent += 1
+        while len(set.union(*seen)) < sent:
+            threading.Event().wait(0.001)
+        for pull in pulls:
+            pull.close()
+        for item in running:
+            item.result(LONG)
+    assert sum(map(len, seen)) == sent  # to one each
+    assert all(len(item) >= 10 for item in seen)
+
+
+def test_a_full_queue_and_an_empty_one_are_timeouts(opened: Any) -> None:
+    push = opened(ZmqPush, bind=True, timeout=0.05)
+    with pytest.raises(ZmqTimeoutError, match=r"no message could be sent in 0\.05 s"):
+        push.send(b"nobody is there")
+    pull = opened(ZmqPull, bind=False, address=push.address, hwm=1)
+    with pytest.raises(ZmqTimeoutError, match="no message came in 0 s"):
+        pull.recv(timeout=0)
+    push.send(b"x", timeout=LONG)
+    assert pull.recv() == b"x"
+
+
+def test_hwm_is_how_many_may_wait(opened: Any) -> None:
+    push = opened(ZmqPush, address="tcp://127.0.0.1:1", hwm=3, timeout=0, linger=0)
+    for _ in range(3):
+        push.send(b"x")
+    with pytest.raises(ZmqTimeoutError):
+        push.send(b"x")
+
+
+# --- topics ---
+
+
+def publish_until(pub: ZmqPub, topic: str, arrived: Callable[[], bool]) -> None:
+    """Publish under a topic until a subscriber is known to get it."""
+    while not arrived():
+        pub.send(topic, "hello")
+
+
+def test_each_subscriber_gets_its_topics(opened: Any) -> None:
+    pub = opened(ZmqPub, serializer="str")
+    some = opened(ZmqSub, address=pub.address, serializer="str", topics=["loss", "weights/"])
+    every = opened(ZmqSub, address=pub.address, serializer="str")
+    for sub in (some, every):
+        while True:
+            pub.send("loss", "hello")
+            try:
+                sub.recv(timeout=0.01)
+                break
+            except ZmqTimeoutError:
+                continue
+    for topic in ("loss", "other", "weights/1", "end"):
+        pub.send(topic, f"of {topic}")
+    pub.send("loss", "end")
+
+    def rest(sub: ZmqSub) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        while found[-1:] != [("loss", "end")]:
+            found.append(sub.recv())
+        return [item for item in found if item[1] != "hello"]
+
+    assert rest(some) == [("loss", "of loss"), ("weights/1", "of weights/1"), ("loss", "end")]
+    assert [topic for topic, _ in rest(every)] == ["loss", "other", "weights/1", "end", "loss"]
+
+
+def test_subscribing_later_and_no_longer(opened: Any) -> None:
+    pub = opened(ZmqPub)
+    sub = opened(ZmqSub, address=pub.address, topics=[])
+
+    def gets(topic: str) -> bool:
+        pub.send(topic, b"")
+        try:
+            return bool(sub.recv(timeout=0.02)[0] == topic)
+        except ZmqTimeoutError:
+            return False
+
+    assert not gets("a")
+    sub.subscribe("a")
+    while not gets("a"):
+        pass
+    sub.unsubscribe("a")
+    sub.subscribe("b")
+    while not gets("b"):
+        pass
+    assert not gets("a")
+
+
+# --- acknowledged ---
+
+
+def test_a_sender_knows_that_its_message_was_received(opened: Any) -> None:
+    receiver = opened(ZmqReceiver, serializer="json")
+    sender = opened(ZmqSender, address=receiver.address, serializer="json", timeout=0.05)
+    with pytest.raises(ZmqTimeoutError):
+        sender.send({"lost": True})
+    assert receiver.recv() == {"lost": True}
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(sender.send, {"n": 1}, timeout=LONG)
+        assert receiver.recv() == {"n": 1}
+        assert sent.result(LONG) is None
+
+
+# --- serializers ---
+
+AWKWARD = {"text": "日本\n'\"", "list": [1, 2.5, None, True], "empty": {}}
+
+
+@pytest.mark.parametrize(
+    ("serializer", "message"),
+    [
+        (None, bytes(range(256))),
+        ("str", "日本\n\0"),
+        ("json", AWKWARD),
+        ("pickle", {**AWKWARD, "set": {1, 2}, "bytes": b"\xff"}),
+        ((lambda number: str(number).encode(), int), 10**30),
+    ],
+)
+def test_what_arrives_is_what_was_sent(opened: Any, serializer: Any, message: Any) -> None:
+    pull = opened(ZmqPull, serializer=serializer)
+    opened(ZmqPush, address=pull.address, serializer=serializer).send(message)
+    assert pull.recv() == message
+
+
+def test_msgpack(opened: Any) -> None:
+    pytest.importorskip("msgpack")
+    pull = opened(ZmqPull, serializer="msgpack")
+    opened(ZmqPush, address=pull.address, serializer="msgpack").send({**AWKWARD, "bytes": b"\xff"})
+    assert pull.recv() == {**AWKWARD, "bytes": b"\xff"}
+
+
+def test_msgpack_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "msgpack", None)
+    with pytest.raises(PluginError, match="install it with: pip install msgpack"):
+        ZmqPull(port=0, serializer="msgpack")
+
+
+def test_buffers_are_bytes_too(opened: Any) -> None:
+    pull = opened(ZmqPull)
+    push = opened(ZmqPush, address=pull.address)
+    for message in (bytearray(b"abc"), memoryview(b"abc")):
+        push.send(message)
+        assert pull.recv() == b"abc"
+
+
+@pytest.mark.parametrize("kind", [ZmqPush, ZmqClient, ZmqSender])
+def test_what_is_no_bytes_is_refused(opened: Any, kind: Any) -> None:
+    end = opened(kind, address="tcp://127.0.0.1:1", linger=0)
+    say = end.request if kind is ZmqClient else end.send
+    with pytest.raises(ZmqMessageError, match=r"a message is bytes, not str; give both sides serializer="):
+        say("text")
+    with pytest.raises(ZmqMessageError, match="not str"):
+        opened(ZmqPub).send("topic", "text")
+
+
+# --- beside bare pyzmq ---
+
+
+def test_a_bare_client_and_a_bare_server(opened: Any, bare: Any) -> None:
+    server = opened(ZmqServer)
+    server.start_loop(lambda message: message[::-1] if message != b"bad" else {}[message])
+    client = bare(zmq.REQ, connect=server.address)
+    client.send(b"abc")
+    assert client.recv_multipart() == [b"cba"]
+    client.send(b"bad")
+    assert client.recv_multipart() == [b"KeyError: b'bad'", b"symphony-error"]
+    client.send_multipart([b"two", b"frames"])
+    assert client.recv_multipart() == [
+        b"ZmqMessageError: a request has one frame, and this has 2",
+        b"symphony-error",
+    ]
+    theirs = bare(zmq.REP)
+    ours = opened(ZmqClient, address=where(theirs))
+    with ThreadPoolExecutor(1) as pool:
+        for reply, outcome in (([b"yes"], None), ([b"a", b"b", b"c"], "a reply has one frame, and this has 3")):
+            asked = pool.submit(ours.request, b"question")
+            assert theirs.recv() == b"question"
+            theirs.send_multipart(reply)
+            if outcome is None:
+                assert asked.result(LONG) == b"yes"
+            else:
+                with pytest.raises(ZmqMessageError, match=outcome):
+                    asked.result(LONG)
+
+
+def test_bare_pushers_pullers_and_subscribers(opened: Any, bare: Any) -> None:
+    pull, theirs = opened(ZmqPull), bare(zmq.PULL)
+    bare(zmq.PUSH, connect=pull.address).send(b"to ours")
+    opened(ZmqPush, address=where(theirs)).send(b"to theirs")
+    assert (pull.recv(), theirs.recv()) == (b"to ours", b"to theirs")
+    publisher = bare(zmq.PUB)
+    sub = opened(ZmqSub, address=where(publisher), topics="a")
+    while True:
+        publisher.send_multipart([b"a", b"x"])
+        try:
+            assert sub.recv(timeout=0.02) == ("a", b"x")
+            break
+        except ZmqTimeoutError:
+            continue
+    publisher.send_multipart([b"a"])
+    with pytest.raises(ZmqMessageError, match="two frames, topic and message, and this has 1"):
+        list(sub)
+
+
+# --- addresses ---
+
+SERVICE = {
+    "SYMPHONY_EXPERIMENT": "e",
+    "SYMPH_REPLAY_SERVER_HOST": "127.0.0.1",
+    "SYMPH_REPLAY_SERVER_BIND_HOST": "127.0.0.1",
+    "SYMPH_OTHER_HOST": "10.0.0.7",
+    "SYMPH_OTHER_PORT": "7001",
+    "SYMPH_OTHER_BIND_HOST": "0.0.0.0",
+}
+
+
+def test_a_service_of_the_environment(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zmq.Context() as own, own.socket(zmq.REP) as holder:
+        port = holder.bind_to_random_port("tcp://127.0.0.1")
+    for key, value in {**SERVICE, "SYMPH_REPLAY_SERVER_PORT": str(port)}.items():
+        monkeypatch.setenv(key, value)
+    server, client = opened(ZmqServer, service="replay-server"), opened(ZmqClient, service="replay-server")
+    server.start_loop(bytes)
+    assert client.request(b"x") == b"x"
+    assert "service 'replay-server'" in repr(client)
+    with pytest.raises(NotFound, match=r"no service 'replay-sever' .* did you mean 'replay-server'\?"):
+        ZmqClient(service="replay-sever")
+    with pytest.raises(NotFound, match="there are other, replay-server"):
+        ZmqClient(service="zzz")
+    with pytest.raises(ZmqAddressError, match=r"cannot listen on service 'replay-server' .* the address is in use"):
+        ZmqServer(service="replay-server")
+
+
+def test_the_side_that_binds_is_one_that_listens(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
+    for key, value in SERVICE.items():
+        monkeypatch.setenv(key, value)
+    assert opened(ZmqPush, service="other", linger=0).address == "tcp://10.0.0.7:7001"
+    assert opened(ZmqSub, service="other").address == "tcp://10.0.0.7:7001"
+
+
+def test_host_and_port_ipc_and_inproc(opened: Any, tmp_path: Any) -> None:
+    pull = opened(ZmqPull)
+    port = int(pull.address.rpartition(":")[2])
+    opened(ZmqPush, host="127.0.0.1", port=port).send(b"1")
+    opened(ZmqPush, port=port).send(b"2")
+    opened(ZmqPush, address=f"127.0.0.1:{port}").send(b"3")
+    opened(ZmqPush, address=f"tcp://localhost:{port}").send(b"4")
+    assert {pull.recv() for _ in range(4)} == {b"1", b"2", b"3", b"4"}
+    for address in (f"ipc://{os.path.relpath(tmp_path)}/s", "inproc://here"):
+        listening = opened(ZmqPull, address=address)
+        opened(ZmqPush, address=listening.address).send(b"x")
+        assert listening.recv() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give one of service=, address= and port= (with host=), not none of them"),
+        ({"service": "a", "address": "b"}, "not service and address"),
+        ({"address": "127.0.0.1"}, "address '127.0.0.1' is malformed: it is tcp://host:port; for example"),
+        ({"address": "tcp://:7000"}, "address 'tcp://:7000' is malformed"),
+        ({"address": "tcp://a:b"}, "is malformed"),
+        ({"address": "tcp://a:7000 "}, "is malformed"),
+        ({"address": "http://a:7000"}, "is malformed: it is tcp://host:port, ipc:///path/of/a/socket, inproc://name"),
+        ({"address": "tcp://a:70000"}, "has port 70000; ports go from 1 to 65535"),
+        ({"address": 7000}, "an address is text such as 'tcp://127.0.0.1:7000', not 7000"),
+        ({"port": "7000"}, "port is a number from 1 to 65535, not '7000'"),
+        ({"port": True}, "not True"),
+        ({"host": "a"}, "port is a number from 1 to 65535, not None"),
+        ({"host": "replay", "port": 7000}, "no address of this machine; a name of a Service cannot be bound"),
+        ({"host": "203.0.113.7", "port": 7000}, "cannot listen on 203.0.113.7:7000 (tcp://203.0.113.7:7000)"),
+        ({"address": "ipc:///nowhere/at/all"}, "cannot listen on ipc:///nowhere/at/all: No such file or directory"),
+        ({"port": 0, "adress": "x"}, "ZmqPull knows no 'adress'; did you mean 'address'?"),
+        ({"port": 0, "serializer": "jsn"}, "no serializer 'jsn'; did you mean 'json'?"),
+        ({"port": 0, "serializer": 1}, "a serializer is a name or a pair of functions (dumps, loads), not 1"),
+        ({"port": 0, "timeout": -1}, "timeout is a number of seconds of at least 0, not -1"),
+        ({"port": 0, "linger": "x"}, "linger is a number of seconds"),
+        ({"port": 0, "hwm": -1}, "hwm is a whole number of at least 0, not -1"),
+        ({"port": 0, "bind": 1}, "bind is True or False, not 1"),
+    ],
+)
+def test_a_wrong_keyword_is_refused_in_one_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ZmqOptionError) as refusal:
+        ZmqPull(**options)
+    assert message in str(refusal.value)
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:0", "tcp://127.0.0.1:*", "tcp://*:7000"])
+def test_what_can_only_be_bound(address: str) -> None:
+    with pytest.raises(ZmqAddressError, match="can only be bound; to connect, name a host and its port"):
+        ZmqPush(address=address)
+
+
+def test_retries_and_topics_are_checked() -> None:
+    with pytest.raises(ZmqOptionError, match="retries is a whole number of at least 0, not -1"):
+        ZmqClient(port=1, retries=-1)
+    with pytest.raises(ZmqOptionError, match="a topic is text, not b'a'"):
+        ZmqSub(port=1, topics=[b"a"])  # type: ignore[list-item]
+
+
+def test_two_of_one_address_in_one_process_share_a_context(opened: Any) -> None:
+    opened(ZmqPull)
+    assert context() is context()

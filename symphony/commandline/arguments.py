@@ -121,6 +121,14 @@ def seconds(text: str) -> float:
     return total
 
 
+def parameter(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``, of which the value may be empty and hold further ``=``."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"a parameter is NAME=VALUE, such as agents=8, not {text!r}")
+    return name, value
+
+
 def count(text: str) -> int:
     """A number of lines, at least 0."""
     if not text.isdecimal():

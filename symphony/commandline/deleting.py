@@ -11,22 +11,41 @@ from symphony.commandline.exits import FAILED, OK, UsageError, exit_code, messag
 from symphony.commandline.printing import show_json
 from symphony.commandline.terminal import is_terminal, note, progress
 from symphony.errors import NotFound, SymphonyError
+from symphony.names import listing
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
+    from symphony.status import ExperimentStatus
+
+
+def fitting(cluster: Cluster, patterns: Sequence[str], *, needed: bool) -> list[str]:
+    """The experiments whose names fit a shell pattern. Raises `NotFound` for one that none fits, if ``needed``."""
+    from fnmatch import fnmatchcase
+
+    known = cluster.list_experiments()
+    for pattern in patterns:
+        if needed and not any(fnmatchcase(name, pattern) for name in known):
+            raise NotFound(f"no experiment fits {pattern!r}; there are {listing(known)}")
+    return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 class Deleting:
     """One ``delete``: some names, whether to ask, and how to tell what was done."""
 
-    def __init__(self, cluster: Cluster, names: Sequence[str], *, force: bool, as_json: bool) -> None:
+    def __init__(self, cluster: Cluster, names: Sequence[str], *, force: bool, as_json: bool, dry_run: bool) -> None:
         self._cluster = cluster
         self._names = list(dict.fromkeys(names))
         self._force = force
         self._as_json = as_json
+        self._dry_run = dry_run
 
     def run(self) -> int:
         """Delete; the exit code. Nothing is deleted where a name is wrong or the answer is no."""
+        from symphony.commandline.choosing import own
+
+        self._names = list(dict.fromkeys(own(self._cluster, name) for name in self._names))
+        if self._dry_run:
+            return self._would()
         if not self._force and not self._agreed():
             note("nothing was deleted")
             return FAILED
@@ -42,15 +61,43 @@ class Deleting:
             show_json(deleted)
         return code
 
+    def _would(self) -> int:
+        found = [status for name in self._names if (status := self._there(name)) is not None]
+        if self._as_json:
+            show_json([status.name for status in found])
+        for status in found:
+            note(f"would delete {views.summary(status)}")
+        return OK
+
+    def _there(self, name: str) -> ExperimentStatus | None:
+        """An experiment, or None where ``--force`` says that one which is not there is fine."""
+        try:
+            return self._cluster.describe_experiment(name)
+        except NotFound as exc:
+            if not self._force:
+                raise
+            note(f"{message(exc)}; nothing to delete")
+            return None
+
     def _agreed(self) -> bool:
-        found = [self._cluster.describe_experiment(name) for name in self._names]
+        found = [self._meant(name) for name in self._names]
+        self._names = list(dict.fromkeys(status.name for status in found))
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise UsageError("delete asks first, and there is no terminal to ask on; say --force (-f) to delete")
         what = ", ".join(views.summary(status) for status in found)
         print(f"delete {what}? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
+    def _meant(self, name: str) -> ExperimentStatus:
+        """Shortened names are only taken where the question then says the whole one."""
+        from symphony.commandline import choosing
+
+        asked = is_terminal(sys.stdin) and is_terminal(sys.stderr)
+        return choosing.experiment(self._cluster, name) if asked else self._cluster.describe_experiment(name)
+
     def _delete(self, name: str) -> bool:
+        from symphony.commandline import current
+
         try:
             number = len(self._cluster.describe_experiment(name).processes)
         except NotFound as exc:
@@ -58,6 +105,7 @@ class Deleting:
             return False
         with progress(f"deleting {name} ({views.processes(number)})"):
             self._cluster.delete(name)
+        current.forget(self._cluster.backend, name)
         if not self._as_json:
             print(f"deleted {name}")
         return True

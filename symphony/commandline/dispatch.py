@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 DEFAULT_BACKEND = "local"
+ASK = "__complete"  # how a shell that completes begins; see `symphony.commandline.completing`
 
 
 class CommandLine:
@@ -31,7 +32,7 @@ class CommandLine:
     args: argparse.Namespace
 
     def __init__(self, prog: str | None = None) -> None:
-        self.args = argparse.Namespace(backend=None, debug=False)
+        self.args = argparse.Namespace(backend=None, profile=None, debug=False)
         self.master_parser = Parser(
             prog=prog,
             description=help_text(type(self).__doc__ or "", prog or "symphony")[1],
@@ -44,7 +45,9 @@ class CommandLine:
         self.subparsers = self.master_parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self._takes_remainder: set[str] = set()
         self._unmade: dict[str, Callable[[], object]] = {}
+        self._aliases: dict[str, tuple[str, ...]] = {}
         self._options: tuple[Option, ...] = ()
+        self._misconfigured: Exception | None = None
 
     def _add_version(self) -> None:
         from symphony import __version__
@@ -54,7 +57,7 @@ class CommandLine:
     # --- what a subclass overrides or calls ---
 
     def create_cluster(self) -> Cluster:
-        """The cluster that the verbs talk to: that of ``-b``, else of SYMPHONY_BACKEND, else ``local``."""
+        """The cluster that the verbs talk to: that of ``-b``, else the one that is configured, else ``local``."""
         from symphony.cluster import Cluster
 
         return Cluster.new(self.backend_name, **self.backend_options)
@@ -62,13 +65,24 @@ class CommandLine:
     @property
     def backend_name(self) -> str:
         """The backend that was asked for."""
-        return self.args.backend or os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
+        from symphony.config import SymphonyConfig
+
+        return self.args.backend or SymphonyConfig().backend
 
     @property
     def backend_options(self) -> dict[str, object]:
         """The options of that backend that were given, as its `Cluster` takes them."""
         given = ((option.name, getattr(self.args, _place(option), None)) for option in self._options)
         return {name: value for name, value in given if value is not None}
+
+    @property
+    def where(self) -> list[str]:
+        """The words of this command line that another one needs to find the same experiments."""
+        import shlex
+
+        typed: dict[str, object] = {"-b": self.args.backend, "--profile": self.args.profile}
+        typed.update((item.flags[-1], getattr(self.args, _place(item), None)) for item in self._options if item.where)
+        return [word for flag, value in typed.items() if value for word in (flag, shlex.quote(str(value)))]
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -86,7 +100,7 @@ class CommandLine:
         summary, description = help_text(action.__doc__ or "", self.prog)
         parser: argparse.ArgumentParser = self.subparsers.add_parser(
             name,
-            aliases=list(aliases),
+            aliases=[*aliases, *self._aliases.get(name, ())],
             help=summary,
             description=description,
             formatter_class=Formatter,
@@ -99,10 +113,27 @@ class CommandLine:
             self._takes_remainder.add(name)
         return parser
 
+    def _offer(self, name: str, make: Callable[[], object], *aliases: str) -> None:
+        """Have a command whose parser is made by ``make`` when it is needed, which is by `add_subparser`."""
+        self._unmade[name] = make
+        self._aliases[name] = aliases
+
     def get_subparser(self, name: str) -> argparse.ArgumentParser:
         """The parser of a command, to add arguments to."""
         self._make(name)
         found: argparse.ArgumentParser = self.subparsers.choices[name]
+        return found
+
+    @property
+    def verbs(self) -> list[str]:
+        """The commands, in the order of the help; without their short names."""
+        made = dict.fromkeys(parser.get_default("verb") for parser in self.subparsers.choices.values())
+        return [*self._unmade, *(name for name in made if name not in self._unmade)]
+
+    def parser_of(self, word: str) -> argparse.ArgumentParser | None:
+        """The parser of a command, by its name or a short one; None where there is none."""
+        self._make_for([word])
+        found: argparse.ArgumentParser | None = self.subparsers.choices.get(word)
         return found
 
     # Making all parsers takes longer than most verbs do, so only that of the verb that runs is made.
@@ -114,21 +145,30 @@ class CommandLine:
 
     def _make_for(self, words: Sequence[str]) -> None:
         """Make the parser of the command that is the first word; where it is none, all, for help and near misses."""
-        known = words[:1] and (words[0] in self._unmade or words[0] in self.subparsers.choices)
-        for name in [words[0]] if known else list(self._unmade):
+        word = words[0] if words else ""
+        asked = next((name for name, aliases in self._aliases.items() if word in aliases), word)
+        known = asked in self._unmade or asked in self.subparsers.choices
+        for name in [asked] if known else list(self._unmade):
             self._make(name)
 
     def _take_options(self, words: Sequence[str]) -> None:
         """Add the options of the backend that ``words`` ask for; what is wrong with it shows when it is opened."""
-        from symphony.errors import PluginError
+        from symphony.config import SymphonyConfig
+        from symphony.errors import PluginError, SymphonyError
         from symphony.plugins import find
 
-        name = _asked_backend(words) or os.environ.get(BACKEND_VARIABLE) or DEFAULT_BACKEND
+        config = SymphonyConfig()
+        config.set_command_line(_first_options(words))
+        self._misconfigured = None
         try:
-            self._options = find(name).options
+            self._options = find(config.backend).options
         except PluginError:
             return
-        _add_options(self.master_parser, self._options)
+        except SymphonyError as exc:  # help is given all the same
+            self._misconfigured = exc
+            return
+        for parser in (self.master_parser, *dict.fromkeys(self.subparsers.choices.values())):
+            _add_options(parser, self._options)
 
     # --- running ---
 
@@ -149,8 +189,23 @@ class CommandLine:
             return self._failed(exc, argv)
         return code
 
+    def _complete(self, words: Sequence[str]) -> int:
+        """Answer a shell that completes; what is wrong is no matter for it."""
+        from symphony.commandline.completing import completions
+        from symphony.errors import SymphonyError
+
+        self._take_options(words)
+        self.args.backend = _first_options(words).get("--backend")
+        try:
+            print(*completions(self, words), sep="\n")
+        except SymphonyError:
+            return exits.FAILED
+        return exits.OK
+
     def _run(self, argv: Sequence[str]) -> int:
         _tolerate_any_text()
+        if argv and argv[0] == ASK:
+            return self._complete(argv[1:])
         words, remainder = split_remainder(argv)
         self._take_options(words)
         self._make_for(words)
@@ -161,6 +216,8 @@ class CommandLine:
         args.remainder, args.has_remainder = remainder or [], remainder is not None
         self.args = args
         verb = getattr(args, "verb", None)
+        if self._misconfigured is not None and verb != "config":
+            raise self._misconfigured
         parser = self.master_parser if verb is None else self.subparsers.choices[verb]
         if extra:
             parser.elsewhere = _options_elsewhere()
@@ -196,8 +253,9 @@ def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
         "--backend",
         default=default,
         metavar="BACKEND",
-        help=f"where processes run (default: ${BACKEND_VARIABLE}, else {DEFAULT_BACKEND})",
+        help=f"where processes run (default: ${BACKEND_VARIABLE}, else as configured, else {DEFAULT_BACKEND})",
     )
+    parser.add_argument("--profile", default=default, metavar="NAME", help="the profile of the configuration")
     parser.add_argument(
         "--debug",
         action="store_true",
@@ -206,15 +264,16 @@ def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
     )
 
 
-def _asked_backend(words: Sequence[str]) -> str | None:
-    """The backend of the last ``-b``, before anything is parsed: it decides what can be parsed."""
+def _first_options(words: Sequence[str]) -> dict[str, str]:
+    """The last ``-b`` and ``--profile``, before anything is parsed: they decide what can be parsed."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    finder.add_argument("-b", "--backend")
+    finder.add_argument("-b", "--backend", dest="--backend")
+    finder.add_argument("--profile", dest="--profile")
     try:
-        found: str | None = finder.parse_known_args(words)[0].backend
-    except argparse.ArgumentError:  # -b without a name: told when all is parsed
-        return None
-    return found
+        found = vars(finder.parse_known_args(words)[0])
+    except argparse.ArgumentError:  # one without a name: told when all is parsed
+        return {}
+    return {option: value for option, value in found.items() if value}
 
 
 def _options_elsewhere() -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING
@@ -23,8 +23,12 @@ NAME = "NAME"
 _MODULE = "symphony_experiment_file"
 
 
-def load(cluster: Cluster, path: Path, name: str | None = None) -> Experiment:
-    """The experiment that a file describes, under ``name`` where that is given.
+def load(
+    cluster: Cluster, path: Path, name: str | None = None, parameters: Mapping[str, str] | None = None
+) -> Experiment:
+    """The experiment that a file describes, under ``name`` where that is given, and with the user's name before it.
+
+    ``parameters`` are those that the file declares, or that its ``build`` takes after the experiment.
 
     A Python file is executed, with its folder first on ``sys.path``, and its ``build`` fills a new experiment,
     called ``NAME`` where the file sets that, else after the file. What it prints goes to standard error.
@@ -34,11 +38,13 @@ def load(cluster: Cluster, path: Path, name: str | None = None) -> Experiment:
         what = "is a folder" if path.is_dir() else f"ends in {path.suffix!r}" if path.suffix else "has no ending"
         raise SpecError(f"{path}: {what}; an experiment's file ends in {listing(SUFFIXES)}")
     if path.suffix == ".py":
-        return _built(cluster, path, name)
+        return _built(cluster, path, name, parameters or {})
+    from symphony.config import SymphonyConfig
     from symphony.spec import Experiment
 
-    found = Experiment.load_file(path)
-    return found if name is None else _renamed(found, name)
+    found = Experiment.load_file(path, parameters=parameters)
+    wanted = SymphonyConfig().experiment_name(name or found.name)
+    return found if wanted == found.name else _renamed(found, wanted)
 
 
 def _renamed(experiment: Experiment, name: str) -> Experiment:
@@ -50,17 +56,18 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
 # --- Python files ---
 
 
-def _built(cluster: Cluster, path: Path, name: str | None) -> Experiment:
+def _built(cluster: Cluster, path: Path, name: str | None, parameters: Mapping[str, str]) -> Experiment:
     code, home = _compiled(path), path.absolute()
     with _importing_from(home.parent) as module, contextlib.redirect_stdout(sys.stderr):
         module.__file__ = str(home)
         with _blamed_on(path, "cannot be run"):
             exec(code, vars(module))
         build = _build_function(module, path)
+        options = _options(build, path, parameters)
         experiment = cluster.new_experiment(name or _name_of(module, path))
         experiment.base_dir = home.parent
         with _blamed_on(path, f"{BUILD}(exp) failed"):
-            build(experiment)
+            build(experiment, **options)
     return experiment
 
 
@@ -80,14 +87,31 @@ def _compiled(path: Path) -> CodeType:
         raise SpecError(f"{path}: not Python: {exc}") from exc
 
 
-def _build_function(module: ModuleType, path: Path) -> Callable[[Experiment], object]:
+def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
     build = vars(module).get(BUILD)
     if not callable(build):
         own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         hint = near(BUILD, own) or f"; write one that adds processes: def {BUILD}(exp): exp.new_process(...)"
         raise SpecError(f"{path}: has no function {BUILD}(exp){hint}")
-    found: Callable[[Experiment], object] = build
+    found: Callable[..., object] = build
     return found
+
+
+def _options(build: Callable[..., object], path: Path, parameters: Mapping[str, str]) -> dict[str, object]:
+    """What ``build`` gets beside the experiment: a number or a flag where its default is no text."""
+    if not parameters:
+        return {}
+    import inspect
+
+    from symphony.spec.parameters import as_value
+
+    takes = list(inspect.signature(build).parameters.values())[1:]
+    known = {item.name: item.default for item in takes if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)}
+    for name in parameters:
+        if name not in known and not any(item.kind is item.VAR_KEYWORD for item in takes):
+            hint = near(name, known) or f"; it takes {listing(known)}"
+            raise SpecError(f"{path}: {BUILD}(exp) takes no {name!r}{hint} (as in def {BUILD}(exp, {name}=1))")
+    return {name: text if isinstance(known.get(name), str) else as_value(text) for name, text in parameters.items()}
 
 
 def _name_of(module: ModuleType, path: Path) -> str:

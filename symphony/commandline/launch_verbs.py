@@ -20,6 +20,7 @@ class LaunchVerbs(Verbs):
         parser = self.add_subparser("launch")
         self._add_file(parser)
         self.add_dry_run(parser)
+        parser.add_argument("--build", action="store_true", help="build and push the experiment's images first")
         parser.add_argument("--force", action="store_true", help="replace a live experiment of that name")
         parser.add_argument("--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment")
         parser.add_argument("--wait", choices=("started", "ready"), help="return when all have started, or are ready")
@@ -34,12 +35,20 @@ class LaunchVerbs(Verbs):
 
         A Python file names its experiment by NAME = "...", or is named after itself.
 
+        With --build the images that the experiment declares are built, tagged with its name and pushed, and its
+        processes run from just what was pushed.
+
         For example:
           symphony launch rl.yml
           symphony launch experiment.py --name rl-2 --follow
+          symphony launch rl.yml --set agents=64 --profile gke
           symphony launch rl.yml -b tmux --dry-run
         """
         experiment = self._load(args)
+        if args.build:
+            from symphony.commandline.building import with_built_images
+
+            experiment = with_built_images(self.cluster, experiment, dry_run=bool(args.dry_run), force=args.force)
         if args.dry_run:
             self._show_manifest(experiment, args.json, check=args.dry_run == "server")
             return OK
@@ -92,7 +101,7 @@ class LaunchVerbs(Verbs):
 
         from symphony.commandline.files import load
 
-        return load(self.cluster, Path(args.file), args.name)
+        return load(self.cluster, Path(args.file), args.name, dict(args.parameters))
 
     def _show_manifest(self, experiment: Experiment, as_json: bool, *, check: bool = False) -> None:
         if not as_json:
@@ -108,7 +117,7 @@ class LaunchVerbs(Verbs):
     def _how_to_go_on(self, name: str) -> list[str]:
         from symphony.commandline.views import indented
 
-        where = f" -b {self.args.backend}" if self.args.backend else ""
+        where = "".join(f" {word}" for word in self.where)
         return indented(
             [
                 (f"{self.prog} ps{where} {name}", "how they are"),

@@ -110,7 +110,7 @@ def launch_and_follow(cluster: Cluster, experiment: Experiment, *, force: bool, 
             launch(cluster, experiment, force=force)
             interruptions.launched = True
             note(launched(cluster, experiment))
-            _show_logs(cluster, name, as_json)
+            _show_logs(cluster, experiment, as_json)
         status = cluster.wait(name)
     except NotFound:
         note(f"symphony: experiment {name!r} was deleted")
@@ -125,8 +125,8 @@ def launch_and_follow(cluster: Cluster, experiment: Experiment, *, force: bool, 
     return INTERRUPTED if interruptions.count else status.exit_code
 
 
-def _show_logs(cluster: Cluster, name: str, as_json: bool) -> None:
+def _show_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
     with noticing_closed_output():
-        names = [process.name for process in cluster.describe_experiment(name)]
+        names = [process.name for process in experiment.list_all_processes()]
         form = log_format(names, as_json=as_json, colour=has_colour(sys.stdout))
-        show_lines(cluster.iter_logs(name, follow=True), form, at_once=True)
+        show_lines(cluster.iter_logs(experiment.name, follow=True), form, at_once=True)

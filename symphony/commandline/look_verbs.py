@@ -1,4 +1,4 @@
-"""The verbs that look: ls, ps, logs, wait, backends."""
+"""The verbs that look: ls, ps, describe, logs, wait, backends."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 class LookVerbs(Verbs):
-    """ls, ps, logs, wait, backends."""
+    """ls, ps, describe, logs, wait, backends."""
 
     def _add_ls(self) -> None:
-        self._add_json(self.add_subparser("ls"))
+        parser = self.add_subparser("ls")
+        self._add_watch(parser)
+        self._add_json(parser)
 
     def action_ls(self, args: argparse.Namespace) -> int | None:
         """List the experiments that symphony launched.
@@ -31,18 +33,32 @@ class LookVerbs(Verbs):
 
         For example:
           symphony ls
+          symphony ls --watch
           symphony ls -b tmux --json
         """
-        from symphony.commandline.printing import show_json, show_table
+        from symphony.commandline.printing import show_json, table_lines
         from symphony.commandline.views import EXPERIMENTS, experiment_row
 
+        def shown(found: Iterable[ExperimentStatus]) -> list[str]:
+            now = time.time()
+            return table_lines(EXPERIMENTS, [experiment_row(status, now) for status in found])
+
+        if args.watch:
+            return self._refresh(args, lambda: shown(self._describe_all()[0]))
         found, code = self._describe_all()
         if args.json:
             show_json([status.to_dict() for status in found])
         else:
-            now = time.time()
-            show_table(EXPERIMENTS, [experiment_row(status, now) for status in found])
+            print("\n".join(shown(found)))
         return code
+
+    def _refresh(self, args: argparse.Namespace, look: Callable[[], list[str]]) -> int:
+        from symphony.commandline.exits import UsageError
+        from symphony.commandline.refreshing import refresh
+
+        if args.json:
+            raise UsageError("--watch shows a table; leave --json or --watch out")
+        return refresh(look)
 
     def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
         """Every experiment that can be described; one that cannot is told and does not hide the others."""
@@ -61,7 +77,8 @@ class LookVerbs(Verbs):
 
     def _add_ps(self) -> None:
         parser = self.add_subparser("ps")
-        self._add_experiment_name(parser)
+        self._add_experiment_name(parser, required=False)
+        self._add_watch(parser)
         self._add_json(parser)
 
     def action_ps(self, args: argparse.Namespace) -> int | None:
@@ -72,24 +89,64 @@ class LookVerbs(Verbs):
 
         For example:
           symphony ps rl
+          symphony ps rl --watch
           symphony ps rl --json | jq '.processes[].pid'
         """
-        from symphony.commandline.printing import show_json, show_table
+        from symphony.commandline.choosing import experiment
+        from symphony.commandline.printing import show_json, table_lines
         from symphony.commandline.views import PROCESSES, process_row
 
-        status = self.cluster.describe_experiment(args.experiment)
+        def shown(status: ExperimentStatus) -> list[str]:
+            now = time.time()
+            return table_lines(PROCESSES, [process_row(process, now) for process in status])
+
+        status = experiment(self.cluster, args.experiment)
+        if args.watch:
+            return self._refresh(args, lambda: shown(self.cluster.describe_experiment(status.name)))
         if args.json:
             show_json(status.to_dict())
             return OK
-        now = time.time()
-        show_table(PROCESSES, [process_row(process, now) for process in status])
+        print("\n".join(shown(status)))
         if status.note:
             note(f"{status.name}: {status.note}")
         return OK
 
+    def _add_describe(self) -> None:
+        parser = self.add_subparser("describe")
+        self._add_experiment_name(parser)
+        self._add_component_arg(parser)
+        self._add_json(parser)
+
+    def action_describe(self, args: argparse.Namespace) -> int | None:
+        """Show what matters about one process.
+
+        Its state with the reason, what it is and where it runs, its resources, where it reaches each service, what
+        happened to it, and the last lines that it wrote.
+
+        For example:
+          symphony describe rl learner
+          symphony describe rl agents/agent-1 --json | jq .events
+        """
+        from symphony.commandline import choosing, describing
+        from symphony.commandline.printing import show_json
+        from symphony.errors import SymphonyError
+
+        status = choosing.experiment(self.cluster, args.experiment)
+        process = choosing.process(status, args.process)
+        details = self.cluster.explain_process(status.name, process.name, process.group)
+        if args.json:
+            show_json({"experiment": status.name, **details.to_dict()})
+            return OK
+        try:
+            log = self.cluster.get_log(status.name, process.name, tail=describing.LAST_LINES).splitlines()
+        except SymphonyError as exc:  # the rest is worth showing all the same
+            log = [f"({message(exc)})"]
+        print("\n".join(describing.described(status.name, details, log, time.time())))
+        return OK
+
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")
-        self._add_experiment_name(parser)
+        self._add_experiment_name(parser, required=False)
         parser.add_argument("processes", metavar="PROCESS", nargs="*", help="names, or group/name (default: all)")
         parser.add_argument("-f", "--follow", action="store_true", help="go on until they have ended")
         parser.add_argument("--since", metavar="TIME", help="only what is newer: 90s, 5m, 2h, or an ISO 8601 time")
@@ -110,11 +167,13 @@ class LookVerbs(Verbs):
           symphony logs rl -f --since 5m
           symphony logs rl -f --save logs/
         """
+        from symphony.commandline import choosing
         from symphony.commandline.printing import log_format, show_lines, show_text
 
-        asked = [self.cluster.find_process(args.experiment, name).name for name in args.processes]
-        names = list(dict.fromkeys(asked))
-        names = names or [process.name for process in self.cluster.describe_experiment(args.experiment)]
+        status = choosing.experiment(self.cluster, args.experiment)
+        args.experiment = status.name
+        asked = [choosing.process(status, name).name for name in args.processes]
+        names = list(dict.fromkeys(asked)) or [process.name for process in status]
         if args.previous or args.save:
             from symphony.commandline import using
 
@@ -157,7 +216,7 @@ class LookVerbs(Verbs):
 
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")
-        self._add_experiment_name(parser)
+        self._add_experiment_name(parser, required=False)
         parser.add_argument("--timeout", metavar="TIME", type=seconds, help="give up after that: seconds, or 90s, 5m")
         self._add_json(parser, "the final status as JSON")
 
@@ -171,12 +230,12 @@ class LookVerbs(Verbs):
           symphony wait rl --timeout 10m
         """
         from symphony.commandline import views
+        from symphony.commandline.choosing import experiment
         from symphony.commandline.printing import show_json
 
+        name = experiment(self.cluster, args.experiment).name
         with progress() as shown:
-            status = self.cluster.wait(
-                args.experiment, timeout=args.timeout, on_change=lambda now: shown.say(views.going_on(now))
-            )
+            status = self.cluster.wait(name, timeout=args.timeout, on_change=lambda now: shown.say(views.going_on(now)))
         if args.json:
             show_json({**status.to_dict(), "exit_code": status.exit_code})
         else:
@@ -184,6 +243,25 @@ class LookVerbs(Verbs):
         for line in views.failures(status):
             note(line)
         return status.exit_code
+
+    def _add_completion(self) -> None:
+        from symphony.commandline.completing import SHELLS
+
+        parser = self.add_subparser("completion")
+        parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+    def action_completion(self, args: argparse.Namespace) -> int | None:
+        """Print what a shell needs to complete commands, options, and names of experiments and processes.
+
+        For example:
+          eval "$(symphony completion bash)"
+          eval "$(symphony completion zsh)"
+          symphony completion fish | source
+        """
+        from symphony.commandline.completing import script
+
+        print(script(args.shell, self.prog), end="")
+        return OK
 
     def _add_backends(self) -> None:
         self._add_json(self.add_subparser("backends"))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from symphony.commandline.config_verbs import ConfigVerbs
+from symphony.commandline.graph_verbs import GraphVerbs
 from symphony.commandline.launch_verbs import LaunchVerbs
 from symphony.commandline.look_verbs import LookVerbs
+from symphony.commandline.submit_verbs import SubmitVerbs
 from symphony.commandline.use_verbs import UseVerbs
 
 
-class SymphonyParser(LaunchVerbs, LookVerbs, UseVerbs):
+class SymphonyParser(ConfigVerbs, GraphVerbs, SubmitVerbs, LaunchVerbs, LookVerbs, UseVerbs):
     """Describe a multi-process experiment once, launch it on local processes, in tmux or on Kubernetes.
 
     An experiment is a YAML or JSON file, or a Python file with a
@@ -32,18 +35,26 @@ class SymphonyParser(LaunchVerbs, LookVerbs, UseVerbs):
         """For a subclass: add commands and arguments."""
 
     def _add_verbs(self) -> None:
-        self._unmade.update(
-            launch=self._add_launch,
-            render=self._add_render,
-            ls=self._add_ls,
-            ps=self._add_ps,
-            logs=self._add_logs,
-            wait=self._add_wait,
-            exec=self._add_exec,
-            attach=self._add_attach,
-            cp=self._add_cp,
-            forward=self._add_forward,
-            visit=self._add_visit,
-            delete=self._add_delete,
-            backends=self._add_backends,
-        )
+        offer = self._offer
+        offer("launch", self._add_launch)
+        offer("render", self._add_render)
+        offer("check", self._add_check)
+        offer("submit", self._add_submit)
+        offer("init", self._add_init)
+        offer("ls", self._add_ls, "lse")
+        offer("ps", self._add_ps, "p", "lsp", "process")
+        offer("graph", self._add_graph)
+        offer("describe", self._add_describe)
+        offer("logs", self._add_logs, "l", "log")
+        offer("wait", self._add_wait)
+        offer("exec", self._add_exec, "x")
+        offer("attach", self._add_attach, "ssh")
+        offer("cp", self._add_cp, "scp")
+        offer("forward", self._add_forward)
+        offer("visit", self._add_visit, "vi", "url")
+        offer("delete", self._add_delete, "d")
+        offer("delete-batch", self._add_delete_batch, "db")
+        offer("switch-experiment", self._add_switch_experiment, "se", "e")
+        offer("backends", self._add_backends)
+        offer("completion", self._add_completion)
+        offer("config", self._add_config)

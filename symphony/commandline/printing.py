@@ -18,10 +18,14 @@ _PIECE = 1 << 16
 
 def show_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Print a table as it suits standard output."""
+    print("\n".join(table_lines(columns, rows)))
+
+
+def table_lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
+    """The lines of a table as it suits standard output."""
     from symphony.commandline.views import state_colour
 
-    paint = state_colour if has_colour(sys.stdout) else None
-    print("\n".join(table(columns, rows, width(sys.stdout), paint)))
+    return table(columns, rows, width(sys.stdout), state_colour if has_colour(sys.stdout) else None)
 
 
 def show_json(data: Any, *, compact: bool = False) -> None:

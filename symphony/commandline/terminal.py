@@ -52,6 +52,16 @@ def width(stream: TextIO | None) -> int | None:
         return 80
 
 
+def height(stream: TextIO | None) -> int | None:
+    """How many lines a terminal has; None where ``stream`` is none."""
+    if stream is None or not is_terminal(stream):
+        return None
+    try:
+        return os.get_terminal_size(stream.fileno()).lines or 24
+    except OSError:
+        return 24
+
+
 class Progress:
     """One line on the terminal that says what goes on, and goes away. Nothing where there is no terminal."""
 

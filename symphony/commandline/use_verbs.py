@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Sequence
 
 from symphony.commandline.exits import OK, UsageError
+from symphony.commandline.terminal import note
 from symphony.commandline.verbs import Verbs
 
 
@@ -17,6 +20,7 @@ class UseVerbs(Verbs):
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
         parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
+        self._add_plain_dry_run(parser)
         self._add_json(parser, "exit code and output as JSON")
 
     def action_exec(self, args: argparse.Namespace) -> int | None:
@@ -29,19 +33,22 @@ class UseVerbs(Verbs):
           symphony exec rl agents/agent-1 -- bash
         """
         if args.misplaced or not args.remainder:
-            import shlex
-
             command = shlex.join([*args.misplaced, *args.remainder]) or "CMD..."
             raise UsageError(
                 f"the command stands after --: {self.prog} exec {args.experiment} {args.process} -- {command}"
             )
+        from symphony.commandline import choosing
         from symphony.commandline.running import run
 
-        group, _, name = args.process.rpartition("/")
-        return run(self.cluster, args.experiment, name, group or None, args.remainder, as_json=args.json)
+        status = choosing.experiment(self.cluster, args.experiment)
+        process = choosing.process(status, args.process)
+        if args.dry_run:
+            note(f"would run beside {process.path} of {status.name}: {shlex.join(args.remainder)}")
+            return OK
+        return run(self.cluster, status.name, process.name, process.group, args.remainder, as_json=args.json)
 
     def _add_attach(self) -> None:
-        parser = self.add_subparser("attach", ["ssh"])
+        parser = self.add_subparser("attach")
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
 
@@ -55,8 +62,11 @@ class UseVerbs(Verbs):
           symphony attach -b tmux rl learner
           symphony ssh -b tmux rl agents/agent-1
         """
-        group, _, name = args.process.rpartition("/")
-        self.cluster.login(args.experiment, name, group or None)
+        from symphony.commandline import choosing
+
+        status = choosing.experiment(self.cluster, args.experiment)
+        process = choosing.process(status, args.process)
+        self.cluster.login(status.name, process.name, process.group)
         return OK
 
     def _add_cp(self) -> None:
@@ -64,6 +74,7 @@ class UseVerbs(Verbs):
         self._add_experiment_name(parser)
         parser.add_argument("source", metavar="SOURCE", help="a path, or PROCESS:PATH")
         parser.add_argument("target", metavar="TARGET", help="the same; one of the two is beside a process")
+        self._add_plain_dry_run(parser)
 
     def action_cp(self, args: argparse.Namespace) -> int | None:
         """Copy files or folders from or to a process.
@@ -75,9 +86,14 @@ class UseVerbs(Verbs):
           symphony cp rl learner:out/model.pt .
           symphony cp rl config.yml agents/agent-1:
         """
-        from symphony.commandline import using
+        from symphony.commandline import choosing, using
 
-        return using.copy(self.cluster, args.experiment, args.source, args.target)
+        status = choosing.experiment(self.cluster, args.experiment)
+        source, target = (using.beside(status, text) for text in (args.source, args.target))
+        if args.dry_run:
+            note(f"would copy {source} to {target} ({status.name})")
+            return OK
+        return using.copy(self.cluster, status.name, source, target)
 
     def _add_forward(self) -> None:
         parser = self.add_subparser("forward")
@@ -95,12 +111,13 @@ class UseVerbs(Verbs):
           symphony forward rl db 5432
           symphony forward rl tensorboard 6006:8080
         """
-        from symphony.commandline import using
+        from symphony.commandline import choosing, using
 
-        return using.forward(self.cluster, args.experiment, args.target, args.ports)
+        name = choosing.experiment(self.cluster, args.experiment).name
+        return using.forward(self.cluster, name, args.target, args.ports)
 
     def _add_visit(self) -> None:
-        parser = self.add_subparser("visit", ["url"])
+        parser = self.add_subparser("visit")
         self._add_experiment_name(parser)
         parser.add_argument("service", metavar="SERVICE", help="a service that is exposed")
 
@@ -112,15 +129,31 @@ class UseVerbs(Verbs):
         For example:
           symphony visit rl tensorboard
         """
-        from symphony.commandline import using
+        from symphony.commandline import choosing, using
 
-        return using.visit(self.cluster, args.experiment, args.service)
+        return using.visit(self.cluster, choosing.experiment(self.cluster, args.experiment).name, args.service)
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
         parser.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="names")
+        self._add_deleting(parser)
+
+    def _add_delete_batch(self) -> None:
+        parser = self.add_subparser("delete-batch")
+        parser.add_argument("patterns", metavar="PATTERN", nargs="*", help="names, or patterns such as 'rl-*'")
+        parser.add_argument("--all", action="store_true", help="every experiment that symphony launched")
+        self._add_deleting(parser)
+
+    def _add_deleting(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("-f", "--force", action="store_true", help="do not ask; what is not there is fine")
+        self._add_plain_dry_run(parser)
         self._add_json(parser, "the names that were deleted as JSON")
+
+    def _add_switch_experiment(self) -> None:
+        parser = self.add_subparser("switch-experiment")
+        self._add_experiment_name(parser, required=False)
+        self._add_plain_dry_run(parser)
+        self._add_json(parser)
 
     def action_delete(self, args: argparse.Namespace) -> int | None:
         """Stop experiments and remove all of them, their logs too.
@@ -131,6 +164,57 @@ class UseVerbs(Verbs):
           symphony delete rl
           symphony delete -f rl rl-2
         """
+        return self._delete(args, args.experiments)
+
+    def action_delete_batch(self, args: argparse.Namespace) -> int | None:
+        """Stop and remove all experiments whose names fit.
+
+        In a pattern * stands for any text, ? for one character, [ab] for one of several. Asks first, as delete does.
+
+        For example:
+          symphony delete-batch 'sweep-*'
+          symphony delete-batch --all --dry-run
+        """
+        from symphony.commandline.deleting import fitting
+
+        if bool(args.patterns) == args.all:
+            raise UsageError("say which experiments: patterns such as 'rl-*', or --all")
+        names = fitting(self.cluster, args.patterns or ["*"], needed=not (args.force or args.all))
+        if not names:
+            note("no experiment fits; nothing to delete")
+        return self._delete(args, names)
+
+    def _delete(self, args: argparse.Namespace, names: Sequence[str]) -> int:
         from symphony.commandline.deleting import Deleting
 
-        return Deleting(self.cluster, args.experiments, force=args.force, as_json=args.json).run()
+        force = args.force or not names
+        return Deleting(self.cluster, names, force=force, as_json=args.json, dry_run=args.dry_run).run()
+
+    def action_switch_experiment(self, args: argparse.Namespace) -> int | None:
+        """Choose the current experiment, or tell which it is.
+
+        The verbs that take an experiment mean the current one where none is named, or where a dot stands for it.
+        Each backend has one of its own.
+
+        For example:
+          symphony switch-experiment rl
+          symphony ps
+          symphony logs . learner
+          symphony switch-experiment
+        """
+        from symphony.commandline import choosing, current
+
+        backend = self.cluster.backend
+        if args.experiment is None:
+            name = current.name(backend)
+        else:
+            name = choosing.experiment(self.cluster, args.experiment).name
+            if not args.dry_run:
+                current.choose(backend, name)
+        if args.json:
+            from symphony.commandline.printing import show_json
+
+            show_json({"backend": backend, "experiment": name})
+        else:
+            print(name)
+        return OK

@@ -10,11 +10,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from symphony.commandline import choosing
 from symphony.commandline.exits import INTERRUPTED, OK, UsageError
 from symphony.commandline.terminal import note, progress
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, Route
+    from symphony.status import ExperimentStatus
 
 
 def save(cluster: Cluster, args: argparse.Namespace, names: Sequence[str]) -> int:
@@ -66,6 +68,14 @@ def previous_logs(cluster: Cluster, args: argparse.Namespace, names: Sequence[st
     if not found and names:
         raise NotFound(f"no process of experiment {args.experiment!r} has been restarted: there are no previous logs")
     return OK
+
+
+def beside(status: ExperimentStatus, text: str) -> str:
+    """``PROCESS:PATH`` with the process that was meant, as ``GROUP/PROCESS:PATH``; a path is left as it is."""
+    whose, colon, path = text.partition(":")
+    if not colon or not whose or whose.startswith((".", "/")):
+        return text
+    return f"{choosing.process(status, whose).path}:{path}"
 
 
 def copy(cluster: Cluster, experiment: str, source: str, target: str) -> int:

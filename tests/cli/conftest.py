@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from symphony.cluster import Cluster
+from symphony.config.finding import FILE_VARIABLE, VARIABLES
 from tests.cli.terminal import Terminal
 
 TIMEOUT = 60
@@ -26,7 +27,8 @@ class Program:
         self.folder = folder
         self.state = folder / "state"
         mine = {"SYMPHONY_STATE_DIR": str(self.state), "PYTHONPYCACHEPREFIX": str(cache), "TERM": "xterm"}
-        theirs = ("SYMPHONY_BACKEND", "NO_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+        mine["XDG_CONFIG_HOME"] = str(folder / "config")
+        theirs = (*VARIABLES, FILE_VARIABLE, "NO_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
         self.env = {**{key: value for key, value in os.environ.items() if key not in theirs}, **mine}
         self.terminals: list[Terminal] = []
 

@@ -80,6 +80,12 @@ def test_its_commands_are_beside_those_of_symphony(script: Script) -> None:
     assert script("ls", "--greet").stdout.splitlines()[1].startswith("train")
 
 
+def test_its_commands_take_the_options_of_the_backend(script: Script) -> None:
+    shown = script("train", "-b", "kube", "--namespace", "team-a", "--help").stdout
+    assert "--namespace NAMESPACE" in shown
+    assert script("train", "-b", "kube", "--namespace", "team-a", "--dry-run").returncode == 0
+
+
 def test_its_dry_run_starts_nothing(script: Script) -> None:
     assert "agent-1" in script("train", "--dry-run").stdout
     assert script.program.left() == []

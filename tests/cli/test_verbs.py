@@ -15,6 +15,8 @@ from tests.cli.conftest import FOREVER, Program
 VERBS = [
     "launch",
     "render",
+    "submit",
+    "init",
     "ls",
     "ps",
     "logs",

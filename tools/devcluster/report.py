@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def memory_mib(running: Record) -> int:
 
 def _client(paths: Paths, name: str) -> str:
     unpacked = parts.runtime(paths.cache) / "root/usr/bin" / name
-    return str(unpacked if unpacked.exists() else f"/usr/bin/{name}")
+    return str(unpacked) if unpacked.exists() else shutil.which(name) or f"/usr/bin/{name}"
 
 
 def images_text(paths: Paths) -> str:

@@ -1,0 +1,84 @@
+"""`symphony submit` on a real cluster: a job by somebody with few rights, and one whose time is up and that resumes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRAIN = (Path(__file__).parents[3] / "examples" / "submit" / "train.py").read_text(encoding="utf-8")
+# To create Jobs, and to look.
+FEW_RIGHTS = [
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+]
+
+
+@pytest.fixture
+def argv(kube_cluster):
+    def words(verb, *rest, kubeconfig=kube_cluster.kubeconfig):
+        where = ["-b", "kube", "--kubeconfig", str(kubeconfig), "--namespace", kube_cluster.namespace]
+        return [sys.executable, "-m", "symphony", verb, *where, *map(str, rest)]
+
+    return words
+
+
+@pytest.fixture
+def symphony(argv):
+    def run(*words, **options):
+        return subprocess.run(argv(*words, **options), capture_output=True, text=True, timeout=100)
+
+    return run
+
+
+@pytest.fixture
+def node(kube_cluster):
+    """The label of a node that takes Pods, so that two of them meet there."""
+    for item in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]:
+        if not item["spec"].get("taints") and not item["spec"].get("unschedulable"):
+            return f"kubernetes.io/hostname={item['metadata']['labels']['kubernetes.io/hostname']}"
+    pytest.skip("no node without taints")
+
+
+def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
+    bob = kube_cluster.user("bob", FEW_RIGHTS)
+    words = ["--jobs-only", "--name", "train", "--image", kube_cluster.image, "--cpu", "100m", "--memory", "50Mi"]
+    done = symphony("submit", *words, "--follow", "--", "sh", "-c", "echo hi; exit 3", kubeconfig=bob)
+    assert (done.returncode, done.stdout) == (3, "hi\n"), done.stderr
+    assert done.stderr.splitlines()[-1] == "main failed: exit code 3"
+    (pod,) = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
+    assert pod["metadata"]["ownerReferences"][0]["kind"] == "Job"
+    assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "100m", "memory": "50Mi"}
+    assert pod["status"]["qosClass"] == "Guaranteed"
+
+    # It has ended, and its name is taken all the same.
+    again = symphony("submit", *words, "--", "true", kubeconfig=bob)
+    assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
+    assert "'train' is there already (failed), and a job cannot be changed: replace it with --force" in again.stderr
+
+
+def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(kube_cluster, argv, symphony, node):
+    folder = kube_cluster.namespace
+    words = ["--name", "train", "--image", kube_cluster.image, "--mount", "/tmp:/save", "--node-selector", node]
+    program = ["python3", "-c", TRAIN, "--checkpoint", f"/save/{folder}/train.json", "--save-every", "1000000"]
+    first = ["--time", "0:08", "--follow", "--", *program, "--pause", "0.05", "--epochs", "1000000"]
+    with subprocess.Popen(argv("submit", *words, *first), stdout=-1, stderr=-1, text=True) as run:
+        while "epoch 3:" not in (line := run.stdout.readline()):
+            assert line, run.stderr.read()
+        refused = symphony("submit", *words, "--", "true")
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert "'train' is there already (running)" in refused.stderr
+        shown, said = run.communicate(timeout=60)
+    assert run.returncode != 0
+    assert "DeadlineExceeded" in said
+    last = shown.splitlines()[-1]
+    saved = int(last.removeprefix("told to end: saved epoch "))
+
+    # The second ends at once, and takes the folder away.
+    clean = ["sh", "-c", f'"$@" && rm -r /save/{folder}', "sh"]
+    second = symphony("submit", *words, "--force", "--follow", "--", *clean, *program, "--epochs", "1")
+    assert second.returncode == 0, second.stdout + second.stderr
+    resumed, done = second.stdout.splitlines()
+    assert resumed == f"resumed after epoch {saved}"
+    assert done.startswith("done: slope ")

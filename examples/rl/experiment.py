@@ -1,0 +1,153 @@
+"""A learner with all that belongs to it, agents alone or in groups, and evaluators: for every backend.
+
+    symphony launch examples/rl/experiment.py --follow
+    symphony launch examples/rl/experiment.py --follow -b kube --image rl:1
+
+It is as config.yml says, or the file that RL_CONFIG names. ``launch.py`` beside it has options for what changes often,
+and sends processes to node pools. On this machine the programs run in this folder, with the python3 of the PATH, which
+needs symphony and pyzmq; in a container in the image's working directory.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Protocol
+
+from configuration import NONAGENT, SERVERS, Configuration, load
+
+from symphony import Experiment, Process, ProcessGroup
+
+NAME = "rl"
+HERE = Path(__file__).parent
+
+BINDS = {
+    "learner": ["run", "news"],
+    "replay": ["experience", "replay"],
+    "ps": ["parameters", "versions"],
+    "curriculum": ["starts"],
+    "logger": ["log"],
+    "recorder": ["metrics"],
+    "page": ["screen"],
+}
+CONNECTS = {
+    "learner": ["replay", "parameters", "log", "metrics"],
+    "replay": ["run", "news", "log"],
+    "ps": ["run", "news"],
+    "curriculum": ["run", "news", "log"],
+    "logger": ["run", "news"],
+    "recorder": ["run", "news", "screen"],
+    "page": ["run", "news"],
+    "agent": [
+        "run", "news", "replay", "experience", "parameters", "versions", "starts", "log", "metrics", "screen",
+    ],
+    "evaluator": ["run", "news", "parameters", "versions", "log", "metrics", "screen"],
+}  # fmt: skip
+
+
+class Dispatcher(Protocol):
+    """What knows the machines: `symphony.kube.GKEDispatcher`, or `NodePoolDispatcher`."""
+
+    def assign_to(self, process: Process, assign_to: str, **settings: object) -> object:
+        """Send a process to one of them."""
+
+
+def build(exp: Experiment, configuration: Configuration | None = None, dispatcher: Dispatcher | None = None) -> None:
+    """Add everything to ``exp``. Where there is a ``dispatcher`` it places the processes that say how."""
+    if configuration is None:
+        configuration = load(HERE / os.environ.get("RL_CONFIG", "config.yml"))
+    exp.set_envs(settings(configuration))
+    nonagent = exp.new_process_group(NONAGENT)
+    place(nonagent, NONAGENT, configuration)
+    keep_results(nonagent, configuration)
+    members: list[tuple[str, str, ProcessGroup | None]] = [(name, name, nonagent) for name in SERVERS]
+    members += [(f"agent-{n}", "agent", owner) for n, owner in enumerate(agent_owners(exp, configuration))]
+    members += [(f"evaluator-{n}", "evaluator", None) for n in range(configuration.evaluators)]
+    for name, role, group in members:
+        process = new_process(exp, name, role, group, configuration)
+        assign = configuration.role(role).assign
+        if dispatcher is not None and assign:
+            dispatcher.assign_to(process, **assign)
+    page = exp.get_process("page")
+    page.exposes({"page": configuration.page_port}).ready(http=("page", "/"))
+    if configuration.build is not None:
+        declare_image(exp, configuration)
+
+
+def new_process(
+    exp: Experiment, name: str, role: str, group: ProcessGroup | None, configuration: Configuration
+) -> Process:
+    """A process of a role, in a group or alone."""
+    needs = configuration.role(role)
+    process = (group or exp).new_process(
+        name, container_image=needs.image or configuration.image, command="python3", args=["-m", f"roles.{role}"]
+    )
+    process.binds(BINDS.get(role, [])).connects(CONNECTS[role])
+    process.resource_request(**needs.request).resource_limit(**needs.limit).set_envs(needs.env)
+    if group is None:
+        place(process, role, configuration)
+    return process
+
+
+def agent_owners(exp: Experiment, configuration: Configuration) -> list[ProcessGroup | None]:
+    """For each agent its group, or None. The last group has fewer where they cannot all be full."""
+    size = configuration.group_size
+    if size == 1:
+        return [None] * configuration.agents
+    owners: list[ProcessGroup | None] = []
+    for first in range(0, configuration.agents, size):
+        group = exp.new_process_group(f"agents-{first // size}")
+        place(group, "agent", configuration)
+        owners += [group] * min(size, configuration.agents - first)
+    return owners
+
+
+def place(owner: Process | ProcessGroup, pod: str, configuration: Configuration) -> None:
+    """Say on which nodes a Pod may run."""
+    for key, value in configuration.pod(pod).node_selector.items():
+        owner.node_selector(key, value)
+    for toleration in configuration.pod(pod).tolerations:
+        owner.add_toleration(**toleration)
+
+
+def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
+    """Give those who write files the folder for what is to stay."""
+    results = configuration.results
+    if results.folder is None:
+        return
+    nonagent.set_env("RL_RESULTS", results.folder)
+    if results.nfs is not None:
+        server, _, path = results.nfs.partition(":")
+        nonagent.mount_nfs(server, path, results.folder)
+    elif results.host_path is not None:
+        nonagent.mount_host_path(results.host_path, results.folder, type="DirectoryOrCreate")
+
+
+def settings(configuration: Configuration) -> dict[str, object]:
+    """The environment of all programs; see `roles.options`."""
+    run = configuration.run
+    given = {
+        "RL_WORKERS": configuration.agents + configuration.evaluators,
+        "RL_SERVERS": len(SERVERS) - 1,  # the learner is who counts them
+        "RL_UPDATES": run.updates,
+        "RL_TARGET": run.target,
+        "RL_FOREVER": "yes" if run.forever else None,
+        "RL_PACE": run.pace,
+        "RL_PATIENCE": run.patience,
+        "RL_SEED": run.seed,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def declare_image(exp: Experiment, configuration: Configuration) -> None:
+    """Say how the image is made, for ``--build``."""
+    how, repository = configuration.build, configuration.image
+    if how is None or repository is None:
+        return
+    base = [f"--build-arg=BASE={how.base}"] if how.base else []
+    exp.build_image(
+        repository,
+        dockerfile=how.dockerfile,
+        context_directories=[{"name": "roles", "path": "roles"}],
+        build_options=[*base, *how.options],
+    )

@@ -1,0 +1,114 @@
+"""The example's own command line: ``train`` beside all commands of symphony.
+
+python3 launch.py train --agents 8 --follow
+python3 launch.py train -b kube --config gke.yml --build --agents 64 --group-size 4
+python3 launch.py ps rl
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import configuration
+import experiment
+from configuration import Configuration
+
+from symphony import Cluster, Experiment, SpecError
+from symphony.commandline import SymphonyParser
+
+HERE = Path(__file__).parent
+
+
+class Rl(SymphonyParser):
+    """Launch the example and look after it; all commands of symphony are here too."""
+
+    def setup(self) -> None:
+        """Add ``train``."""
+        train = self.add_subparser("train")
+        train.add_argument("--name", default=experiment.NAME, help="the experiment's name (default: rl)")
+        train.add_argument("--config", metavar="FILE", type=Path, help="the configuration (default: config.yml)")
+        train.add_argument("--agents", metavar="N", type=int, help="how many agents")
+        train.add_argument("--group-size", metavar="K", type=int, help="agents in groups of K; 1: alone")
+        train.add_argument("--evaluators", metavar="M", type=int, help="how many evaluators")
+        train.add_argument("--updates", metavar="N", type=int, help="end after so many updates")
+        train.add_argument("--target", metavar="RETURN", type=float, help="end when the mean return is this")
+        train.add_argument("--forever", action="store_true", default=None, help="go on until it is deleted")
+        train.add_argument("--pace", metavar="SECONDS", type=float, help="how long an update takes at least")
+        train.add_argument("--results", metavar="FOLDER", help="keep checkpoints and results in this folder")
+        train.add_argument("--nfs", metavar="SERVER:/PATH", help="in a cluster, mount this as the folder")
+        train.add_argument("--host-path", metavar="FOLDER", help="in a cluster, mount this folder of the node as it")
+        train.add_argument("--repository", metavar="IMAGE", help="the image of all roles; with --build what is pushed")
+        train.add_argument("--base", metavar="IMAGE", help="what the image that is built begins with")
+        train.add_argument("--build", action="store_true", help="build and push the image first")
+        train.add_argument("--force", action="store_true", help="replace a live experiment of that name")
+        train.add_argument("--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment")
+        self.add_dry_run(train)
+
+    def action_train(self, args: argparse.Namespace) -> int | None:
+        """Launch the experiment.
+
+        It is as the configuration says, and as the options say that are given here. On Kubernetes the dispatcher
+        places the processes, where the configuration says what it knows of the nodes.
+
+        For example:
+          symphony train --agents 8 --follow
+          symphony train --forever --pace 0.02
+          symphony train -b kube --config gke.yml --agents 64 --group-size 4 --dry-run
+        """
+        exp = described(self.cluster, args.name, read(args))
+        if args.build:
+            from symphony.commandline.building import with_built_images
+
+            exp = with_built_images(self.cluster, exp, dry_run=bool(args.dry_run), force=args.force)
+        if args.follow and not args.dry_run:
+            from symphony.commandline import launching
+
+            return launching.launch_and_follow(self.cluster, exp, force=args.force, as_json=False)
+        self.cluster.launch(exp, force=args.force, dry_run=args.dry_run)
+        if not args.dry_run:
+            where = f" -b {self.args.backend}" if self.args.backend else ""
+            print(f"launched {exp.name}; the page: {self.prog} visit{where} {exp.name} page")
+        return None
+
+
+def read(args: argparse.Namespace) -> Configuration:
+    """The configuration with what the command line puts over it."""
+    over = {
+        "agents": args.agents,
+        "group_size": args.group_size,
+        "evaluators": args.evaluators,
+        "image": args.repository,
+        "run": {"updates": args.updates, "target": args.target, "forever": args.forever, "pace": args.pace},
+        "results": {"folder": args.results, "nfs": args.nfs, "host_path": args.host_path},
+        "build": {"base": args.base},
+    }
+    if args.build and args.repository:
+        over["build"] = {"dockerfile": "Dockerfile", "base": args.base}
+    return configuration.load(args.config or HERE / "config.yml", over)
+
+
+def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:
+    """The experiment for a cluster; its files are beside this one."""
+    exp = cluster.new_experiment(name)
+    exp.base_dir = HERE.absolute()
+    experiment.build(exp, wanted, dispatcher(cluster, wanted))
+    return exp
+
+
+def dispatcher(cluster: Cluster, wanted: Configuration) -> Any:
+    """What knows the nodes, on Kubernetes where the configuration says so."""
+    if cluster.backend != "kube" or wanted.nodes is None:
+        return None
+    from symphony.kube import GKEDispatcher, KubeCluster, NodePoolDispatcher
+
+    if wanted.nodes.terraform:
+        return GKEDispatcher(wanted.nodes.terraform)
+    if not isinstance(cluster, KubeCluster):
+        raise SpecError(f"the nodes of {type(cluster).__name__} cannot be listed")
+    return NodePoolDispatcher.from_cluster(cluster, label=wanted.nodes.label)
+
+
+if __name__ == "__main__":
+    Rl().main()

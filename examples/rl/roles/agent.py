@@ -1,0 +1,59 @@
+"""Plays with the newest parameters and some noise, and sends what it has lived through to the replay."""
+
+from __future__ import annotations
+
+from random import Random
+
+from roles import policy
+from roles.member import Member
+from roles.newest import Newest
+from symphony.addons.zmq import ZmqClient
+
+SHOW = 20
+# Each agent has a noise of its own: some explore, some refine.
+NOISES = (0.05, 0.1, 0.2, 0.4)
+
+
+class Agent:
+    """One agent."""
+
+    def __init__(self, member: Member) -> None:
+        patience = member.options.patience
+        self._member = member
+        self._newest = Newest(patience)
+        self._replay = ZmqClient(service="replay", serializer="json", timeout=patience)
+        self._starts = ZmqClient(service="starts", serializer="json", timeout=patience)
+        self._noise = NOISES[member.number % len(NOISES)]
+        self._random = Random(f"{member.options.seed} {member.name}")
+        self._last: dict[str, object] = {}
+        self.episodes = 0
+
+    def live(self) -> None:
+        """Play one episode after another until the run is over."""
+        self._member.say(f"begins at version {self._newest.version}, noise {self._noise}")
+        while not self._member.over:
+            if self._replay.request({"what": "ticket"}):
+                self._play()
+            else:
+                self._member.wait_over(0.02)
+        self._member.say(f"leaves after {self.episodes} episodes")
+
+    def _play(self) -> None:
+        self._newest.follow()
+        start = self._starts.request(self._last)
+        episode = policy.play(self._newest.values, start, self._noise, self._random)
+        self._last = {"start": start, "reached": episode.reached}
+        self._member.send("experience", episode.transitions)
+        self._member.measure("agents/return", self._newest.version, episode.total)
+        if self.episodes % SHOW == 0:
+            self._member.send("screen", {"path": episode.path, "name": self._member.name})
+        self.episodes += 1
+
+
+def main() -> None:
+    with Member("worker") as member:
+        Agent(member).live()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""What the page shows: the curves, and the last path through the maze, as data and as HTML with pictures in SVG."""
+
+from __future__ import annotations
+
+import threading
+from html import escape
+from typing import Any
+
+from roles import maze
+
+WIDTH, HEIGHT, SIDE = 640, 240, 24
+MAIN = "evaluation/return"
+COLOURS = {MAIN: "#c0392b", "agents/return": "#95a5a6"}
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>rl</title>
+<style>body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: 0 1em 0 0; text-align: right }}</style>
+<div id="live">{live}</div>
+<script>
+new EventSource("events").onmessage = async () => {{
+  document.getElementById("live").innerHTML = await (await fetch("live")).text();
+}};
+</script></html>
+"""
+
+
+class Board:
+    """Takes in what the recorder and the players send; any thread may read it, and wait for news."""
+
+    def __init__(self) -> None:
+        self._curves: dict[str, dict[int, float]] = {}
+        self._path: list[int] = []
+        self._player = ""
+        self._changes = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def take(self, message: dict[str, Any]) -> None:
+        """A point of a curve, or the path of somebody's episode."""
+        with self._changed:
+            if "path" in message:
+                self._path, self._player = message["path"], message["name"]
+            else:
+                self._curves.setdefault(message["series"], {})[message["step"]] = message["value"]
+            self._changes += 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def wait(self, seen: int) -> int | None:
+        """Wait until there have been more changes than ``seen``; how many, or None when no more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._changes > seen)
+            return None if self._closed else self._changes
+
+    def data(self) -> dict[str, Any]:
+        """Everything as JSON knows it: the curves as lists of step and value, and the path as cells."""
+        with self._changed:
+            return {
+                "changes": self._changes,
+                "curves": {name: sorted(curve.items()) for name, curve in sorted(self._curves.items())},
+                "path": [maze.CELLS[state] for state in self._path],
+                "player": self._player,
+            }
+
+
+def live(data: dict[str, Any]) -> str:
+    """The part of the page that changes."""
+    curves: dict[str, list[tuple[int, float]]] = data["curves"]
+    path: list[tuple[int, int]] = data["path"]
+    last = curves.get(MAIN, [])
+    title = f"mean return {last[-1][1]:.1f} at version {last[-1][0]}" if last else "nothing was measured yet"
+    return "\n".join(
+        [
+            f"<h1>{escape(title)}</h1>",
+            chart({name: curve for name, curve in curves.items() if name in COLOURS}),
+            f"<p>{escape(data['player'])}: {max(len(path) - 1, 0)} steps</p>",
+            picture(path),
+            table(curves),
+        ]
+    )
+
+
+def page(data: dict[str, Any]) -> str:
+    """The whole page."""
+    return PAGE.format(live=live(data))
+
+
+def chart(curves: dict[str, list[tuple[int, float]]]) -> str:
+    """Curves of returns, from -LIMIT to 0, as SVG."""
+    end = max((curve[-1][0] for curve in curves.values()), default=0) or 1
+    lines = []
+    for name, curve in curves.items():
+        points = " ".join(f"{step / end * WIDTH:.1f},{-value / maze.LIMIT * HEIGHT:.1f}" for step, value in curve)
+        lines.append(
+            f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}"><title>{escape(name)}</title></polyline>'
+        )
+    return _svg(WIDTH, HEIGHT, lines)
+
+
+def picture(path: list[tuple[int, int]]) -> str:
+    """The maze with a path through it, as SVG."""
+    walls = [
+        f'<rect x="{x * SIDE}" y="{y * SIDE}" width="{SIDE}" height="{SIDE}" fill="#34495e"/>'
+        for y, row in enumerate(maze.ROWS)
+        for x, mark in enumerate(row)
+        if mark == "#"
+    ]
+    goal_y, goal_x = maze.CELLS[maze.GOAL]
+    goal = f'<circle cx="{(goal_x + 0.5) * SIDE}" cy="{(goal_y + 0.5) * SIDE}" r="{SIDE / 3}" fill="#27ae60"/>'
+    points = " ".join(f"{(x + 0.5) * SIDE},{(y + 0.5) * SIDE}" for y, x in path)
+    line = f'<polyline points="{points}" fill="none" stroke="#c0392b" stroke-width="3"/>'
+    return _svg(len(maze.ROWS[0]) * SIDE, len(maze.ROWS) * SIDE, [*walls, goal, line])
+
+
+def table(curves: dict[str, list[tuple[int, float]]]) -> str:
+    """The first, the best and the last value of every curve."""
+    rows = [
+        f"<tr><td>{escape(name)}</td><td>{curve[0][1]:.2f}</td><td>{max(value for _, value in curve):.2f}</td>"
+        f"<td>{curve[-1][1]:.2f}</td><td>{len(curve)}</td></tr>"
+        for name, curve in curves.items()
+    ]
+    head = "<tr><th></th><th>first</th><th>highest</th><th>last</th><th>points</th></tr>"
+    return f"<table>{head}{''.join(rows)}</table>"
+
+
+def _svg(width: int, height: int, shapes: list[str]) -> str:
+    frame = f'<svg width="{width}" height="{height}" style="border: 1px solid #bdc3c7">'
+    return f"{frame}{''.join(shapes)}</svg>"

@@ -1,0 +1,50 @@
+"""Decides where episodes begin: more often there, from where the goal is missed."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from roles import maze, options
+from roles.member import Member
+from symphony.addons.zmq import ZmqServer
+
+# How much the newest episode counts in the share of a start's episodes that reach the goal.
+NEW = 0.2
+
+
+class Curriculum:
+    """From which states how often the goal is reached."""
+
+    def __init__(self, random: Random) -> None:
+        self.episodes = 0
+        self._random = random
+        self._starts = [state for state in range(maze.STATES) if state != maze.GOAL]
+        self._reached = dict.fromkeys(self._starts, 0.0)
+
+    @property
+    def reached(self) -> float:
+        """The share of episodes that reach the goal, over all starts."""
+        return sum(self._reached.values()) / len(self._reached)
+
+    def answer(self, message: dict[str, Any]) -> int:
+        """Take in how the last episode of an agent went, if it had one, and say where its next begins."""
+        start = message.get("start")
+        if start is not None:
+            self.episodes += 1
+            self._reached[start] += NEW * (message["reached"] - self._reached[start])
+        weights = [1.1 - self._reached[start] for start in self._starts]
+        return self._random.choices(self._starts, weights)[0]
+
+
+def main() -> None:
+    curriculum = Curriculum(Random(options.read().seed))
+    with ZmqServer(service="starts", serializer="json") as server:
+        server.start_loop(curriculum.answer)
+        with Member("server") as member:
+            member.wait_closing()
+            member.say(f"{curriculum.episodes} episodes; at last {curriculum.reached:.0%} reached the goal")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""Measures how well the newest parameters do: the mean return of episodes without noise, from everywhere."""
+
+from __future__ import annotations
+
+from random import Random
+
+from roles import maze, options, policy
+from roles.member import BEAT, Member
+from roles.newest import Newest
+
+STARTS = [state for state in range(maze.STATES) if state != maze.GOAL]
+
+
+def measure(newest: Newest, member: Member, random: Random) -> None:
+    """Measure this version, and tell everybody who wants to know."""
+    episodes = {start: policy.play(newest.values, start, 0.0, random) for start in STARTS}
+    mean = sum(episode.total for episode in episodes.values()) / len(episodes)
+    member.measure("evaluation/return", newest.version, mean)
+    member.send("screen", {"path": episodes[maze.START].path, "name": member.name})
+    member.say(f"version {newest.version}: mean return {mean:.1f}")
+    member.score(newest.version, mean)
+
+
+def main() -> None:
+    # It enrols once it has parameters: the run begins with everybody, so the untrained ones are measured too.
+    newest = Newest(options.read().patience)
+    with Member("worker") as member:
+        random = Random(f"{member.options.seed} {member.name}")
+        measure(newest, member, random)
+        while not member.over:
+            if newest.follow(BEAT):
+                measure(newest, member, random)
+        if newest.fetch():
+            measure(newest, member, random)
+
+
+if __name__ == "__main__":
+    main()

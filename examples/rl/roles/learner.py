@@ -1,0 +1,113 @@
+"""Improves the parameters from what the agents have lived through, and decides when the run is over."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from roles import options, policy
+from roles.office import Office
+from roles.options import Options
+from roles.policy import Values
+from symphony.addons.zmq import ZmqClient, ZmqPush
+
+BATCH = 256
+# Every so many updates the parameters are published, and saved.
+PUBLISH, SAVE = 10, 100
+NAME = "learner"
+
+
+class Learner:
+    """The parameters with the number of updates that they have seen, which is their version."""
+
+    def __init__(self, settings: Options) -> None:
+        self._settings = settings
+        self._checkpoint = settings.results / "checkpoint.json" if settings.results else None
+        self.version, self.values = load(self._checkpoint)
+        self._replay = ZmqClient(service="replay", serializer="json", timeout=settings.patience)
+        self._parameters = ZmqClient(service="parameters", serializer="json", timeout=settings.patience)
+        self._log = ZmqPush(service="log", serializer="json", timeout=settings.patience)
+        self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
+
+    def update(self) -> bool:
+        """Improve once; False where there is nothing yet to learn from."""
+        batch = self._replay.request({"what": "batch", "size": BATCH})
+        if not batch:
+            return False
+        error = policy.improve(self.values, batch, max(0.1, 0.5 / (1 + self.version / 150)))
+        self.version += 1
+        if self.version % PUBLISH == 0:
+            self.publish()
+            self._metrics.send({"name": NAME, "series": "learner/error", "step": self.version, "value": error})
+        if self.version % SAVE == 0:
+            self.save()
+        return True
+
+    def publish(self) -> None:
+        """Hand the parameters to the parameter server."""
+        rounded = [[round(value, 3) for value in row] for row in self.values]
+        self._parameters.request({"what": "put", "version": self.version, "values": rounded})
+
+    def save(self) -> None:
+        """Keep the parameters, if there is a folder for what is to stay."""
+        if self._checkpoint is not None:
+            write(self._checkpoint, {"version": self.version, "values": self.values})
+
+    def say(self, text: str) -> None:
+        """A line for the logger."""
+        self._log.send({"name": NAME, "text": text})
+
+
+def load(checkpoint: Path | None) -> tuple[int, Values]:
+    """The version and the parameters to begin with: those that were saved, else untrained ones."""
+    if checkpoint is None or not checkpoint.exists():
+        return 0, policy.untrained()
+    saved = json.loads(checkpoint.read_text())
+    return saved["version"], saved["values"]
+
+
+def write(path: Path, content: object) -> None:
+    """Write a file of JSON as a whole, whenever this is ended."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(content))
+    scratch.replace(path)
+
+
+def train(learner: Learner, office: Office, settings: Options) -> None:
+    """Update until the run is over. ``updates`` counts those of this run, not those of a checkpoint."""
+    began, improved = learner.version, time.monotonic()
+    while settings.forever or (learner.version - began < settings.updates and not office.reached):
+        now = time.monotonic()
+        if learner.update():
+            improved = now
+        elif now - improved > settings.patience:
+            raise SystemExit(f"nothing to learn from for {settings.patience:g} s: are there agents?")
+        else:
+            time.sleep(0.01)
+        time.sleep(max(0.0, now + settings.pace - time.monotonic()))
+
+
+def main() -> None:
+    settings = options.read()
+    learner = Learner(settings)
+    began = learner.version
+    with Office(settings) as office:
+        learner.publish()
+        everybody = office.wait_for_everybody()
+        learner.say(f"everybody is here; version {began}" if everybody else "beginning with those who are here")
+        train(learner, office, settings)
+        learner.publish()
+        learner.save()
+        learner.say(f"over after {learner.version - began} updates")
+    first, last = office.scores.first, office.scores.mean(1)
+    if first is not None and last is not None:
+        print(f"mean return {first:.1f} at first, {last:.1f} at last", flush=True)
+    print(f"{learner.version - began} updates", flush=True)
+    if settings.results is not None:
+        write(settings.results / "result.json", {"first": first, "last": last, "version": learner.version})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The environment: a maze with a slippery floor. Every step costs 1, until the goal is reached. Pure.
+
+A state is the number of a free cell, an action the number of a direction (up, right, down, left).
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+MAP = """
+S..#......
+.#.#.####.
+.#...#....
+.#####.##.
+...#...#..
+.#...#.#.#
+.###.#.#..
+...#.#.##.
+.#...#....
+.#.#...##G
+"""
+ROWS = MAP.split()
+CELLS = [(y, x) for y, row in enumerate(ROWS) for x, mark in enumerate(row) if mark != "#"]
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
+STATES, ACTIONS = len(CELLS), len(MOVES)
+LIMIT = 100
+SLIP = 0.1
+
+_NUMBER = {cell: number for number, cell in enumerate(CELLS)}
+START = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "S")
+GOAL = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "G")
+# From each cell, where each direction leads: a wall leads back.
+_NEXT = [[_NUMBER.get((y + dy, x + dx), number) for dy, dx in MOVES] for number, (y, x) in enumerate(CELLS)]
+
+
+def step(state: int, action: int, random: Random) -> tuple[int, float, bool]:
+    """Where a step leads, what it is rewarded with, and whether that is the goal. One in ten steps slips."""
+    if random.random() < SLIP:
+        action = random.randrange(ACTIONS)
+    state = _NEXT[state][action]
+    return state, -1.0, state == GOAL

@@ -1,0 +1,40 @@
+"""The newest parameters, for agents and evaluators: told by the parameter server, and fetched when they are new."""
+
+from __future__ import annotations
+
+import time
+
+from roles.policy import Values
+from roles.ps import VERSION
+from symphony.addons.zmq import ZmqClient, ZmqSub, ZmqTimeoutError
+
+
+class Newest:
+    """The newest parameters that were fetched, and their version. Waits at first until there are some."""
+
+    def __init__(self, patience: float) -> None:
+        self.version = -1
+        self.values: Values = []
+        # Subscribed before the first question, so that no version falls between the two.
+        self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json", linger=0)
+        self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
+        while not self.fetch():
+            time.sleep(0.05)
+
+    def fetch(self) -> bool:
+        """Ask for them; whether there are others than before."""
+        found = self._server.request({"what": "get"})
+        if found["version"] in (None, self.version):
+            return False
+        self.version, self.values = found["version"], found["values"]
+        return True
+
+    def follow(self, timeout: float = 0.0) -> bool:
+        """Fetch them if they were announced, by now or within ``timeout`` seconds; whether there are others."""
+        announced = self.version
+        try:
+            while True:
+                announced = self._versions.recv(timeout=timeout)[1]
+                timeout = 0.0
+        except ZmqTimeoutError:
+            return announced != self.version and self.fetch()

@@ -1,0 +1,135 @@
+"""The learner's side of the run: who takes part and who has left, how well they do, and the word that it is over."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from roles.member import BEAT, CLOSING, FAILED, OVER, PHASE, RUNNING
+from symphony.addons.zmq import ZmqPub, ZmqServer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from roles.options import Options
+
+# Of how many versions of the parameters the mean return is taken, before the target counts as reached.
+WINDOW = 4
+
+
+class Scores:
+    """The returns that evaluators have measured, by version of the parameters."""
+
+    def __init__(self) -> None:
+        self._by_version: dict[int, list[float]] = {}
+
+    def add(self, version: int, value: float) -> None:
+        """Take one in."""
+        self._by_version.setdefault(version, []).append(value)
+
+    def mean(self, last: int) -> float | None:
+        """The mean of the last versions, or None where there are fewer."""
+        versions = sorted(self._by_version)[-last:]
+        values = [value for version in versions for value in self._by_version[version]]
+        return sum(values) / len(values) if values and len(versions) == last else None
+
+    @property
+    def first(self) -> float | None:
+        """The mean of the first version that was measured."""
+        values = self._by_version[min(self._by_version)] if self._by_version else []
+        return sum(values) / len(values) if values else None
+
+
+class Office:
+    """Where members enrol, report and leave. A context manager, which sees everybody out at its end.
+
+    Its two sockets belong to a thread each; what they share is guarded by one condition.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.scores = Scores()
+        self._options = options
+        self._phase, self._changed, self._closed = RUNNING, threading.Condition(), False
+        self._here: dict[str, list[str]] = {"worker": [], "server": []}
+        self._left: set[str] = set()
+        self._server = ZmqServer(service="run", serializer="json")
+        self._news = ZmqPub(service="news", serializer="json")
+        self._speaker = threading.Thread(target=self._speak, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._server.start_loop(self._answer)
+        self._speaker.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if kind is None:
+            self._see_out("worker", self._options.workers, OVER)
+        self._see_out("server", self._options.servers, CLOSING if kind is None else FAILED)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._speaker.join()
+        self._server.stop()
+        self._server.join()  # the last to leave still gets its answer
+        self._server.close()
+
+    def wait_for_everybody(self) -> bool:
+        """Wait until everybody has enrolled, for as long as patience lasts; whether they all have."""
+        expected = {"worker": self._options.workers, "server": self._options.servers}
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: all(len(self._here[kind]) >= number for kind, number in expected.items()),
+                self._options.patience,
+            )
+
+    @property
+    def reached(self) -> bool:
+        """Whether the mean return of the last versions has come to the target."""
+        with self._changed:
+            mean = self.scores.mean(WINDOW)
+        return self._options.target is not None and mean is not None and mean >= self._options.target
+
+    def _see_out(self, kind: str, number: int, phase: str) -> None:
+        """Tell everybody the phase, and wait until the members of this kind have left, while patience lasts."""
+        with self._changed:
+            self._phase = phase
+            self._changed.notify_all()
+            gone = self._changed.wait_for(
+                lambda: phase == FAILED or sum(name in self._left for name in self._here[kind]) >= number,
+                self._options.patience,
+            )
+            late = [name for name in self._here[kind] if name not in self._left]
+        if not gone:
+            print(f"not waiting any longer for {', '.join(late) or f'those {kind}s that never came'}", flush=True)
+
+    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        with self._changed:
+            try:
+                return self._taken(message)
+            finally:
+                self._changed.notify_all()
+
+    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
+        what, name = message["what"], message["name"]
+        if what == "enrol":
+            members = self._here[message["kind"]]
+            if name not in members:
+                members.append(name)
+            return {"number": members.index(name)}
+        if what == "score":
+            self.scores.add(message["version"], message["value"])
+        elif what == "leave":
+            self._left.add(name)
+        return {}
+
+    def _speak(self) -> None:
+        with self._news:
+            while True:
+                with self._changed:
+                    phase, closed = self._phase, self._closed
+                self._news.send(PHASE, phase)
+                if closed:
+                    return
+                with self._changed:
+                    self._changed.wait_for(lambda seen=phase: self._closed or self._phase != seen, BEAT)  # type: ignore[misc]

@@ -1,0 +1,87 @@
+"""The page that shows how the run goes: ``/`` for people, ``/data.json`` for programs, ``/events`` for both to wait."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from roles import board
+from roles.board import Board
+from roles.member import Member, messages
+from symphony import address
+from symphony.addons.zmq import ZmqPull
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    def __init__(self, shown: Board, *given: Any) -> None:
+        self._board = shown
+        super().__init__(*given)
+
+    def do_GET(self) -> None:
+        """The page, its changing part, the data, or a stream of how many changes there have been."""
+        pages: dict[str, tuple[str, Callable[[], str]]] = {
+            "/": ("text/html", lambda: board.page(self._board.data())),
+            "/live": ("text/html", lambda: board.live(self._board.data())),
+            "/data.json": ("application/json", lambda: json.dumps(self._board.data())),
+        }
+        path = self.path.partition("?")[0]
+        if path == "/events":
+            self._stream()
+        elif path in pages:
+            kind, content = pages[path]
+            self._answer(kind, content().encode())
+        else:
+            self.send_error(404)
+
+    def _answer(self, kind: str, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _stream(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        seen = self._board.wait(0)
+        try:
+            while seen is not None:
+                self.wfile.write(f"data: {seen}\n\n".encode())
+                seen = self._board.wait(seen)
+        except ConnectionError:
+            pass  # nobody looks any more
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: who looks is no news."""
+
+
+class Server(ThreadingHTTPServer):
+    """Serves every request in a thread of its own, none of which delays the end of the program."""
+
+    daemon_threads = True
+    block_on_close = False
+
+
+def main() -> None:
+    shown = Board()
+    where = address("page")
+    with ZmqPull(service="screen", serializer="json") as screen:
+        with Server((where.bind_host, where.port), partial(Handler, shown)) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            print(f"listening on {where.bind_host}:{where.port}", flush=True)
+            with Member("server") as member:
+                for message in messages(screen, member):
+                    shown.take(message)
+                shown.close()
+            server.shutdown()
+
+
+if __name__ == "__main__":
+    main()

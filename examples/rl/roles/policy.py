@@ -1,0 +1,63 @@
+"""The parameters, what they make an agent do, and how they improve: a table of values, by state and action. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from roles import maze
+
+DISCOUNT = 0.98
+
+Values = list[list[float]]
+# State, action, reward, next state, and whether that was the goal.
+Transition = tuple[int, int, float, int, bool]
+
+
+def untrained() -> Values:
+    """The parameters at the very beginning."""
+    return [[0.0] * maze.ACTIONS for _ in range(maze.STATES)]
+
+
+def greedy(row: Sequence[float]) -> int:
+    """The best action of a state; of several the first."""
+    return max(range(len(row)), key=row.__getitem__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Episode:
+    """From a start to the goal, or as far as the limit allows. ``total`` is its return, the sum of its rewards."""
+
+    transitions: list[Transition]
+    total: float
+    reached: bool
+
+    @property
+    def path(self) -> list[int]:
+        """The states that it went through."""
+        return [self.transitions[0][0], *(transition[3] for transition in self.transitions)]
+
+
+def play(values: Values, start: int, noise: float, random: Random) -> Episode:
+    """Play one episode. A share ``noise`` of the actions, 0 to 1, is taken at random."""
+    state, total, reached = start, 0.0, False
+    transitions: list[Transition] = []
+    while len(transitions) < maze.LIMIT and not reached:
+        action = random.randrange(maze.ACTIONS) if random.random() < noise else greedy(values[state])
+        following, reward, reached = maze.step(state, action, random)
+        transitions.append((state, action, reward, following, reached))
+        state, total = following, total + reward
+    return Episode(transitions=transitions, total=total, reached=reached)
+
+
+def improve(values: Values, batch: Sequence[Sequence[Any]], rate: float) -> float:
+    """Move the values towards what a batch of transitions says (Q-learning); the mean size of the error."""
+    errors = 0.0
+    for state, action, reward, following, reached in batch:
+        target = reward if reached else reward + DISCOUNT * max(values[following])
+        error = target - values[state][action]
+        values[state][action] += rate * error
+        errors += abs(error)
+    return errors / len(batch)

@@ -77,7 +77,7 @@ def _json() -> tuple[Dumps, Loads]:
 
 def _msgpack() -> tuple[Dumps, Loads]:
     try:
-        import msgpack  # type: ignore[import-not-found, unused-ignore]
+        import msgpack  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise PluginError(
             "the serializer 'msgpack' needs the package 'msgpack'; install it with: pip install msgpack"

@@ -43,6 +43,15 @@ def test_the_process_is_the_process_of_its_window(cluster, experiment):
     assert windows(what="#{pane_pid}") == [str(psutil.Process(status.processes[0].pid).ppid())]
 
 
+def test_the_variables_of_the_first_process_are_its_own(cluster, experiment, monkeypatch):
+    monkeypatch.setenv("OURS", "inherited")
+    python(experiment, "first", "pass", env={"MINE": "1", "OURS": "changed", "LANG": "C"})
+    python(experiment, "second", "import os; print(os.environ.get('MINE'), os.environ['OURS'])")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    assert cluster.get_log("exp", "second") == "None inherited\n"
+
+
 def test_what_has_ended_keeps_its_window(cluster, experiment):
     python(experiment, "bad", "print('why'); raise SystemExit(3)")
     cluster.launch(experiment)

@@ -318,3 +318,14 @@ except PluginError as exc:
 def test_importing_the_package_imports_no_zmq(program: Any) -> None:
     text = "import sys, symphony.addons.zmq as z; assert z.ZmqTimeoutError; print('zmq' in sys.modules)"
     assert program(text).communicate(timeout=LONG) == ("False\n", "")
+
+
+def test_a_subscriber_whose_publisher_has_gone_has_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its subscriptions are on their way to nobody: they do not hold up the end of the program."""
+    from symphony.addons.zmq import sockets
+
+    seen = []
+    monkeypatch.setattr(sockets, "_attach", lambda socket, *_: seen.append(socket.linger))
+    for kind in (ZmqSub, ZmqPush):
+        kind(address="tcp://127.0.0.1:1", linger=3).close()
+    assert seen == [0, 3000]

@@ -39,7 +39,7 @@ class Member:
         self._learner = ZmqClient(service="run", serializer="json", timeout=self.options.patience)
         patience = self.options.patience
         # It sends nothing that the end of the program would have to wait for.
-        self._news = ZmqSub(service="news", topics=PHASE, serializer="json", timeout=patience, linger=0)
+        self._news = ZmqSub(service="news", topics=PHASE, serializer="json", timeout=patience)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._senders: dict[str, ZmqPush] = {}
 

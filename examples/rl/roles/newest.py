@@ -16,7 +16,7 @@ class Newest:
         self.version = -1
         self.values: Values = []
         # Subscribed before the first question, so that no version falls between the two.
-        self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json", linger=0)
+        self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json")
         self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
         while not self.fetch():
             time.sleep(0.05)

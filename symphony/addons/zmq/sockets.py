@@ -86,7 +86,8 @@ def _ready(socket: AnySocket, setup: Setup, topics: Sequence[bytes], again: str 
 
 def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     """Set the options of a socket that is not bound or connected yet."""
-    socket.linger = math.ceil(setup.linger * 1000)
+    # Subscriptions to a publisher that has gone are messages on their way too, and nobody waits for those.
+    socket.linger = 0 if socket.type == zmq.SUB else math.ceil(setup.linger * 1000)
     socket.connect_timeout = _CONNECT_TIMEOUT
     socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT, _SILENCE
     if setup.hwm is not None:

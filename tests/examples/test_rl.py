@@ -182,6 +182,7 @@ def test_nobody_waits_for_ever_for_the_learner(described: Any, cluster: Cluster)
     experiment = described(agents=2, evaluators=1, run={"forever": True, "patience": 2})
     cluster.launch(experiment)
     running(cluster, "evaluator-0: version 0")
+    running(cluster, "agent-0: begins")
     kill(cluster, "learner")
     status = cluster.wait("rl", timeout=60)
     assert {process.exit_code for process in status if process.name != "learner"} == {1}
@@ -192,6 +193,7 @@ def test_the_run_ends_without_an_agent_that_was_killed(described: Any, cluster: 
     experiment = described(agents=2, evaluators=1, run={"updates": 200, "pace": 0.005, "patience": 2})
     cluster.launch(experiment)
     running(cluster, "evaluator-0: version 0")
+    running(cluster, "agent-1: begins")
     kill(cluster, "agent-1")
     status = cluster.wait("rl", timeout=60)
     assert {process.name for process in status if process.state is not State.SUCCEEDED} == {"agent-1"}

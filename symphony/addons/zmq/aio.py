@@ -5,6 +5,7 @@ An object belongs to one event loop. Several tasks may use it at once; requests 
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import inspect
@@ -124,7 +125,7 @@ class AsyncPeer:
                     raise
 
 
-class AsyncReceiving(AsyncPeer):
+class AsyncReceiving(AsyncPeer, abc.ABC):
     """An end that receives."""
 
     async def recv(self, *, timeout: Timeout = USUAL) -> Any:
@@ -133,8 +134,9 @@ class AsyncReceiving(AsyncPeer):
             frames = await self._when(READABLE, self._socket.recv_multipart, self._allowed(timeout), "no message came")
         return self._message(frames)
 
+    @abc.abstractmethod
     def _message(self, frames: list[bytes]) -> Any:
-        raise NotImplementedError
+        """What the frames of a message say."""
 
     def __aiter__(self) -> Self:
         return self

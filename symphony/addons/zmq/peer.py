@@ -8,6 +8,7 @@ a call next to nothing, unlike a lock.
 
 from __future__ import annotations
 
+import abc
 import threading
 import time
 import warnings
@@ -151,12 +152,12 @@ class Peer:
         return ready[0] != self._woken  # the socket comes first
 
 
-class Receiving(Peer):
+class Receiving(Peer, abc.ABC):
     """An end that receives."""
 
+    @abc.abstractmethod
     def recv(self, *, timeout: Timeout = USUAL) -> Any:
         """The next message."""
-        raise NotImplementedError
 
     def _receive(self, timeout: Timeout) -> Any:
         flags = self._flags if timeout is USUAL else NOW

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 from kubetest.hollow import SELECTOR, TOLERATION
 from symphony import Experiment
-from symphony.cluster import Until
+from symphony.lookup import Until
 
 STARTED: Until = "started"
 

@@ -43,7 +43,7 @@ def _without(cluster: Cluster, experiment: Experiment) -> Experiment:
 
 def _refuse_live(cluster: Cluster, name: str) -> None:
     """Say that a name is live before a build that may take long, not after it; the launch looks again."""
-    from symphony.cluster import already_exists
+    from symphony.lookup import already_exists
 
     try:
         status = cluster.describe_experiment(name)

@@ -54,7 +54,7 @@ def process(status: ExperimentStatus, given: str) -> ProcessStatus:
 
     Raises as `experiment`.
     """
-    from symphony.cluster import find_status, fuzzy_match
+    from symphony.lookup import find_status, fuzzy_match
 
     group, _, name = given.rpartition("/")
     members = {item.name: item for item in status if not group or item.group == group}

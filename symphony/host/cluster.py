@@ -8,23 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import (
-    Cluster,
-    ExecResult,
-    OnChange,
-    Route,
-    Until,
-    already_exists,
-    awaited,
-    no_experiment,
-    too_late,
-)
+from symphony.cluster import Cluster, ExecResult, OnChange, Route
 from symphony.errors import LaunchFailed, NotFound, SpecError, Unsupported
 from symphony.host import rundir
 from symphony.host.events import Reader, apply, fold
 from symphony.host.identity import ProcessId
 from symphony.host.observe import status
 from symphony.host.rundir import RunDirectory
+from symphony.lookup import Until, already_exists, awaited, no_experiment, too_late
 from symphony.names import listing, near
 from symphony.status import ENDED, ExperimentStatus, LogLine
 

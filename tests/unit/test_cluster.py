@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from symphony import Cluster, Experiment, ExperimentStatus, NotFound, ProcessStatus, SpecError
-from symphony.cluster import already_exists, find_status, fuzzy_match, no_experiment
+from symphony.lookup import already_exists, find_status, fuzzy_match, no_experiment
 
 STATUS = ExperimentStatus(
     name="e", backend="paper", processes=(ProcessStatus(name="lone"), ProcessStatus(name="member", group="g"))

@@ -9,14 +9,16 @@ import pkgutil
 import pytest
 
 import symphony
+import symphony_kube.dispatch
 
 MODULES = [
     info.name
-    for info in pkgutil.walk_packages(symphony.__path__, "symphony.")
+    for package in (symphony, symphony_kube.dispatch)
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     # Programs, which are run and not imported, and what needs pytest.
     if not info.name.endswith(("__main__", "host.supervise")) and not info.name.startswith("symphony.testing")
 ]
-WITH_EXAMPLES = {"symphony.cluster", "symphony.host.logs", "symphony.status"}
+WITH_EXAMPLES = {"symphony.lookup", "symphony.host.logs", "symphony.status", "symphony_kube.dispatch.quantities"}
 
 
 def examples(name: str) -> list[doctest.DocTest]:

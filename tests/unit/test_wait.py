@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from symphony import Cluster, ExperimentStatus, ProcessStatus, SpecError
-from symphony.cluster import awaited, too_late
 from symphony.commandline.views import coming_up
+from symphony.lookup import awaited, too_late
 from symphony.status import State
 
 STATUS = ExperimentStatus(

@@ -15,8 +15,9 @@ from symphony_kube.names import Scope
 from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest, OnChange, Route, Until
+    from symphony.cluster import Manifest, OnChange, Route
     from symphony.details import ProcessDetails
+    from symphony.lookup import Until
     from symphony.plan import Plan
     from symphony.spec import Experiment
     from symphony.spec.values import Strings

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster import find_status
 from symphony.details import Event, ProcessDetails
+from symphony.lookup import find_status
 from symphony.status import ProcessStatus
 from symphony_kube import look, pods
 from symphony_kube.containers import seconds

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster import already_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
+from symphony.lookup import already_exists
 from symphony.status import ExperimentStatus
 from symphony_kube import delete, gone, look, names, observe, refusals, waves
 from symphony_kube.api import METADATA

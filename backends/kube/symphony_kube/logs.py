@@ -101,7 +101,7 @@ def known(api: Api, scope: Scope, processes: Sequence[str] | None, found: Iterab
     there = {place.process for place in found}
     if processes and there.issuperset(processes):
         return list(dict.fromkeys(processes))
-    from symphony.cluster import find_status
+    from symphony.lookup import find_status
     from symphony_kube import look
 
     status = look.describe(api, scope)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.cluster import awaited, no_experiment, too_late
 from symphony.errors import NotFound
+from symphony.lookup import awaited, no_experiment, too_late
 from symphony.names import is_name
 from symphony.status import ExperimentStatus
 from symphony_kube import names
@@ -20,7 +20,7 @@ from symphony_kube.roster import Roster
 from symphony_kube.watch import LISTED, Change, Watcher
 
 if TYPE_CHECKING:
-    from symphony.cluster import Until
+    from symphony.lookup import Until
 
 NAMESPACES = "/api/v1/namespaces"
 NOTHING_LEFT = "nothing of it is left but its namespace: its Pods were deleted, or its launch was cut short"

@@ -113,7 +113,7 @@ def newest(candidates: Iterable[Place], process: str) -> Place | None:
 
 def check(api: Api, scope: Scope, process: str, group: str | None = None) -> tuple[str, str]:
     """The path of a process and the words for how it is; `NotFound` where there is none of that name and group."""
-    from symphony.cluster import find_status
+    from symphony.lookup import find_status
     from symphony_kube import look
 
     status = find_status(look.describe(api, scope), process, group)

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from symphony.addresses import AddressScheme
-from symphony.cluster import Cluster, OnChange, Until, already_exists, awaited, no_experiment, too_late
+from symphony.cluster import Cluster, OnChange
 from symphony.errors import BackendError, Unsupported
 from symphony.host.identity import ProcessId, identify, is_alive
+from symphony.lookup import Until, already_exists, awaited, no_experiment, too_late
 from symphony.plan import resolve
 from symphony.spec import Experiment
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State

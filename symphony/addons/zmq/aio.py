@@ -12,11 +12,11 @@ import inspect
 import logging
 import threading
 import time
-import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.addons.zmq import context, sockets, wire
+from symphony.addons.zmq.end import End
 from symphony.addons.zmq.errors import ZmqClosedError, ZmqMessageError, ZmqOrderError, ZmqTimeoutError
 from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup, whole
 from symphony.addons.zmq.sockets import NOW, READABLE, WRITABLE, Fault
@@ -30,13 +30,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("symphony.zmq")
 
 
-class AsyncPeer:
+class AsyncPeer(End):
     """One end of a conversation in an event loop. Its errors are those of the other classes."""
 
-    _kind: ClassVar[int]
-    _binds: ClassVar[bool]
     _topics: Sequence[bytes] = ()
-    _closing = True  # until there is something to close
 
     def __init__(self, **options: Unpack[Options]) -> None:
         self._setup = setup(type(self).__name__, self._binds, options)
@@ -50,20 +47,6 @@ class AsyncPeer:
     def _open(self, *, again: str | None = None) -> AsyncSocket:
         return sockets.opened_async(self._kind, self._setup, topics=self._topics, again=again)
 
-    @property
-    def address(self) -> str:
-        """Where this is bound or connected, as ZeroMQ writes it: ``tcp://127.0.0.1:7000``."""
-        return self._address
-
-    @property
-    def closed(self) -> bool:
-        """Whether this was closed."""
-        return self._closing
-
-    def __repr__(self) -> str:
-        how = "closed" if self._closing else "bound" if self._setup.place.bind else "connected"
-        return f"{type(self).__name__}({self._setup.place.what!r}, {how}: {self._address})"
-
     def close(self) -> None:
         """Close at once; tasks that wait in a call get `ZmqClosedError`. For the thread of the event loop."""
         if not self._closing:
@@ -71,24 +54,11 @@ class AsyncPeer:
             self._socket.close()
             self._ended.set()
 
-    def wait_closed(self, timeout: float) -> bool:
-        """Whether the socket is closed, after at most ``timeout`` seconds."""
-        return self._ended.wait(timeout)
-
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        """Close what was forgotten, and say so: the end of the program waits for every open socket."""
-        if not self._closing:
-            self.close()
-            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
-
-    def _gone(self) -> ZmqClosedError:
-        return ZmqClosedError(f"{self._setup.place.what}: this {type(self).__name__} was closed")
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -125,7 +95,7 @@ class AsyncPeer:
                     raise
 
 
-class AsyncReceiving(AsyncPeer, abc.ABC):
+class AsyncReceiving(AsyncPeer):
     """An end that receives."""
 
     async def recv(self, *, timeout: Timeout = USUAL) -> Any:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import abc
 import threading
 import time
-import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from symphony.addons.zmq import context, sockets
+from symphony.addons.zmq.end import End
 from symphony.addons.zmq.errors import ZmqClosedError, ZmqTimeoutError
 from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, WRITABLE, Fault
@@ -24,20 +24,15 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from symphony.addons.zmq.options import Options
-    from symphony.addons.zmq.places import Place
     from symphony.addons.zmq.sockets import Socket
 
 
-class Peer:
+class Peer(End):
     """One end of a conversation. It belongs to one thread at a time, but for `close`.
 
     Raises `ZmqOptionError` for a keyword, `ZmqAddressError` for an address and `NotFound` for a service that cannot
     be used.
     """
-
-    _kind: ClassVar[int]
-    _binds: ClassVar[bool]
-    _closing = True  # until there is something to close
 
     def __init__(self, **options: Unpack[Options]) -> None:
         self._setup = setup(type(self).__name__, self._binds, options)
@@ -67,24 +62,6 @@ class Peer:
         self._put: Any = super(type(socket), socket).send
         self._take: Any = socket.recv
 
-    @property
-    def address(self) -> str:
-        """Where this is bound or connected, as ZeroMQ writes it: ``tcp://127.0.0.1:7000``."""
-        return self._address
-
-    @property
-    def closed(self) -> bool:
-        """Whether this was closed."""
-        return self._closing
-
-    @property
-    def _place(self) -> Place:
-        return self._setup.place
-
-    def __repr__(self) -> str:
-        how = "closed" if self._closing else "bound" if self._place.bind else "connected"
-        return f"{type(self).__name__}({self._place.what!r}, {how}: {self._address})"
-
     # --- the end ---
 
     def close(self) -> None:
@@ -98,21 +75,11 @@ class Peer:
         else:
             self._finish()
 
-    def wait_closed(self, timeout: float) -> bool:
-        """Whether the socket is closed, after at most ``timeout`` seconds."""
-        return self._ended.wait(timeout)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        """Close what was forgotten, and say so: the end of the program waits for every open socket."""
-        if not self._closing:
-            self.close()
-            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
 
     def _wake(self) -> None:
         with self._end:
@@ -125,9 +92,6 @@ class Peer:
                 self._socket.close()
                 self._waker.close()
                 self._ended.set()
-
-    def _gone(self) -> ZmqClosedError:
-        return ZmqClosedError(f"{self._place.what}: this {type(self).__name__} was closed")
 
     # --- waiting ---
 
@@ -152,7 +116,7 @@ class Peer:
         return ready[0] != self._woken  # the socket comes first
 
 
-class Receiving(Peer, abc.ABC):
+class Receiving(Peer):
     """An end that receives."""
 
     @abc.abstractmethod

@@ -31,7 +31,10 @@ OnChange = Callable[[ExperimentStatus], None] | None
 
 
 class Manifest(abc.ABC):
-    """What a backend would make of a plan. Its text is the dry run, and the first half of the real launch."""
+    """What a backend would make of a plan. Its text is the dry run, and the first half of the real launch.
+
+    The text is whole, with the newline at its end: without that one, YAML may mean something else.
+    """
 
     experiment: str
     ignored: tuple[Ignored, ...]
@@ -182,7 +185,7 @@ class Cluster(abc.ABC):
         manifest = self.manifest(experiment)
         if dry_run == "server":
             self.check(manifest)
-        sys.stdout.write(f"{manifest}\n")
+        sys.stdout.write(str(manifest))
         return manifest
 
     def _launch_and_save(self, experiment: Experiment, *, force: bool, on_change: OnChange) -> Manifest:

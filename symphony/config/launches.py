@@ -45,7 +45,7 @@ def saving(experiment: Experiment, backend: str, folder: Path, *, force: bool) -
 
         def save(manifest: Manifest) -> None:
             with _told(experiment, folder):
-                (aside / MANIFEST).write_text(f"{manifest}\n", encoding="utf-8")
+                (aside / MANIFEST).write_text(str(manifest), encoding="utf-8")
                 _put(aside, target, force=force)
 
         yield save

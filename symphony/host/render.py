@@ -73,7 +73,7 @@ class HostManifest(Manifest):
             "processes": {command.path: _shown(command) for command in self.commands},
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
         }
-        return to_yaml({key: value for key, value in shown.items() if value}).rstrip("\n")
+        return to_yaml({key: value for key, value in shown.items() if value})
 
 
 def _shown(command: Command) -> dict[str, Any]:

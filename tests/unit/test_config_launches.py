@@ -42,7 +42,7 @@ def test_a_launch_is_saved_as_it_was_written_and_as_it_was_made(cluster: Cluster
     experiment.base_dir = runs.parent
     manifest = cluster.launch(experiment)
     assert sorted(contents(runs)) == ["rl/experiment.yml", "rl/manifest.yml"]
-    assert (runs / "rl" / "manifest.yml").read_text() == f"{manifest}\n"
+    assert (runs / "rl" / "manifest.yml").read_text() == str(manifest)
     first = (runs / "rl" / "experiment.yml").read_text().splitlines()[0]
     assert first.startswith("# Launched on local at ")
     assert first.endswith(f"Relative paths begin at {runs.parent}")
@@ -77,7 +77,7 @@ def test_with_force_it_is_replaced_and_other_files_stay(cluster: Cluster, runs: 
     found = contents(runs)
     assert sorted(found) == ["rl/experiment.yml", "rl/manifest.yml", "rl/model.pt"]
     assert "again" in found["rl/experiment.yml"]
-    assert (found["rl/manifest.yml"], found["rl/model.pt"]) == (f"{manifest}\n", "precious")
+    assert (found["rl/manifest.yml"], found["rl/model.pt"]) == (str(manifest), "precious")
 
 
 @pytest.mark.parametrize("force", [False, True])

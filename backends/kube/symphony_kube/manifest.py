@@ -19,7 +19,7 @@ Object = dict[str, Any]
 
 REDACTED = "<redacted>"
 _REDACTED_NOTE = (
-    "# Values of secrets are redacted; to write them to a private file: symphony render --with-secrets FILE"
+    "# Values of secrets are redacted; to write them to a private file: symphony render --with-secrets FILE\n"
 )
 
 
@@ -58,7 +58,7 @@ class KubeManifest(Manifest):
 
         shown = [redacted(item) for item in self]
         note = [_REDACTED_NOTE] if any(item["kind"] == "Secret" for item in shown) else []
-        return "\n".join([*note, to_yaml_documents(shown).rstrip("\n")])
+        return "".join([*note, to_yaml_documents(shown)])
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the YAML with the values of secrets to a file that only its owner can read, new or not.

@@ -8,6 +8,9 @@ from roles.policy import Values
 from roles.ps import VERSION
 from symphony.addons.zmq import ZmqClient, ZmqSub, ZmqTimeoutError
 
+# After how many seconds it asks without an announcement: those from before it was connected are lost.
+ASK = 0.05
+
 
 class Newest:
     """The newest parameters that were fetched, and their version. Waits at first until there are some."""
@@ -15,6 +18,7 @@ class Newest:
     def __init__(self, patience: float) -> None:
         self.version = -1
         self.values: Values = []
+        self._asked = 0.0
         # Subscribed before the first question, so that no version falls between the two.
         self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json")
         self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
@@ -23,8 +27,9 @@ class Newest:
 
     def fetch(self) -> bool:
         """Ask for them; whether there are others than before."""
-        found = self._server.request({"what": "get"})
-        if found["version"] in (None, self.version):
+        self._asked = time.monotonic()
+        found = self._server.request({"what": "get", "but": self.version})
+        if not found:
             return False
         self.version, self.values = found["version"], found["values"]
         return True
@@ -37,4 +42,5 @@ class Newest:
                 announced = self._versions.recv(timeout=timeout)[1]
                 timeout = 0.0
         except ZmqTimeoutError:
-            return announced != self.version and self.fetch()
+            wanted = announced != self.version or time.monotonic() - self._asked > ASK
+            return wanted and self.fetch()

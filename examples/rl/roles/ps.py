@@ -11,19 +11,19 @@ VERSION = "version"
 
 
 class Store:
-    """The newest parameters. Until the learner has given some their version is None."""
+    """The newest parameters, once the learner has given some."""
 
     def __init__(self, versions: ZmqPub) -> None:
-        self._newest: dict[str, Any] = {"version": None, "values": None}
+        self._newest: dict[str, Any] = {}
         self._versions = versions
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Take parameters of the learner's, or give the newest."""
+        """Take parameters of the learner's, or give the newest, if they are not those that the asker has."""
         if message["what"] == "put":
             self._newest = {"version": message["version"], "values": message["values"]}
             self._versions.send(VERSION, message["version"])
             return {}
-        return self._newest
+        return {} if self._newest.get("version") == message["but"] else self._newest
 
 
 def main() -> None:

@@ -336,7 +336,7 @@ def test_its_text_is_its_objects_without_the_values_of_secrets() -> None:
     text = str(manifest)
     assert text.startswith("# Values of secrets are redacted; ")
     assert "--with-secrets FILE" in text.splitlines()[0]
-    assert not text.endswith("\n")
+    assert text.endswith("\n")
     shown = list(yaml.safe_load_all(text))
     assert shown == manifest.to_dict()["objects"] == json.loads(json.dumps(shown))
     first, second = (item for item in shown if item["kind"] == "Secret")
@@ -346,6 +346,16 @@ def test_its_text_is_its_objects_without_the_values_of_secrets() -> None:
     assert [item for item in shown if item["kind"] != "Secret"] == [i for i in manifest if i["kind"] != "Secret"]
     for content in ("wandb-token", "d2FuZGItdG9rZW4K", "AP8ga2V5"):
         assert content not in text + json.dumps(manifest.to_dict())
+
+
+@pytest.mark.parametrize("path", ["/data", "/data\n", "/data\n\n", "/data\nmore"])
+def test_what_its_text_ends_with_arrives_too(path: str) -> None:
+    """The volumes of a Pod come last."""
+    exp = Experiment("e")
+    exp.new_process("w", cmd="true").mount_nfs("server", path, "/data")
+    scope = Scope(experiment="e", namespace="e")
+    manifest = render(planned(exp, scope), scope, Options(image=IMAGE), {})
+    assert list(yaml.safe_load_all(str(manifest))) == list(manifest)
 
 
 def test_without_secrets_it_has_no_note() -> None:
@@ -383,5 +393,5 @@ def test_a_dry_run_asks_nobody(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     exp = cluster.new_experiment("e", secrets=[str(tmp_path / "token")])
     exp.new_process("p", command="c")
     manifest = cluster.launch(exp, dry_run=True)
-    assert capsys.readouterr().out == f"{manifest}\n"
+    assert capsys.readouterr().out == str(manifest)
     assert "swordfish" not in str(manifest)

@@ -46,7 +46,7 @@ class InlineManifest(Manifest):
         }
 
     def __str__(self) -> str:
-        return to_yaml(self.to_dict()).rstrip("\n")
+        return to_yaml(self.to_dict())
 
 
 def render(plan: Plan, here: Path) -> InlineManifest:

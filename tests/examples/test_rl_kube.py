@@ -46,7 +46,7 @@ def test_agents_in_groups_learn_on_nodes_that_the_dispatcher_chose(
         assert done.returncode == 0, done.stdout + done.stderr
         first, last = returns(example("logs", "rl", "learner").stdout)
         assert first == -100
-        assert last > GOOD
+        assert last > GOOD, done.stdout
         status = json.loads(example("ps", "rl", "--json").stdout)
         found = {(process["group"], process["name"]): process["exit_code"] for process in status["processes"]}
         assert len(found) == 7 + 4 + 1

@@ -1,0 +1,134 @@
+"""What ``--json`` prints is what docs/json.md says, field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import FOREVER, Program
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+# Their fields have the names of what they tell of.
+FREE = {"facts", "resources", "addresses"}
+FILE = {
+    "name": "rl",
+    "processes": {
+        "server": {"cmd": FOREVER, "binds": ["replay"], "exposes": ["board"], "labels": {"team": "red"}},
+        "workers": {
+            "processes": {"agent": {"cmd": "echo hello; exit 3", "connects": ["replay"]}},
+            "starts_after": ["server"],
+        },
+    },
+}
+
+
+def documented(heading: str) -> list[set[str]]:
+    """For each table under a heading, its fields."""
+    section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    (text,) = (part for part in section if part.startswith(f"{heading}\n"))
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    return [{name for row in table.splitlines()[2:] for name in names(row)} for table in tables]
+
+
+def names(row: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", row.split("|")[1])
+
+
+def of_command(command: str) -> set[str]:
+    """The fields in the last table of the page."""
+    rows = PAGE.read_text(encoding="utf-8").split("## The others")[1].splitlines()
+    (row,) = (row for row in rows if row.startswith(f"| `{command}`"))
+    return set(re.findall(r"`([^`]+)`", re.sub(r"\(.*\)", "", row.split("|")[2])))
+
+
+def fields(value: Any, path: str = "") -> Iterator[str]:
+    """The fields of a value that hold no others."""
+    if isinstance(value, dict) and path in FREE and value:
+        yield f"{path}.*"
+    elif isinstance(value, dict) and path not in FREE:
+        for name, inner in value.items():
+            yield from fields(inner, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for inner in value:
+            yield from fields(inner, f"{path}[]")
+    else:
+        yield path
+
+
+def innermost(documented: set[str]) -> set[str]:
+    """Without those that are only there to hold others."""
+    return {name for name in documented if not any(other.startswith((f"{name}[]", f"{name}.")) for other in documented)}
+
+
+@pytest.fixture
+def file(program: Program) -> str:
+    path = program.folder / "rl.yml"
+    path.write_text(json.dumps(FILE), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def launched(program: Program, file: str) -> None:
+    program("launch", file)
+    program.ok("logs", "rl", "workers/agent", "--follow")
+
+
+def test_an_experiment(program: Program, launched: None) -> None:
+    status, _ = documented("An experiment")
+    assert set(fields(program.json("ps", "rl"))) == innermost(status)
+    (listed,) = program.json("ls")
+    assert set(fields(listed)) == innermost(status)
+
+
+def test_the_end_of_an_experiment(program: Program) -> None:
+    status, end = documented("An experiment")
+    program("submit", "--name", "rl", "--", "true")
+    assert set(fields(program.json("wait", "rl"))) == innermost(status) | end
+
+
+def test_a_process(program: Program, launched: None) -> None:
+    (process,) = documented("A process")
+    # A process of this machine has no resources.
+    assert set(fields(program.json("describe", "rl", "server"))) == innermost(process) - {"resources.*"} | {"resources"}
+
+
+def test_lines(program: Program, launched: None) -> None:
+    (line,) = documented("Lines of logs")
+    assert set(json.loads(program.ok("logs", "rl", "--json"))) == line
+
+
+def test_a_topology(program: Program, file: str) -> None:
+    (topology,) = documented("A topology")
+    assert set(fields(program.json("graph", file))) == innermost(topology)
+
+
+@pytest.mark.parametrize("backend", ["local", "tmux", "kube"])
+def test_a_manifest(program: Program, file: str, backend: str) -> None:
+    (manifest,) = documented("A manifest")
+    words = ["--image", "rl:1", "--namespace", "n"] if backend == "kube" else []
+    rendered = program.json("render", file, "-b", backend, *words)
+    told = {name for name in fields(rendered) if name.partition("[")[0] in {"experiment", "backend", "ignored"}}
+    assert told == (innermost(manifest) if backend != "kube" else {"experiment", "backend", "ignored"})
+
+
+def test_findings(program: Program, file: str) -> None:
+    (found,) = documented("Findings")
+    assert set(fields(program.json("check", file, "--target", "kube", "--offline", code=1))) == found
+
+
+@pytest.mark.parametrize("words", [("backends",), ("config", "show"), ("config", "path"), ("init", "new")])
+def test_the_others_that_need_no_experiment(program: Program, words: tuple[str, ...]) -> None:
+    shown = program.json(*words)
+    one = shown[0] if isinstance(shown, list) else shown
+    assert set(one) == of_command(" ".join(words) if words[0] == "config" else words[0])
+
+
+def test_the_others(program: Program, launched: None) -> None:
+    assert set(json.loads(program("exec", "--json", "rl", "server", "--", "true").stdout)) == of_command("exec")
+    assert set(program.json("switch-experiment", "rl")) == of_command("switch-experiment")
+    assert program.json("delete", "-f", "rl") == ["rl"]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from symphony.plan import Defaults, Ignored
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
+    from symphony.topology import Topology
 
 
 # Called with each status that differs from the one before.
@@ -259,6 +260,10 @@ class Cluster(abc.ABC):
         from symphony.details import ProcessDetails
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
+
+    def describe_topology(self, experiment: str) -> Topology:
+        """Who binds, exposes and connects to what in an experiment as it was launched, with the ports in use."""
+        raise Unsupported(f"the {self.backend} backend does not tell who is joined with whom in {experiment!r}")
 
     @abc.abstractmethod
     def wait(

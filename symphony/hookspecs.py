@@ -33,7 +33,9 @@ CAPABILITIES = {
     "exec": "runs a command beside a process",
     "login": "attaches a terminal to a process",
     "copy": "moves files to and from a process",
+    "forward": "leads a port of this machine to one of a process",
     "external-url": "tells where an exposed service is reached from outside",
+    "topology": "tells who is joined with whom in what runs",
     "restart": "restarts processes by policy",
     "gpu": "gives GPUs to processes",
 }

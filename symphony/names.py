@@ -6,7 +6,6 @@ Services), so that what runs locally runs on Kubernetes.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -51,6 +50,8 @@ def env_name(service: str) -> str:
 
 def near(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """A hint for a message: ``; did you mean 'x' or 'y'?``, or ``""`` where nothing is near."""
+    import difflib
+
     matches = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 

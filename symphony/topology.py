@@ -1,14 +1,16 @@
 """Who is joined with whom: an experiment as processes, groups, services and the lines between them. Pure.
 
 A topology is made of the description alone, so that one with mistakes can be drawn too: a service that nobody binds
-has no owner there. What it shows is what `symphony.drawing` draws.
+has no owner there. That of what runs is `symphony.cluster.Cluster.describe_topology`. What it shows is what
+`symphony.drawing` draws.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from symphony.spec import Experiment, Process, ProcessGroup
@@ -138,15 +140,65 @@ def topology(experiment: Experiment) -> Topology:
     )
 
 
-def of_status(status: ExperimentStatus) -> Topology:
-    """The topology of what runs: processes and groups. Who connects to whom is not told by what runs."""
+def of_status(
+    status: ExperimentStatus,
+    *,
+    services: Iterable[Service] = (),
+    connects: Mapping[str, Collection[str]] = MappingProxyType({}),
+    starts_after: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Topology:
+    """The topology of what runs, as far as is known of it: processes and groups, and how they are joined.
+
+    ``connects`` has, by process, the services it connects to, what its group connects to among them, and
+    ``starts_after``, by process or group, the condition to wait for by process. What all members of a group have in
+    common is said of the group. A service that is exposed counts as bound where somebody connects to it, any other
+    always.
+    """
+    used = dict.fromkeys(name for names in connects.values() for name in names)
+    known = {one.name: replace(one, bound=not one.exposed or one.name in used) for one in services}
     members = dict.fromkeys(process.group or process.name for process in status)
+    groups: dict[str, tuple[str, ...]] = {}
+    for process in status:
+        if process.group:
+            groups[process.group] = (*groups.get(process.group, ()), process.name)
     return Topology(
         experiment=status.name,
         members=tuple(members),
         nodes=tuple(Node(processes=(process.name,), group=process.group) for process in status),
-        groups=tuple(dict.fromkeys(process.group for process in status if process.group)),
+        groups=tuple(groups),
+        services=tuple({**known, **{name: Service(name=name) for name in used if name not in known}}.values()),
+        links=tuple(_links_of_members(members, groups, connects, starts_after)),
     )
+
+
+def _links_of_members(
+    members: Iterable[str],
+    groups: Mapping[str, tuple[str, ...]],
+    connects: Mapping[str, Collection[str]],
+    starts_after: Mapping[str, Mapping[str, str]],
+) -> Iterator[Link]:
+    for member in members:
+        inside = groups.get(member, (member,))
+        common = [name for name in connects.get(inside[0], ()) if all(name in connects.get(one, ()) for one in inside)]
+        for service in common:
+            yield Link(kind="connects", source=member, target=service)
+        for other, condition in _by_group(starts_after.get(member, {}), groups).items():
+            yield Link(kind="starts-after", source=member, target=other, condition=condition)
+        for one in inside:
+            for service in connects.get(one, ()):
+                if service not in common:
+                    yield Link(kind="connects", source=one, target=service)
+
+
+def _by_group(waits: Mapping[str, str], groups: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Conditions by process, with a group in the place of its members where it is waited for as a whole."""
+    whole = {
+        process: group
+        for group, processes in groups.items()
+        if {waits.get(process) for process in processes} == {waits.get(processes[0], "")}
+        for process in processes
+    }
+    return {whole.get(process, process): condition for process, condition in waits.items()}
 
 
 def components(experiment: Experiment) -> Iterator[Process | ProcessGroup]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from symphony.commandline.exits import UsageError
 
@@ -14,26 +14,92 @@ if TYPE_CHECKING:
 
 
 DRY_RUN_SERVER = "--dry-run-server"
+# How the titles of those options begin that many commands have.
+SHARED = "options of "
+
+
+# Longer lines are hard to read, however wide the terminal is.
+WIDEST = 100
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 class Formatter(argparse.HelpFormatter):
-    """Fills paragraphs to the width and leaves those with indented lines, such as examples, as they are."""
+    """Help that is the same on every Python: short usage, commands without a title, no line over `WIDEST`.
+
+    Paragraphs are filled to the width; those with indented lines, such as examples, are left as they are.
+    """
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=26)
+        super().__init__(prog, max_help_position=29)
+        self._width = min(self._width, WIDEST)
+
+    def _format_usage(
+        self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: str | None
+    ) -> str:
+        """Name what must be given; ``[options]`` stands for the options, which follow below."""
+        if usage is not None:
+            return super()._format_usage(usage, actions, groups, prefix)
+        shown = [action for action in actions if action.help is not argparse.SUPPRESS]
+        words = [self._prog]
+        if any(action.option_strings and not action.required for action in shown):
+            words.append("[options]")
+        words += [self._needed(action) for action in shown if action.required and action.option_strings]
+        words += [self._needed(action) for action in shown if not action.option_strings]
+        whole = (word.replace(" ", _NO_BREAK) for word in words)  # "[PROCESS ...]" stays on one line
+        start = "usage: " if prefix is None else prefix
+        indent = " " * min(len(f"{start}{self._prog} "), self._width // 2)
+        return _filled(f"{start}{' '.join(whole)}", self._width, indent).replace(_NO_BREAK, " ") + "\n\n"
+
+    def _needed(self, action: argparse.Action) -> str:
+        if action.option_strings:
+            return self._format_action_invocation(action).rpartition(", ")[2]
+        return self._format_args(action, self._get_default_metavar_for_positional(action))
+
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
+        yield from getattr(action, "_get_subactions", list)()
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if isinstance(action, argparse._SubParsersAction):  # the commands stand below a title of their own
+            return "".join(map(self._format_action, self._iter_indented_subactions(action)))
+        return super()._format_action(action)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """``-b, --backend BACKEND``: the value is named once."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        filled = (part if "\n " in part else textwrap.fill(part, width) for part in textwrap.dedent(text).split("\n\n"))
+        filled = (part if "\n " in part else _filled(part, width) for part in textwrap.dedent(text).split("\n\n"))
         return textwrap.indent("\n\n".join(filled), indent)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return _filled(text, width).splitlines()
+
+
+def _filled(text: str, width: int, indent: str = "") -> str:
+    """Text broken at spaces alone: an option such as ``--dry-run`` stays whole."""
+    return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that raises `UsageError` where argparse would print its usage and exit.
 
-    ``elsewhere`` has a hint for options that it does not take and others do.
+    Groups of options whose title begins with `SHARED` come last in its help. ``elsewhere`` has a hint for
+    options that it does not take and others do.
     """
 
     elsewhere: Mapping[str, str] = {}
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": Formatter, "allow_abbrev": False, **options})
+        self._positionals.title = "arguments"
+
+    def format_help(self) -> str:
+        """The help, in which options that all commands have come after a command's own."""
+        self._action_groups.sort(key=lambda group: (group.title or "").startswith(SHARED))
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError`."""

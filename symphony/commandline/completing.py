@@ -1,64 +1,46 @@
-"""Completion: what a shell asks while a command line is typed, and the script that makes it ask."""
+"""Completion: what may come next in a command line that is being typed, as a shell asks for it."""
 
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.commandline.dispatch import ASK
+from symphony.commandline.shells import FILES, FOLDERS, SHELLS, script
 
 if TYPE_CHECKING:
     from symphony.commandline.dispatch import CommandLine
 
-_SCRIPTS = {
-    "bash": """\
-# {prog}: completion for bash. Put this into ~/.bashrc:
-#   eval "$({prog} completion bash)"
-{function}() {{
-    local IFS=$'\\n'
-    COMPREPLY=($({prog} {ask} "${{COMP_WORDS[@]:1:COMP_CWORD}}" 2>/dev/null))
-}}
-complete -o default -F {function} {prog}
-""",
-    "zsh": """\
-# {prog}: completion for zsh. Put this into ~/.zshrc, after compinit:
-#   eval "$({prog} completion zsh)"
-{function}() {{
-    local -a found
-    found=("${{(@f)$({prog} {ask} "${{(@)words[2,CURRENT]}}" 2>/dev/null)}}")
-    if [[ -n "$found" ]]; then compadd -a found; else _files; fi
-}}
-compdef {function} {prog}
-""",
-    "fish": """\
-# {prog}: completion for fish. Put this into ~/.config/fish/config.fish:
-#   {prog} completion fish | source
-function {function}
-    {prog} {ask} (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null
-end
-complete -c {prog} -a '({function})'
-""",
-}
-SHELLS = tuple(_SCRIPTS)
-
-
-def script(shell: str, prog: str) -> str:
-    """What a shell has to read once; see `SHELLS`."""
-    return _SCRIPTS[shell].format(prog=prog, function=f"_{re.sub('[^a-z0-9]', '_', prog.lower())}", ask=ASK)
+# What a value is by the word that stands for it in the help, where the value is a path.
+_PATHS = {"FILE": FILES, "FILE|EXPERIMENT": FILES, "SOURCE": FILES, "TARGET": FILES, "FOLDER": FOLDERS}
 
 
 def completions(line: CommandLine, words: Sequence[str]) -> list[str]:
     """What the last of ``words`` may become: it is being typed, those before it stand.
 
-    Nothing where a file is wanted, which the shell knows better.
+    `FILES` or `FOLDERS` at the end say that a path may stand there too.
     """
     *before, typed = words or [""]
     if "--" in before:
-        return []
-    candidates = _candidates(line, before, typed)
-    return [word for word in candidates if word.startswith(typed)]
+        return [FILES]
+    option, equals, value = typed.partition("=")
+    if equals and option.startswith("--"):
+        found = _candidates(line, [*before, option], value)
+        return [word if word.startswith(":") else f"{option}={word}" for word in _beginning_with(found, value)]
+    return _beginning_with(_candidates(line, before, typed), typed)
+
+
+def _beginning_with(candidates: Iterable[str], typed: str) -> list[str]:
+    """The candidates that begin so; of a process in a group else its own name, which is enough."""
+    paths: list[str] = []
+    words: list[str] = []
+    for word in candidates:
+        (paths if word in (FILES, FOLDERS) else words).append(word)
+    found = [word for word in words if word.startswith(typed)]
+    if not found and typed and "/" not in typed:
+        own = (word.rpartition("/")[2] for word in words if "/" in word)
+        found = [word for word in own if word.startswith(typed)]
+    return [*found, *paths]
 
 
 def _candidates(line: CommandLine, before: Sequence[str], typed: str) -> Iterable[str]:
@@ -66,11 +48,12 @@ def _candidates(line: CommandLine, before: Sequence[str], typed: str) -> Iterabl
     parser = line.master_parser if verb is None else line.parser_of(before[verb])
     if parser is None:
         return []
+    _take_values(line, parser, before)
     waiting = _waiting(parser, before)
     if waiting is not None:
         return _values(waiting)
     if typed.startswith("-"):
-        return sorted(option for option in parser._option_string_actions if option.startswith("--"))
+        return sorted(_shown_options(parser))
     if verb is None:
         return line.verbs
     given = _positionals(parser, before[verb + 1 :])
@@ -80,10 +63,26 @@ def _candidates(line: CommandLine, before: Sequence[str], typed: str) -> Iterabl
     place = len(given)
     last = wanted[-1]
     action = wanted[place] if place < len(wanted) else last if last.nargs in ("*", "+") else None
-    known = _NAMES.get(action.dest) if action is not None else None
-    if known is None:
-        return _values(action) if action is not None else []
-    return known(line, [line.master_parser.prog, *given])
+    return [] if action is None else _words_for(line, action, [line.master_parser.prog, *given])
+
+
+def _shown_options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if action.help != argparse.SUPPRESS:
+            yield from (option for option in action.option_strings if option.startswith("--"))
+
+
+def _take_values(line: CommandLine, parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Let the options of the backend that were typed hold: they say where experiments are."""
+    for place, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        action = parser._option_string_actions.get(option)
+        if action is None or not action.dest.startswith("option_"):
+            continue
+        if action.nargs == 0:
+            setattr(line.args, action.dest, True)
+        elif equals or place + 1 < len(words):
+            setattr(line.args, action.dest, value if equals else words[place + 1])
 
 
 def _first_word(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
@@ -107,11 +106,35 @@ def _waiting(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.
 
 
 def _values(action: argparse.Action) -> Iterable[str]:
-    if action.dest == "backend":
+    """What the value of an option may be."""
+    if action.metavar == "BACKEND":
         from symphony.plugins import backends
 
         return [info.name for info in backends()]
-    return [str(choice) for choice in action.choices or ()]
+    if action.dest == "profile":
+        from symphony.config import SymphonyConfig
+
+        return SymphonyConfig().profiles()
+    return [*map(str, action.choices or ()), *_paths(action)]
+
+
+def _words_for(line: CommandLine, action: argparse.Action, given: Sequence[str]) -> Iterable[str]:
+    """What may stand where ``action`` is wanted, after the words that were given."""
+    from symphony.errors import SymphonyError
+
+    paths = _paths(action)
+    known = _NAMES.get(f"{action.metavar} {action.dest}") or _NAMES.get(str(action.metavar))
+    if known is None:
+        return [*map(str, action.choices or ()), *paths]
+    try:
+        return [*known(line, given), *paths]
+    except SymphonyError:  # no such experiment, or nobody who could tell
+        return paths
+
+
+def _paths(action: argparse.Action) -> list[str]:
+    found = _PATHS.get(str(action.metavar))
+    return [] if found is None else [found]
 
 
 def _experiments(line: CommandLine, _: Sequence[str]) -> Iterable[str]:
@@ -124,16 +147,31 @@ def _processes(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
     return [process.path for process in choosing.experiment(line.cluster, given[1])]
 
 
+def _services(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
+    from symphony.commandline import choosing
+
+    name = choosing.experiment(line.cluster, given[1]).name
+    return [service.name for service in line.cluster.describe_topology(name).services]
+
+
+def _targets(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
+    return [*_processes(line, given), *_services(line, given)]
+
+
 def _of_copies(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
     return [f"{path}:" for path in _processes(line, given)]
 
 
+# By the word that stands for it in the help, and where that is not enough by its place in the arguments too.
 _NAMES: Mapping[str, Callable[[CommandLine, Sequence[str]], Iterable[str]]] = {
-    "experiment": _experiments,
-    "experiments": _experiments,
-    "patterns": _experiments,
-    "process": _processes,
-    "processes": _processes,
-    "target": _processes,
-    "source": _of_copies,
+    "EXPERIMENT": _experiments,
+    "FILE|EXPERIMENT": _experiments,
+    "PATTERN": _experiments,
+    "PROCESS": _processes,
+    "PROCESS target": _targets,
+    "SERVICE": _services,
+    "SOURCE": _of_copies,
+    "TARGET": _of_copies,
 }
+
+__all__ = ["SHELLS", "completions", "script"]

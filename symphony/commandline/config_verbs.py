@@ -1,4 +1,4 @@
-"""The verb about the configuration: config show, config path."""
+"""The verb about the configuration: config show, config path, config schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from symphony.commandline.exits import OK
 from symphony.commandline.terminal import note
 from symphony.commandline.verbs import Verbs
 
-WHAT = ("show", "path")
+WHAT = ("show", "path", "schema")
 
 
 class ConfigVerbs(Verbs):
@@ -18,8 +18,9 @@ class ConfigVerbs(Verbs):
     def _add_config(self) -> None:
         parser = self.add_subparser("config")
         parser.add_argument(
-            "what", metavar="WHAT", nargs="?", choices=WHAT, default="show", help="show (the default) or path"
+            "what", metavar="WHAT", nargs="?", choices=WHAT, default="show", help="show (the default), path or schema"
         )
+        self._accept_dry_run(parser)
         self._add_json(parser)
 
     def action_config(self, args: argparse.Namespace) -> int | None:
@@ -27,14 +28,17 @@ class ConfigVerbs(Verbs):
 
         What is said first in this order holds: the command line, variables such as SYMPHONY_BACKEND, the profile,
         .symphony.yml of this folder or the nearest above it, the file that SYMPHONY_CONFIG names, and your own
-        (~/.config/symphony/config.yml). config path prints the files that are read, those first that win.
+        (~/.config/symphony/config.yml). config path prints the files that are read, those first that win, and config
+        schema the JSON Schema of an experiment's file, by which an editor completes and checks it.
 
         For example:
           symphony config show
           symphony config show --profile gke --json
           symphony config path
+          symphony config schema
         """
-        return _paths(args.json) if args.what == "path" else _settings(args.json)
+        tell = {"show": _settings, "path": _paths, "schema": _schema}[args.what]
+        return tell(args.json)
 
 
 def _settings(as_json: bool) -> int:
@@ -46,7 +50,7 @@ def _settings(as_json: bool) -> int:
     if as_json:
         show_json([{"field": name, "value": value, "source": source} for name, (value, source) in found.items()])
         return OK
-    columns = (Column("FIELD"), Column("VALUE", flexible=True), Column("SOURCE", flexible=True))
+    columns = (Column("FIELD"), Column("VALUE", flexible=True, least=24), Column("SOURCE", flexible=True, least=30))
     show_table(columns, [[name, _shown(value), source] for name, (value, source) in sorted(found.items())])
     return OK
 
@@ -72,4 +76,16 @@ def _paths(as_json: bool) -> int:
             print(path)
     if not any(there for _, _, there in found):
         note(f"there is no configuration file; it may be {' or '.join(str(path) for _, path, _ in found)}")
+    return OK
+
+
+def _schema(as_json: bool) -> int:
+    from symphony.commandline.printing import show_json
+    from symphony.spec import schema
+
+    path = str(schema.path())
+    if as_json:
+        show_json({"path": path})
+    else:
+        print(path)
     return OK

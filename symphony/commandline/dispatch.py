@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
 from symphony.commandline import exits
-from symphony.commandline.arguments import Formatter, Parser, help_text, spelled_out, split_remainder
+from symphony.commandline.arguments import SHARED, Parser, help_text, spelled_out, split_remainder
 from symphony.commandline.terminal import OutputClosed
 
 if TYPE_CHECKING:
@@ -33,13 +33,10 @@ class CommandLine:
 
     def __init__(self, prog: str | None = None) -> None:
         self.args = argparse.Namespace(backend=None, profile=None, debug=False)
-        self.master_parser = Parser(
-            prog=prog,
-            description=help_text(type(self).__doc__ or "", prog or "symphony")[1],
-            formatter_class=Formatter,
-            allow_abbrev=False,
-        )
+        description = help_text(type(self).__doc__ or "", prog or "symphony")[1]
+        self.master_parser = Parser(prog=prog, description=description, add_help=False)
         self.prog = self.master_parser.prog
+        self.master_parser.epilog = f"{self.prog} COMMAND --help tells more of a command."
         self._add_version()
         _add_common(self.master_parser, None)
         self.subparsers = self.master_parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
@@ -47,12 +44,15 @@ class CommandLine:
         self._unmade: dict[str, Callable[[], object]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._options: tuple[Option, ...] = ()
+        self._options_of = ""
         self._misconfigured: Exception | None = None
 
     def _add_version(self) -> None:
         from symphony import __version__
 
-        self.master_parser.add_argument("--version", action="version", version=f"symphony {__version__}")
+        self.master_parser.add_argument(
+            "--version", action="version", version=f"symphony {__version__}", help="show the version"
+        )
 
     # --- what a subclass overrides or calls ---
 
@@ -103,12 +103,11 @@ class CommandLine:
             aliases=[*aliases, *self._aliases.get(name, ())],
             help=summary,
             description=description,
-            formatter_class=Formatter,
-            allow_abbrev=False,
+            add_help=False,
         )
         parser.set_defaults(action=action, verb=name)
         _add_common(parser, argparse.SUPPRESS)
-        _add_options(parser, self._options)
+        _add_options(parser, self._options, self._options_of)
         if remainder:
             self._takes_remainder.add(name)
         return parser
@@ -161,14 +160,15 @@ class CommandLine:
         config.set_command_line(_first_options(words))
         self._misconfigured = None
         try:
-            self._options = find(config.backend).options
+            found = find(config.backend)
         except PluginError:
             return
         except SymphonyError as exc:  # help is given all the same
             self._misconfigured = exc
             return
+        self._options, self._options_of = found.options, found.name
         for parser in (self.master_parser, *dict.fromkeys(self.subparsers.choices.values())):
-            _add_options(parser, self._options)
+            _add_options(parser, self._options, self._options_of)
 
     # --- running ---
 
@@ -230,6 +230,7 @@ class CommandLine:
         return args.action(args) or exits.OK
 
     def _failed(self, exc: BaseException, argv: Sequence[str]) -> int:
+        exc = exits.told(exc)
         if self.args.debug or "--debug" in split_remainder(argv)[0]:
             import traceback
 
@@ -238,25 +239,35 @@ class CommandLine:
             if isinstance(exc, KeyboardInterrupt):
                 print(f"{self.prog}: interrupted", file=sys.stderr)
             else:
-                print(f"{self.prog}: error: {exits.message(exc)}", file=sys.stderr)
+                print(f"{self.prog}: error: {self._as_typed(exits.message(exc))}", file=sys.stderr)
         except BrokenPipeError:
             pass
         if isinstance(exc, OSError):
             _drop_output()  # what could not be written would be tried again at exit
         return exits.exit_code(exc)
 
+    def _as_typed(self, text: str) -> str:
+        """A message that names options of the backend as they are typed: ``--namespace``, not ``namespace=``."""
+        import re
+
+        for option in self._options:
+            text = re.sub(rf"\b{option.name}=(?=[\s,;]|$)", option.flags[-1], text)
+        return text
+
 
 def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
     """Options that stand before the command or after it; after it only what is given counts."""
-    parser.add_argument(
+    group = parser.add_argument_group(f"{SHARED}every command")
+    group.add_argument("-h", "--help", action="help", default=argparse.SUPPRESS, help="show this help")
+    group.add_argument(
         "-b",
         "--backend",
         default=default,
         metavar="BACKEND",
         help=f"where processes run (default: ${BACKEND_VARIABLE}, else as configured, else {DEFAULT_BACKEND})",
     )
-    parser.add_argument("--profile", default=default, metavar="NAME", help="the profile of the configuration")
-    parser.add_argument(
+    group.add_argument("--profile", default=default, metavar="NAME", help="the profile of the configuration")
+    group.add_argument(
         "--debug",
         action="store_true",
         default=False if default is None else default,
@@ -292,11 +303,11 @@ def _place(option: Option) -> str:
     return f"option_{option.name}"
 
 
-def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option]) -> None:
+def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option], backend: str) -> None:
     """Give a parser the options of a backend. One that a command has itself is left to it."""
     if not options:
         return
-    group = parser.add_argument_group("options of the backend")
+    group = parser.add_argument_group(f"{SHARED}the {backend} backend")
     for option in options:
         flags = [flag for flag in option.flags if flag not in parser._option_string_actions]
         if not flags:

@@ -16,6 +16,19 @@ class UsageError(SymphonyError):
     """The command line itself is wrong."""
 
 
+def told(exc: BaseException) -> BaseException:
+    """What an error is about: Ctrl-C, where that is what caused it.
+
+    Python before 3.12 hides one in a RuntimeError where it comes as a class is made.
+    """
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, KeyboardInterrupt):
+            return cause
+        cause = cause.__cause__
+    return exc
+
+
 def exit_code(exc: BaseException) -> int:
     """The exit code for an error.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from symphony.commandline.exits import UsageError
+from symphony.commandline.exits import OK, UsageError
 from symphony.commandline.launch_verbs import LaunchVerbs
 from symphony.commandline.terminal import note
 
@@ -28,6 +28,7 @@ class GraphVerbs(LaunchVerbs):
             help="a backend to run on, or all; repeatable (default: that of -b, else all that are installed)",
         )
         parser.add_argument("--offline", action="store_true", help="ask no cluster")
+        self._accept_dry_run(parser)
         parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
         self._add_json(parser, "the findings as JSON")
 
@@ -43,7 +44,7 @@ class GraphVerbs(LaunchVerbs):
 
         For example:
           symphony check rl.yml --target kube
-          symphony check rl.yml -b kube --namespace team-a --image rl:1
+          symphony check rl.yml -b kube -n team-a --image rl:1
           symphony check experiment.py --strict --json
         """
         from pathlib import Path
@@ -85,14 +86,15 @@ class GraphVerbs(LaunchVerbs):
         parser.add_argument("--format", metavar="FORM", choices=FORMS, help=", ".join(FORMS))
         parser.add_argument("--all", action="store_true", help="draw each process, however many are alike")
         parser.add_argument("--no-states", action="store_true", help="draw the file alone; ask no backend")
+        parser.add_argument("--dry-run", action="store_true", help="with --output: write nothing")
         self._add_json(parser, "the topology as JSON")
 
     def action_graph(self, args: argparse.Namespace) -> int | None:
         """Draw an experiment: its processes and groups, and the services that join them.
 
-        Of a file all is drawn, with the state of each process where an experiment of that name runs. Of a name
-        alone processes and groups are drawn: who connects to whom stands in the file. Processes that are alike are
-        drawn as one.
+        Of a file what it describes is drawn, with the state of each process where an experiment of that name runs.
+        Of a name what runs is drawn as it was launched, with the ports that are in use. Processes that are alike
+        are drawn as one.
 
         An arrow leads from who connects to the service and on to who binds it, a dashed one to what is waited for.
 
@@ -103,7 +105,7 @@ class GraphVerbs(LaunchVerbs):
           symphony graph rl
         """
         from symphony.commandline import graphing
-        from symphony.topology import of_status, topology
+        from symphony.topology import topology
 
         form = graphing.form(args.format, args.json, args.output)
         if graphing.is_file(args.file):
@@ -111,8 +113,10 @@ class GraphVerbs(LaunchVerbs):
             status = None if args.no_states else graphing.status_of(self.cluster, drawn.experiment)
         else:
             status = self._running(args)
-            drawn = of_status(status)
-            note(f"{self.prog}: services stand in the file: {self.prog} graph FILE draws them too")
+            drawn = graphing.topology_of(self.cluster, status)
+        if args.dry_run and graphing.to_file(args.output):
+            note(f"would write {args.output}, as {form}")
+            return OK
         return graphing.show(drawn, status, form=form, output=args.output, every=args.all)
 
     def _running(self, args: argparse.Namespace) -> ExperimentStatus:

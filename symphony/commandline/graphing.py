@@ -15,7 +15,7 @@ from symphony.commandline.views import process_state
 from symphony.drawing import FORMATS, SUFFIXES, draw
 from symphony.errors import NotFound, SymphonyError
 from symphony.names import listing
-from symphony.topology import Topology, folded
+from symphony.topology import Topology, folded, of_status
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -62,6 +62,17 @@ def status_of(cluster: Cluster, name: str) -> ExperimentStatus | None:
         return None
 
 
+def topology_of(cluster: Cluster, status: ExperimentStatus) -> Topology:
+    """What runs and how it is joined; without services, which is told, where a backend cannot tell of them."""
+    try:
+        return cluster.describe_topology(status.name)
+    except NotFound:
+        raise
+    except SymphonyError as exc:
+        note(f"symphony: drawn without services: {message(exc)}")
+        return of_status(status)
+
+
 def show(topology: Topology, status: ExperimentStatus | None, *, form: str, output: str | None, every: bool) -> int:
     """Draw a topology, with states where there are any, to standard output or a file."""
     states = None if status is None else {process.name: process_state(process) for process in status}
@@ -70,8 +81,8 @@ def show(topology: Topology, status: ExperimentStatus | None, *, form: str, outp
         drawn = _json(topology, status, states)
     else:
         shown = topology if every else folded(topology)
-        drawn = draw(shown, form, states) if form != "text" or _to_file(output) else _on_terminal(shown, states)
-    if not _to_file(output):
+        drawn = draw(shown, form, states) if form != "text" or to_file(output) else _on_terminal(shown, states)
+    if not to_file(output):
         sys.stdout.write(drawn)
         return OK
     try:
@@ -82,7 +93,8 @@ def show(topology: Topology, status: ExperimentStatus | None, *, form: str, outp
     return OK
 
 
-def _to_file(output: str | None) -> bool:
+def to_file(output: str | None) -> bool:
+    """Whether a file is to be written; ``-`` is standard output."""
     return output not in (None, "-")
 
 

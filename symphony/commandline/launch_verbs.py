@@ -75,6 +75,7 @@ class LaunchVerbs(Verbs):
             metavar="FILE",
             help="write it, the values of secrets included, to a file of yours",
         )
+        parser.add_argument("--dry-run", action="store_true", help="with --with-secrets: write nothing")
         self._add_json(parser)
 
     def action_render(self, args: argparse.Namespace) -> int | None:
@@ -90,7 +91,13 @@ class LaunchVerbs(Verbs):
         """
         experiment = self._load(args)
         if args.with_secrets:
-            self.cluster.manifest(experiment).write(args.with_secrets)
+            manifest = self.cluster.manifest(experiment)
+            if args.dry_run:
+                from symphony.commandline import would
+
+                note(would.write(manifest, args.with_secrets))
+                return OK
+            manifest.write(args.with_secrets)
             note(f"{self.prog}: wrote {args.with_secrets}; it holds the values of secrets")
         else:
             self._show_manifest(experiment, args.json)

@@ -14,7 +14,7 @@ from symphony.commandline import views
 from symphony.commandline.closing import noticing_closed_output
 from symphony.commandline.exits import FAILED, INTERRUPTED
 from symphony.commandline.printing import log_format, show_json, show_lines
-from symphony.commandline.terminal import OutputClosed, has_colour, note, progress
+from symphony.commandline.terminal import OutputClosed, Progress, has_colour, note, progress
 from symphony.errors import NotFound, Unsupported
 
 if TYPE_CHECKING:
@@ -83,10 +83,32 @@ def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
 def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
     """Launch with progress on the terminal."""
     number = len(experiment.list_all_processes())
-    with progress(f"launching {experiment.name} ({views.processes(number)})") as shown:
+    with (
+        progress(f"launching {experiment.name} ({views.processes(number)})") as shown,
+        _telling_that_it_is_taken_back(shown, experiment.name),
+    ):
         return cluster.launch(
             experiment, force=force, on_change=lambda now: shown.say(f"launching {views.coming_up(now)}")
         )
+
+
+@contextlib.contextmanager
+def _telling_that_it_is_taken_back(shown: Progress, name: str) -> Iterator[None]:
+    """Tell at once that a Ctrl-C was heard: on a cluster it takes seconds until what was made is gone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def pressed(number: int, frame: FrameType | None) -> None:
+        shown.say_at_once(f"interrupted: taking back what was launched of {name}")
+        if callable(before):
+            before(number, frame)
+
+    before = signal.signal(signal.SIGINT, pressed)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait(cluster: Cluster, name: str, until: Literal["started", "ready"]) -> None:

@@ -22,6 +22,7 @@ class LookVerbs(Verbs):
 
     def _add_ls(self) -> None:
         parser = self.add_subparser("ls")
+        self._accept_dry_run(parser)
         self._add_watch(parser)
         self._add_json(parser)
 
@@ -77,6 +78,7 @@ class LookVerbs(Verbs):
 
     def _add_ps(self) -> None:
         parser = self.add_subparser("ps")
+        self._accept_dry_run(parser)
         self._add_experiment_name(parser, required=False)
         self._add_watch(parser)
         self._add_json(parser)
@@ -113,6 +115,7 @@ class LookVerbs(Verbs):
 
     def _add_describe(self) -> None:
         parser = self.add_subparser("describe")
+        self._accept_dry_run(parser)
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
         self._add_json(parser)
@@ -153,6 +156,7 @@ class LookVerbs(Verbs):
         parser.add_argument("--tail", metavar="N", type=count, help="only the last N lines of each process")
         parser.add_argument("--previous", action="store_true", help="what was written before the last restart")
         parser.add_argument("--save", metavar="FOLDER", help="write a file for each process, PROCESS.log")
+        parser.add_argument("--dry-run", action="store_true", help="with --save: write nothing")
         self._add_json(parser, "each line as JSON")
 
     def action_logs(self, args: argparse.Namespace) -> int | None:
@@ -167,6 +171,8 @@ class LookVerbs(Verbs):
           symphony logs rl -f --since 5m
           symphony logs rl -f --save logs/
         """
+        from pathlib import Path
+
         from symphony.commandline import choosing
         from symphony.commandline.printing import log_format, show_lines, show_text
 
@@ -174,6 +180,10 @@ class LookVerbs(Verbs):
         args.experiment = status.name
         asked = [choosing.process(status, name).name for name in args.processes]
         names = list(dict.fromkeys(asked)) or [process.name for process in status]
+        if args.save and args.dry_run:
+            for name in names:
+                note(f"would write {Path(args.save) / f'{name}.log'}")
+            return OK
         if args.previous or args.save:
             from symphony.commandline import using
 
@@ -216,6 +226,7 @@ class LookVerbs(Verbs):
 
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")
+        self._accept_dry_run(parser)
         self._add_experiment_name(parser, required=False)
         parser.add_argument("--timeout", metavar="TIME", type=seconds, help="give up after that: seconds, or 90s, 5m")
         self._add_json(parser, "the final status as JSON")
@@ -248,6 +259,7 @@ class LookVerbs(Verbs):
         from symphony.commandline.completing import SHELLS
 
         parser = self.add_subparser("completion")
+        self._accept_dry_run(parser)
         parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
 
     def action_completion(self, args: argparse.Namespace) -> int | None:
@@ -264,7 +276,9 @@ class LookVerbs(Verbs):
         return OK
 
     def _add_backends(self) -> None:
-        self._add_json(self.add_subparser("backends"))
+        parser = self.add_subparser("backends")
+        self._accept_dry_run(parser)
+        self._add_json(parser)
 
     def action_backends(self, args: argparse.Namespace) -> int | None:
         """List the backends that are installed.

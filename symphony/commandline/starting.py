@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from symphony.errors import AlreadyExists, SpecError
@@ -39,19 +39,25 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
     Raises `AlreadyExists`, naming them, where some are there, and `SpecError` where nothing can be written.
     """
-    paths = {folder / name: text for name, text in texts.items()}
-    there = [path for path in paths if path.is_symlink() or path.exists()]
-    if there:
-        raise AlreadyExists(
-            f"{listing([str(path) for path in there])}: there already, and nothing was written; choose another folder, "
-            "or move them away"
-        )
+    paths = dict(zip(places(folder, texts), texts.values(), strict=True))
     try:
         with _taken_back() as made:
             _make(folder, paths, made)
     except OSError as exc:
         raise SpecError(f"{exc.filename or folder}: cannot be written: {exc.strerror}") from exc
     return list(paths)
+
+
+def places(folder: Path, texts: Iterable[str]) -> list[Path]:
+    """Where files are written. Raises `AlreadyExists`, naming them, where some are there."""
+    paths = [folder / name for name in texts]
+    there = [path for path in paths if path.is_symlink() or path.exists()]
+    if there:
+        raise AlreadyExists(
+            f"{listing([str(path) for path in there])}: there already, and nothing was written; choose another folder, "
+            "or move them away"
+        )
+    return paths
 
 
 def _make(folder: Path, paths: Mapping[Path, str], made: list[Path]) -> None:

@@ -165,6 +165,7 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         parser = self.add_subparser("init")
         parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="where (default: here)")
         parser.add_argument("--name", metavar="NAME", help="the experiment's name (default: as the folder)")
+        self._add_plain_dry_run(parser)
         self._add_json(parser, "the files as JSON")
 
     def action_init(self, args: argparse.Namespace) -> int | None:
@@ -183,11 +184,15 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
 
         folder = Path(args.folder)
         name = starting.name_for(folder.absolute(), args.name)
-        written = starting.write(folder, starting.contents(name))
+        texts = starting.contents(name)
+        written = starting.places(folder, texts) if args.dry_run else starting.write(folder, texts)
         if args.json:
             from symphony.commandline.printing import show_json
 
             show_json({"experiment": name, "files": [str(path) for path in written]})
+        elif args.dry_run:
+            for path in written:
+                note(f"would write {path}")
         else:
             from symphony.commandline.views import indented
 

@@ -72,10 +72,19 @@ class Progress:
     def say(self, text: str) -> None:
         """Show ``text`` in place of what was there."""
         if self._stream is not None:
-            columns = width(self._stream) or 80
-            self._stream.write(f"{_ERASE_LINE}{text[: columns - 1]}")
+            self._stream.write(self._line(text))
             self._stream.flush()
             self._shown = True
+
+    def say_at_once(self, text: str) -> None:
+        """The same from a signal handler, which may come in the middle of a write."""
+        if self._stream is not None:
+            os.write(self._stream.fileno(), self._line(text).encode(errors="replace"))
+            self._shown = True
+
+    def _line(self, text: str) -> str:
+        columns = width(self._stream) or 80
+        return f"{_ERASE_LINE}{text[: columns - 1]}"
 
     def clear(self) -> None:
         """Take the line away."""

@@ -51,6 +51,7 @@ class UseVerbs(Verbs):
         parser = self.add_subparser("attach")
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
+        self._add_plain_dry_run(parser)
 
     def action_attach(self, args: argparse.Namespace) -> int | None:
         """Attach the terminal to a process, to look at it and type into it.
@@ -66,6 +67,11 @@ class UseVerbs(Verbs):
 
         status = choosing.experiment(self.cluster, args.experiment)
         process = choosing.process(status, args.process)
+        if args.dry_run:
+            from symphony.commandline import would
+
+            note(would.attach(self.cluster, status, process))
+            return OK
         self.cluster.login(status.name, process.name, process.group)
         return OK
 
@@ -100,6 +106,7 @@ class UseVerbs(Verbs):
         self._add_experiment_name(parser)
         parser.add_argument("target", metavar="PROCESS", help="a process, or a service")
         parser.add_argument("ports", metavar="PORT[:LOCAL]", nargs="?", help="its port, and that of this machine")
+        self._add_plain_dry_run(parser)
 
     def action_forward(self, args: argparse.Namespace) -> int | None:
         """Lead a port of this machine to one of a process, until Ctrl-C.
@@ -113,13 +120,19 @@ class UseVerbs(Verbs):
         """
         from symphony.commandline import choosing, using
 
-        name = choosing.experiment(self.cluster, args.experiment).name
-        return using.forward(self.cluster, name, args.target, args.ports)
+        status = choosing.experiment(self.cluster, args.experiment)
+        if args.dry_run:
+            from symphony.commandline import would
+
+            note(would.forward(self.cluster, status, args.target, *using.port_numbers(args.ports)))
+            return OK
+        return using.forward(self.cluster, status.name, args.target, args.ports)
 
     def _add_visit(self) -> None:
         parser = self.add_subparser("visit")
         self._add_experiment_name(parser)
         parser.add_argument("service", metavar="SERVICE", help="a service that is exposed")
+        self._add_plain_dry_run(parser)
 
     def action_visit(self, args: argparse.Namespace) -> int | None:
         """Print where an exposed service is reached.
@@ -131,7 +144,13 @@ class UseVerbs(Verbs):
         """
         from symphony.commandline import choosing, using
 
-        return using.visit(self.cluster, choosing.experiment(self.cluster, args.experiment).name, args.service)
+        status = choosing.experiment(self.cluster, args.experiment)
+        if args.dry_run:
+            from symphony.commandline import would
+
+            note(would.visit(self.cluster, status, args.service))
+            return OK
+        return using.visit(self.cluster, status.name, args.service)
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")

@@ -107,7 +107,7 @@ def _telling(say: Callable[[str], None]) -> Callable[[int, int | None], None]:
 
 def forward(cluster: Cluster, experiment: str, target: str, ports: str | None) -> int:
     """Forward a port until Ctrl-C."""
-    port, local = _ports(ports)
+    port, local = port_numbers(ports)
     with _interruptible():
         route = cluster.port_forward(experiment, target, port, local_port=local, on_error=_told)
         return _stay(route, route.address)
@@ -149,8 +149,8 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _ports(text: str | None) -> tuple[int | None, int | None]:
-    """``5432`` or ``5432:8080``."""
+def port_numbers(text: str | None) -> tuple[int | None, int | None]:
+    """The port of ``5432`` or ``5432:8080``, and that of this machine; None where none is said."""
     if text is None:
         return None, None
     port, colon, local = text.partition(":")

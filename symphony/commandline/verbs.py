@@ -30,6 +30,10 @@ class Verbs(CommandLine):
     def _add_plain_dry_run(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="say what would be done; change nothing")
 
+    def _accept_dry_run(self, parser: argparse.ArgumentParser) -> None:
+        """Let a command that only looks take ``--dry-run``, as all commands do; it looks all the same."""
+        parser.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
+
     def _add_watch(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("-w", "--watch", action="store_true", help="go on showing it, until Ctrl-C")
 

@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, ProcessStatus
 
 EXPERIMENTS = (
-    Column("NAME", flexible=True),
+    Column("NAME", flexible=True, least=40),
     Column("STATE"),
     Column("PROCESSES", right=True),
     Column("READY", drop=2, right=True),
     Column("FAILED", drop=1, right=True),
     Column("AGE", right=True),
-    Column("NOTE", flexible=True),
+    Column("NOTE", flexible=True, least=20, prose=True),
 )
 PROCESSES = (
-    Column("NAME", flexible=True),
+    Column("NAME", flexible=True, least=40),
     Column("STATE"),
-    Column("READY", drop=2),
+    Column("READY", drop=1),
     Column("EXIT", right=True),
     Column("RESTARTS", drop=4, right=True),
-    Column("AGE", drop=1, right=True),
+    Column("AGE", drop=2, right=True),
     Column("PID", drop=3, right=True),
-    Column("REASON", flexible=True),
+    Column("REASON", flexible=True, least=20, prose=True),
 )
 BACKENDS = (
     Column("NAME"),
-    Column("ALIASES", flexible=True, drop=1),
-    Column("CAN", flexible=True, drop=2),
-    Column("SUMMARY", flexible=True),
+    Column("ALIASES", drop=1),
+    Column("CAN", drop=2),
+    Column("SUMMARY", flexible=True, least=40, prose=True),
 )
 
 

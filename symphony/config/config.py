@@ -123,6 +123,11 @@ class SymphonyConfig:
         given = found.get((field,))
         return None if given is None else given.source
 
+    def profiles(self) -> list[str]:
+        """The names of the profiles that there are."""
+        layers = [*self._program, *self._outside()]
+        return list(dict.fromkeys(name for layer in layers for name in layer.profiles))
+
     def is_empty(self) -> bool:
         """Whether nothing is configured but the backend that was typed, which is quick to tell."""
         return not (self._program or PROFILE_OPTION in self._typed or self._outside())

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from symphony.host.render import HostManifest
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
+    from symphony.topology import Topology
 
 # How long a supervisor whose processes have all ended may take to stop what they left behind, in seconds.
 FINISHING = 60.0
@@ -227,6 +228,14 @@ class HostCluster(Cluster):
         status = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
         return process_details(run.load_manifest(), status, Reader(run.events).new(), run.log(status.name))
+
+    def describe_topology(self, experiment: str) -> Topology:
+        """Who is joined with whom, from what was launched; see `Cluster.describe_topology`."""
+        from symphony.host.joined import topology
+
+        run = self._find(experiment)
+        status = self._describe(run)
+        return topology(run.load_manifest(), status)
 
     def wait(
         self,

@@ -36,6 +36,7 @@ class Command:
     ready_timeout: float = 60.0
     starts_after: dict[str, str] = field(default_factory=dict)
     releases: tuple[int, ...] = ()
+    connects: tuple[str, ...] = ()
     gpus: int = 0
 
     @property
@@ -50,7 +51,7 @@ class Command:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Command:
         """The command that `to_dict` wrote."""
-        return cls(**{**data, "argv": tuple(data["argv"]), "releases": tuple(data["releases"])})
+        return cls(**{**data, **{name: tuple(data[name]) for name in ("argv", "releases", "connects")}})
 
     def with_secrets(self, folder: Path) -> Command:
         """The command with the values of its secrets among its variables: to be run, never to be written."""

@@ -136,6 +136,7 @@ def _command(plan: Plan, process: PlannedProcess, shared: Mapping[str, str], bas
         ready_timeout=timeout,
         starts_after=process.starts_after,
         releases=tuple(endpoint.port for endpoint in served),
+        connects=tuple(process.settings.connects),
         gpus=gpus,
     )
 

@@ -33,7 +33,7 @@ def _images(experiment: Experiment, target: Target) -> Iterator[Finding]:
             yield Finding(
                 rule="no-image",
                 level=ERROR,
-                what="has no container_image to run from",
+                what="no container_image to run from",
                 mend="set container_image, or give one for all that have none with --image",
                 place=place_of(process),
                 processes=(process.path,),

@@ -189,11 +189,12 @@ JOB: dict[str, Schema] = {
     "ttl": _about("seconds kept afterwards", _COUNT),
 }
 
+_OPERATORS = component.TOLERATION_OPERATORS
 TOLERATION: dict[str, Schema] = {
     "key": _about("the key of the taint", _TEXT),
-    "operator": _choice(component.TOLERATION_OPERATORS),
+    "operator": _about("Equal compares the value, Exists takes any; Equal unless set", _choice(_OPERATORS)),
     "value": _about("the value of the taint", _TEXT),
-    "effect": _choice(component.TAINT_EFFECTS),
+    "effect": _about("the effect of the taint; all of them unless set", _choice(component.TAINT_EFFECTS)),
     "toleration_seconds": _about("how long a NoExecute taint is tolerated", _COUNT),
 }
 
@@ -203,22 +204,32 @@ _MOUNT: dict[str, Schema] = {
     "mount_path": _about("where it appears to the process", _PATH),
     "name": _about("the name of the volume; chosen unless given", _NAME),
 }
-_READ_ONLY: dict[str, Schema] = {"read_only": {"default": False, **_FLAG}}
+_READ_ONLY: dict[str, Schema] = {"read_only": _about("it cannot be written to", {"default": False, **_FLAG})}
 _SIZE: dict[str, Schema] = {"size": _about("how much it may hold: '8Gi'", _QUANTITY)}
+_MADE_FROM = "what it is made from; without them it is one that exists"
 
 # By kind: what it is, its settings, and which of them it cannot do without.
 VOLUMES: dict[str, tuple[str, dict[str, Schema], tuple[str, ...]]] = {
     "nfs": (
         "A folder that an NFS server exports.",
-        {"server": _FILLED, "path": _PATH, **_MOUNT},
+        {"server": _about("its name or address", _FILLED), "path": _about("the folder there", _PATH), **_MOUNT},
         ("server", "path", "mount_path"),
     ),
     "host_path": (
         "A folder or file of the node.",
-        {"path": _PATH, "type": _choice(component.HOST_PATH_TYPES), **_MOUNT, **_READ_ONLY},
+        {
+            "path": _about("where it is on the node", _PATH),
+            "type": _about("what Kubernetes demands of it; nothing unless set", _choice(component.HOST_PATH_TYPES)),
+            **_MOUNT,
+            **_READ_ONLY,
+        },
         ("path", "mount_path"),
     ),
-    "pvc": ("A persistent volume claim.", {"claim": _FILLED, **_MOUNT, **_READ_ONLY}, ("claim", "mount_path")),
+    "pvc": (
+        "A persistent volume claim.",
+        {"claim": _about("its name", _FILLED), **_MOUNT, **_READ_ONLY},
+        ("claim", "mount_path"),
+    ),
     "empty_dir": (
         "An empty folder that lives as long as the Pod.",
         {"memory": _about("keep it in memory", _FLAG), **_SIZE, **_MOUNT},
@@ -227,17 +238,21 @@ VOLUMES: dict[str, tuple[str, dict[str, Schema], tuple[str, ...]]] = {
     "shared_memory": ("A /dev/shm of a given size, or of as much as there is.", _SIZE, ()),
     "secret": (
         "A Secret: one that exists, or one made from files.",
-        {"secret": _FILLED, "files": _FILES, **_MOUNT},
+        {"secret": _about("its name", _FILLED), "files": _about(_MADE_FROM, _FILES), **_MOUNT},
         ("secret", "mount_path"),
     ),
     "config": (
         "A ConfigMap: one that exists, or one made from files.",
-        {"config": _FILLED, "files": _FILES, **_MOUNT},
+        {"config": _about("its name", _FILLED), "files": _about(_MADE_FROM, _FILES), **_MOUNT},
         ("config", "mount_path"),
     ),
     "git_repo": (
         "A git repository, checked out before the process starts.",
-        {"repository": _FILLED, "revision": _about("a branch, tag or commit", _FILLED), **_MOUNT},
+        {
+            "repository": _about("where git finds it", _FILLED),
+            "revision": _about("a branch, tag or commit", _FILLED),
+            **_MOUNT,
+        },
         ("repository", "mount_path"),
     ),
 }

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from symphony.plugins import find
 from symphony.spec import Experiment, Process, ProcessGroup
 from symphony.status import ExperimentStatus, State
 from symphony.testing import programs
+from symphony.topology import topology
 
 AWKWARD = (
     "",
@@ -194,6 +196,26 @@ class BackendContract:
             until(cluster, name, all_running, timeout=self.timeout)
         cluster.delete_batch(["first", "second"])
         assert cluster.list_experiments() == []
+
+    # --- who is joined with whom ---
+
+    def test_what_runs_is_joined_as_it_was_described(self, cluster: Cluster, experiment: Experiment) -> None:
+        self.can("topology")
+        server = self.add(experiment, "server", programs.FOREVER)
+        server.binds(["db", "web"]).exposes({"web": 7348, "board": 7349}).connects("inner")
+        team = experiment.new_process_group("team").connects("db").binds("team").starts_after("server", "started")
+        self.add(team, "one", programs.FOREVER).binds("inner").connects("web")
+        self.add(team, "two", programs.FOREVER)
+        described = topology(experiment)
+        cluster.launch(experiment)
+        until(cluster, "contract", all_running, timeout=self.timeout)
+        found = cluster.describe_topology("contract")
+        ports = {service.name: service.port for service in found.services}
+        assert None not in ports.values()
+        assert (ports["web"], ports["board"]) == (7348, 7349)
+        services = tuple(replace(service, port=ports[service.name]) for service in described.services)
+        assert replace(found, links=()) == replace(described, services=services, links=())
+        assert set(found.links) == set(described.links)
 
     # --- addresses and environment ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -102,13 +103,21 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pycache")
 
 
+@contextlib.contextmanager
+def running(program: Program) -> Iterator[Program]:
+    """Leave nothing of what the program launched."""
+    try:
+        yield program
+    finally:
+        for terminal in program.terminals:
+            terminal.close()
+        cluster = program.cluster
+        for name in cluster.list_experiments():
+            cluster.stop(name, at_once=True)  # type: ignore[attr-defined]
+            cluster.delete(name)
+
+
 @pytest.fixture
 def program(tmp_path: Path, cache: Path) -> Iterator[Program]:
-    made = Program(tmp_path, cache)
-    yield made
-    for terminal in made.terminals:
-        terminal.close()
-    cluster = made.cluster
-    for name in cluster.list_experiments():
-        cluster.stop(name, at_once=True)  # type: ignore[attr-defined]
-        cluster.delete(name)
+    with running(Program(tmp_path, cache)) as made:
+        yield made

@@ -50,21 +50,24 @@ class Terminal:
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def expect(self, text: str) -> None:
-        """Return when ``text`` has been shown."""
+    def expect(self, text: str, *, escapes: bool = False) -> None:
+        """Return when ``text`` has been shown; with ``escapes`` it has escape sequences."""
         deadline = time.monotonic() + TIMEOUT
-        while text not in self.text:
-            assert self._read(deadline - time.monotonic()), f"{text!r} was not shown, but:\n{self.text}"
+        while text not in (self.shown if escapes else self.text):
+            over = self.process.poll() is not None or time.monotonic() > deadline
+            more = self._read(0.0 if over else 0.1)
+            assert more or not over, f"{text!r} was not shown, but:\n{self.text}"
 
     def finish(self) -> int:
-        """Read on to the end; the exit code."""
+        """Read on to the end; the exit code as a shell tells it, 128 + n for what signal n ended."""
         deadline = time.monotonic() + TIMEOUT
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
             self._read(0.05)
         while self._read(0.0):
             pass
-        return self.process.returncode
+        code = self.process.returncode
+        return 128 - code if code < 0 else code
 
     def _read(self, timeout: float) -> bool:
         if not select.select([self._master], [], [], max(0.0, timeout))[0]:

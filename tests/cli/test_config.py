@@ -72,6 +72,12 @@ def test_path_tells_which_files_are_read(program: Program) -> None:
     assert [(item["kind"], item["exists"]) for item in found] == [("project", True), ("user", False)]
 
 
+def test_schema_is_the_file_by_which_editors_complete(program: Program) -> None:
+    path = Path(program.ok("config", "schema").strip())
+    assert json.loads(path.read_text(encoding="utf-8"))["title"] == "symphony experiment"
+    assert program.json("config", "schema") == {"path": str(path)}
+
+
 def test_a_wrong_word_after_it(program: Program) -> None:
     assert refused(program, "config", "shwo").startswith("unknown WHAT 'shwo'; did you mean 'show'?")
 

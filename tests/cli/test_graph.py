@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -145,12 +147,56 @@ def test_a_file_is_drawn_with_the_states_of_what_runs(program: Program, running:
     assert "2 running, 1 failed, 1 pending" in {item.text for item in root.iter()}
 
 
-def test_a_name_is_drawn_without_services(program: Program, running: Path) -> None:
-    done = program("graph", "live")
-    assert done.stdout.splitlines()[1:4] == ["├─ server  running", "├─ bad     failed", "├─ clients, a group of 1"]
-    assert done.stderr == "symphony: services stand in the file: symphony graph FILE draws them too\n"
+def test_a_name_is_drawn_as_it_was_launched_with_the_ports_in_use(program: Program, running: Path) -> None:
+    running.unlink()
+    (service,) = program.json("graph", "live")["services"]
+    assert (service["name"], service["owners"], service["bound"]) == ("db", ["server"], True)
+    assert program.ok("graph", "live").splitlines() == [
+        "live  2 running, 1 failed, 1 pending",
+        "├─ server  running",
+        f"│  └─ binds db:{service['port']} ← clients",
+        "├─ bad     failed",
+        "├─ clients, a group of 1",
+        f"│  ├─ connects db:{service['port']} → server",
+        "│  └─ one  running",
+        "└─ late    pending",
+        "   └─ starts after server (succeeded)",
+    ]
     assert "└─ late" in program("graph", "liv").stdout
     assert program.json("graph", "live")["backend"] == "local"
+    for form in ("mermaid", "dot", "svg"):
+        shown = program.ok("graph", "live", "--format", form)
+        assert f"db:{service['port']}" in shown
+        assert "running" in shown
+
+
+def test_where_a_backend_tells_of_no_services_the_rest_is_drawn(program: Program, running: Path) -> None:
+    """As another's backend may be."""
+    script = program.folder / "plain.py"
+    script.write_text(PLAIN)
+    done = subprocess.run(
+        [sys.executable, script, "graph", "live"], env=program.env, capture_output=True, text=True, timeout=TIMEOUT
+    )
+    assert done.stdout.splitlines()[1:4] == ["├─ server  running", "├─ bad     failed", "├─ clients, a group of 1"]
+    assert done.stderr == (
+        "symphony: drawn without services: the local backend does not tell who is joined with whom in 'live'\n"
+    )
+
+
+PLAIN = """
+from symphony.cluster import Cluster
+from symphony.commandline import SymphonyParser
+from symphony_local.cluster import LocalCluster
+
+class Plain(LocalCluster):
+    describe_topology = Cluster.describe_topology
+
+class Script(SymphonyParser):
+    def create_cluster(self):
+        return Plain()
+
+Script().main()
+"""
 
 
 def test_states_are_coloured_on_a_terminal_alone(program: Program, running: Path) -> None:

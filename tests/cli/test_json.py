@@ -121,7 +121,9 @@ def test_findings(program: Program, file: str) -> None:
     assert set(fields(program.json("check", file, "--target", "kube", "--offline", code=1))) == found
 
 
-@pytest.mark.parametrize("words", [("backends",), ("config", "show"), ("config", "path"), ("init", "new")])
+@pytest.mark.parametrize(
+    "words", [("backends",), ("config", "show"), ("config", "path"), ("config", "schema"), ("init", "new")]
+)
 def test_the_others_that_need_no_experiment(program: Program, words: tuple[str, ...]) -> None:
     shown = program.json(*words)
     one = shown[0] if isinstance(shown, list) else shown

@@ -42,6 +42,25 @@ def test_what_matters_least_goes_first() -> None:
     assert [line.split() for line in table(columns, [row], 3)] == [["A"], row[:1]]
 
 
+def test_what_says_nothing_goes_before_all_else() -> None:
+    columns = (Column("A"), Column("B"), Column("C", drop=1))
+    rows = [["a" * 5, None, "c" * 5]]
+    assert table(columns, rows, 12)[0].split() == ["A", "C"]
+    assert table(columns, rows, 15)[0].split() == ["A", "B", "C"]
+    assert table(columns, [], 5)[0].split() == ["A", "B"]  # without rows nothing is known of what they will say
+
+
+def test_names_are_cut_in_the_middle_and_prose_at_its_end() -> None:
+    columns = (Column("NAME", flexible=True), Column("WHY", flexible=True, prose=True))
+    rows = [["worker-with-a-long-name-1", "because of this and that"]]
+    assert table(columns, rows, 34)[1] == "worker-w…-name-1  because of this…"
+
+
+def test_text_is_cut_to_its_least_before_names_are_cut() -> None:
+    columns = (Column("NAME", flexible=True), Column("WHY", flexible=True, least=8, prose=True))
+    assert table(columns, [["n" * 20, "w" * 30]], 30)[1] == f"{'n' * 20}  {'w' * 7}…"
+
+
 def test_colour_is_beside_the_text_not_in_the_width() -> None:
     plain = table(COLUMNS, [["a", 1, "b"]])
     painted = table(COLUMNS, [["a", 1, "b"]], paint=lambda title, text: "<" if (title, text) == ("NAME", "a") else "")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import pydot
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from symphony.addresses import AddressScheme
 from symphony.drawing import FORMATS, draw
 from symphony.drawing.layout import Size, layout
 from symphony.drawing.text import ASCII, text
+from symphony.host import joined
+from symphony.host.render import HostManifest, render
+from symphony.plan import resolve
 from symphony.spec import Experiment
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony.topology import Link, Node, Service, Topology, folded, of_status, tallied, topology
@@ -77,6 +85,103 @@ def test_of_what_runs_there_are_processes_and_groups() -> None:
     found = of_status(status)
     assert (found.members, found.groups) == (("a", "g"), ("g",))
     assert found.inside("g") == (Node(processes=("b",), group="g"), Node(processes=("c",), group="g"))
+    assert (found.services, found.links) == ((), ())
+
+
+def of_two_groups(
+    *, connects: dict[str, list[str]] | None = None, starts_after: dict[str, dict[str, str]] | None = None
+) -> Topology:
+    processes = [ProcessStatus(name=name, group=group) for name, group in (("a", None), ("b", "g"), ("c", "g"))]
+    status = ExperimentStatus(name="rl", backend="local", processes=(*processes, ProcessStatus(name="d", group="h")))
+    services = [Service(name="x", owners=("a",), port=7), Service(name="y", owners=("g",), port=8, exposed=True)]
+    return of_status(status, services=services, connects=connects or {}, starts_after=starts_after or {})
+
+
+@pytest.mark.parametrize(
+    ("connects", "linked"),
+    [
+        ({"a": ["x"], "b": ["x", "y"], "c": ["y"]}, [("a", "x"), ("g", "y"), ("b", "x")]),
+        ({"b": ["x"], "d": ["x"]}, [("b", "x"), ("h", "x")]),
+        ({"gone": ["x"]}, []),
+    ],
+)
+def test_what_all_members_connect_to_is_said_of_the_group(
+    connects: dict[str, list[str]], linked: list[tuple[str, str]]
+) -> None:
+    assert [(link.source, link.target) for link in of_two_groups(connects=connects).links] == linked
+
+
+@pytest.mark.parametrize(
+    ("waits", "linked"),
+    [
+        ({"b": "ready", "c": "ready"}, [("g", "ready")]),
+        ({"b": "ready", "c": "started"}, [("b", "ready"), ("c", "started")]),
+        ({"b": "ready"}, [("b", "ready")]),
+        ({"a": "ready", "d": "succeeded"}, [("a", "ready"), ("h", "succeeded")]),
+    ],
+)
+def test_a_group_that_is_waited_for_as_a_whole_is_linked_as_such(
+    waits: dict[str, str], linked: list[tuple[str, str]]
+) -> None:
+    found = of_two_groups(starts_after={"a": waits})
+    assert [(link.target, link.condition) for link in found.links] == linked
+
+
+def test_of_what_runs_an_exposed_service_is_bound_where_somebody_connects() -> None:
+    assert [service.bound for service in of_two_groups().services] == [True, False]
+    assert [service.bound for service in of_two_groups(connects={"a": ["y"]}).services] == [True, True]
+    assert of_two_groups(connects={"a": ["z"]}).services[2] == Service(name="z")
+
+
+def described(exp: Experiment, ports: Mapping[str, int | None]) -> Topology:
+    """What an experiment describes, as far as it can be told from what runs."""
+    found = topology(exp)
+    used = {link.target for link in found.links if link.kind == "connects"}
+    services = (replace(one, port=ports[one.name], bound=not one.exposed or one.name in used) for one in found.services)
+    return replace(found, services=tuple(services))
+
+
+def encrypted() -> Experiment:
+    exp = Experiment("rl")
+    exp.new_process("a", command="a").binds("x", encrypted=True).exposes("y")
+    exp.new_process("b", command="b").connects("x")
+    return exp
+
+
+@given(experiments())
+@example(encrypted())
+def test_what_is_launched_on_one_machine_is_joined_as_described(exp: Experiment) -> None:
+    manifest = json.loads(json.dumps(rendered(exp).to_dict()))
+    status = ExperimentStatus(
+        name=exp.name,
+        backend="local",
+        processes=tuple(ProcessStatus(name=item["name"], group=item["group"]) for item in manifest["processes"]),
+    )
+    found = joined.topology(manifest, status)
+    before = described(exp, {service.name: service.port for service in found.services})
+    alone = {group: found.inside(group)[0].key for group in found.groups if len(found.inside(group)) == 1}
+    assert same(found, alone) == same(before, alone)
+
+
+def same(found: Topology, alone: Mapping[str, str]) -> object:
+    """A topology without what makes no difference: a group of one is as its member, a wait for all is for each."""
+    owners = {
+        service.name: replace(service, owners=tuple(alone.get(owner, owner) for owner in service.owners))
+        for service in found.services
+    }
+    inside = {group: [node.key for node in found.inside(group)] for group in found.groups}
+    ends = {
+        (link.kind, source, target, link.condition)
+        for link in found.links
+        for source in inside.get(link.source, [link.source])
+        for target in (inside.get(link.target, [link.target]) if link.kind == "starts-after" else [link.target])
+    }
+    return replace(found, services=(), links=()), owners, ends
+
+
+def rendered(exp: Experiment) -> HostManifest:
+    plan = resolve(exp, AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1"))
+    return render(plan, run_id="0", directory=Path("/state"), here=Path("/here"), shell="/bin/sh")
 
 
 @given(experiments())

@@ -101,7 +101,7 @@ def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
     for archive in sorted(apt.archives.glob("*.deb")):
-        _extract(archive, root)
+        extract(archive, root)
         archive.unlink()
     for target, links in _ALTERNATIVES.items():
         if (root / target).exists():
@@ -109,11 +109,12 @@ def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
                 (root / target).with_name(link).symlink_to(Path(target).name)
 
 
-def _extract(archive: Path, root: Path) -> None:
-    content = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE)
+def extract(archive: Path, root: Path) -> None:
+    """Unpack one package into `root`."""
     tar = ["tar", "-x", "--keep-directory-symlink", "-C", str(root)]
-    subprocess.run(tar, stdin=content.stdout, check=True)
-    if content.wait():
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as content:
+        subprocess.run(tar, stdin=content.stdout, check=True)
+    if content.returncode:
         raise Refusal(f"{archive} is not a Debian package: delete {archive.parent} and try again")
 
 

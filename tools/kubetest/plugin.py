@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -170,21 +170,28 @@ def kube_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @pytest.fixture
 def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]:
     """A Kubernetes with an empty namespace for this test alone, which is deleted with it."""
+    with a_namespace(kube_session, tmp_path) as kube_cluster:
+        yield kube_cluster
+
+
+@contextmanager
+def a_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
+    """An empty namespace, which is deleted at the end; `scratch` is a folder for files."""
     from kubetest.accounts import wait_for_account
 
-    api, namespace = kube_session.api, f"{PREFIX}{secrets.token_hex(3)}"
+    api, namespace = session.api, f"{PREFIX}{secrets.token_hex(3)}"
     api.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     try:
         wait_for_account(api, namespace)
-        kubeconfig = tmp_path / "admin.kubeconfig"
-        content = _kubeconfig(kube_session.cluster.kubeconfig, namespace)
+        kubeconfig = scratch / "admin.kubeconfig"
+        content = _kubeconfig(session.cluster.kubeconfig, namespace)
         kubeconfig.write_text(json.dumps(content))
         with ExitStack() as stack:
             yield KubeCluster(
-                session=kube_session,
+                session=session,
                 namespace=namespace,
                 kubeconfig=kubeconfig,
-                scratch=tmp_path,
+                scratch=scratch,
                 _open=stack,
             )
     finally:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from symphony.spec import Experiment
     from symphony.spec.values import Strings
     from symphony.status import ExperimentStatus, LogLine
+    from symphony.topology import Topology
     from symphony_kube.api import Api
     from symphony_kube.manifest import KubeManifest
 
@@ -160,6 +161,12 @@ class KubeCluster(Cluster):
         from symphony_kube import details
 
         return details.explain(self.api, self.scope(experiment), process, process_group)
+
+    def describe_topology(self, experiment: str) -> Topology:
+        """Who is joined with whom: from the Pods, the roster on the first, and the Services."""
+        from symphony_kube import joined
+
+        return joined.look(self.api, self.scope(experiment))
 
     def wait(
         self,

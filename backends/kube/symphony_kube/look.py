@@ -70,13 +70,22 @@ def _paths(namespace: str) -> dict[str, str]:
 
 def describe(api: Api, scope: Scope) -> ExperimentStatus:
     """How an experiment is: one list of its Pods, and one of its Jobs where it has any. `NotFound` without it."""
+    return status_of(api, scope, observed(api, scope)[0])
+
+
+def observed(api: Api, scope: Scope) -> tuple[Observer, list[Object]]:
+    """What there is of an experiment: an observer that knows its Pods and Jobs, and the Pods themselves."""
     observer = Observer(scope.experiment)
-    observer.replace(PODS, _list(api, scope, PODS))
+    pods = _list(api, scope, PODS)
+    observer.replace(PODS, pods)
     if observer.has_jobs or observer.empty:
         observer.replace(JOBS, _jobs(lambda: _list(api, scope, JOBS)))
-    if observer.empty:
-        return _without_objects(api, scope)
-    return observer.look(time.time()).status
+    return observer, pods
+
+
+def status_of(api: Api, scope: Scope, observer: Observer) -> ExperimentStatus:
+    """How what was observed is now. `NotFound` where there is nothing of it."""
+    return _without_objects(api, scope) if observer.empty else observer.look(time.time()).status
 
 
 def _list(api: Api, scope: Scope, kind: str) -> list[Object]:

@@ -126,6 +126,11 @@ class Observer:
         """Whether there is nothing of the experiment."""
         return not self._jobs and not any(self._pods.values())
 
+    @property
+    def units(self) -> Roster:
+        """Those of the roster, and what else there is."""
+        return self._all_units()
+
     def _put_pod(self, view: PodView) -> None:
         views = self._pods.setdefault(view.unit, {})
         old = views.get(view.name)

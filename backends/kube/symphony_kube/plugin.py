@@ -42,7 +42,9 @@ def symphony_backend() -> BackendInfo:
         aliases=("kubernetes", "k8s"),
         summary="Pods, Services and Jobs of a Kubernetes cluster",
         load="symphony_kube.cluster:KubeCluster",
-        capabilities=frozenset({"launch", "logs", "exec", "login", "copy", "external-url", "restart", "gpu"}),
+        capabilities=frozenset(
+            {"launch", "logs", "exec", "login", "copy", "forward", "external-url", "topology", "restart", "gpu"}
+        ),
         options=OPTIONS,
         extra="kube",
     )

@@ -16,6 +16,8 @@ class Unit:
 
     ``starts_after`` has, by process, the condition to wait for. ``ready`` has, by process, how long it may take to
     become ready, in seconds, for those that have a test; ``logs`` the regular expression of those whose log tells.
+    ``connects`` has, by process, the services it connects to, and ``serves``, by member of a group, those that it
+    serves itself: of all others a Service tells.
     """
 
     name: str
@@ -26,6 +28,8 @@ class Unit:
     starts_after: dict[str, str] = field(default_factory=dict)
     ready: dict[str, float] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
+    connects: dict[str, list[str]] = field(default_factory=dict)
+    serves: dict[str, list[str]] = field(default_factory=dict)
 
 
 Roster = tuple[Unit, ...]

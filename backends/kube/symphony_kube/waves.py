@@ -110,6 +110,8 @@ class ReadyLogs:
         self._scope = scope
         self._wanted = awaited_logs(roster)
         self._ready: set[str] = set()
+        self._told: set[str] = set()
+        self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
         self._answers: set[Answer] = set()
         self._notes: dict[str, set[str]] = {}
@@ -128,25 +130,34 @@ class ReadyLogs:
 
     @property
     def reading(self) -> bool:
-        """Whether a log is being read."""
-        return bool(self._answers)
+        """Whether a log is being read, or told something that was not considered yet.
+
+        Nothing else may wake who waits: the note on a Pod does, but not everybody may write it.
+        """
+        return bool(self._reading) or self._told != self._ready
 
     def consider(self, tracks: Tracks) -> dict[str, Track]:
         """The tracks, with what the logs tell beyond them; begins to read those of processes that have started."""
+        told = self._told = set(self._ready)
         for process in self._wanted:
             track = tracks[process]
-            if track.started is None or track.was_ready or track.state in ENDED or process in self._ready:
+            if track.started is None or track.was_ready or track.state in ENDED or process in told:
                 continue
             run = (process, track.started)
             if run not in self._followed:
                 self._followed.add(run)
-                threading.Thread(target=self._follow, args=(process,), daemon=True, name=f"ready-{process}").start()
-        return {
-            name: replace(track, was_ready=True) if name in self._ready else track for name, track in tracks.items()
-        }
+                self._reading.add(run)
+                threading.Thread(target=self._follow, args=run, daemon=True, name=f"ready-{process}").start()
+        return {name: replace(track, was_ready=True) if name in told else track for name, track in tracks.items()}
 
-    def _follow(self, process: str) -> None:
+    def _follow(self, process: str, started: float) -> None:
         """Read the log of a process until the line comes, or its end."""
+        try:
+            self._read_on(process)
+        finally:
+            self._reading.discard((process, started))
+
+    def _read_on(self, process: str) -> None:
         while not self._over.is_set():
             try:
                 self._try(process)

@@ -8,8 +8,8 @@ def symphony_backend() -> BackendInfo:
     """Describe the tmux backend."""
     return BackendInfo(
         name="tmux",
-        summary="one tmux window per process, on a tmux server of symphony's own",
+        summary="one tmux window per process, on a server of its own",
         load="symphony_tmux.cluster:TmuxCluster",
-        capabilities=frozenset({"launch", "logs", "exec", "login", "external-url", "restart", "gpu"}),
+        capabilities=frozenset({"launch", "logs", "exec", "login", "external-url", "topology", "restart", "gpu"}),
         extra="tmux",
     )

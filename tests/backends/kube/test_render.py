@@ -309,14 +309,22 @@ def test_the_roster_tells_of_everybody_and_is_on_the_first_that_waits_for_nobody
     team = exp.new_process_group("team").job().restart_policy("OnFailure")
     team.new_process("a", command="c").binds("s").ready(tcp="s")
     team.new_process("b", command="c")
-    own = exp.new_process("own", command="c")
+    own = exp.new_process("own", command="c").connects("s")
     own.pod_yml = {"spec": {"restartPolicy": "Always"}}
     manifest = rendered(exp)
     assert manifest.roster == (
         Unit(name="late", processes=("late",), starts_after={"db": "ready", "a": "started", "b": "started"}),
         Unit(name="db", processes=("db",), ready={"db": 5.0}, logs={"db": "^up$"}),
-        Unit(name="team", group=True, processes=("a", "b"), job=True, restart="OnFailure", ready={"a": 60.0}),
-        Unit(name="own", processes=("own",), restart="Always"),
+        Unit(
+            name="team",
+            group=True,
+            processes=("a", "b"),
+            job=True,
+            restart="OnFailure",
+            ready={"a": 60.0},
+            serves={"a": ["s"]},
+        ),
+        Unit(name="own", processes=("own",), restart="Always", connects={"own": ["s"]}),
     )
     with_roster = [item for item in manifest if ROSTER in item["metadata"].get("annotations", {})]
     assert [item["metadata"]["name"] for item in with_roster] == ["db"]

@@ -15,7 +15,7 @@ from symphony_kube.names import ROSTER, Scope
 from symphony_kube.options import Options
 from symphony_kube.render import pods, secrets
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT, check_images
-from symphony_kube.render.context import Group, context, groups
+from symphony_kube.render.context import Context, Group, context, groups
 from symphony_kube.render.files import read_files
 from symphony_kube.render.services import services
 from symphony_kube.render.text import Object
@@ -51,7 +51,7 @@ def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, byte
     shared = context(plan, scope, options, {key: scope.object_name(key[1]) for key in made})
     found = groups(plan)
     units = tuple(pods.job(group, shared) if pods.is_job(group, shared) else pods.pod(group, shared) for group in found)
-    roster = tuple(_entry(group, unit) for group, unit in zip(found, units, strict=True))
+    roster = tuple(_entry(group, unit, shared) for group, unit in zip(found, units, strict=True))
     first = next((number for number, entry in enumerate(roster) if not entry.starts_after), 0)
     pods.annotate(units[first], ROSTER, encode(roster))
     return KubeManifest(
@@ -70,7 +70,7 @@ def _namespace(scope: Scope) -> list[Object]:
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scope.namespace, "labels": scope.labels}}]
 
 
-def _entry(group: Group, unit: Object) -> Unit:
+def _entry(group: Group, unit: Object, shared: Context) -> Unit:
     """What the roster tells of a unit."""
     job = unit["kind"] == "Job"
     spec = unit["spec"]["template"]["spec"] if job else unit["spec"]
@@ -84,6 +84,10 @@ def _entry(group: Group, unit: Object) -> Unit:
         starts_after=dict(group.processes[0].starts_after),
         ready={name: float(test.get("timeout", DEFAULT_READY_TIMEOUT)) for name, test in tests.items() if test},
         logs={name: test["log"] for name, test in tests.items() if test and "log" in test},
+        connects={process.name: process.settings.connects for process in group.processes if process.settings.connects},
+        serves={name: [one.service for one in shared.served[name]] for name in tests if name in shared.served}
+        if group.group
+        else {},
     )
 
 

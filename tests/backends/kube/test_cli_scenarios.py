@@ -1,0 +1,80 @@
+"""The command line on a cluster: the scenarios that it passes on every backend."""
+
+import re
+import secrets
+from typing import ClassVar
+
+import pytest
+
+from kubetest.accounts import wait_for_account
+from kubetest.plugin import PREFIX
+from tests.cli.scenarios import Scenarios, driven, refused
+from tests.cli.terminal import INTERRUPT
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where compiled modules are kept, so that only the first run compiles."""
+    return tmp_path_factory.mktemp("pycache")
+
+
+class TestKube(Scenarios):
+    backend = "kube"
+    held: ClassVar = {"node_selector": {"symphony.test/no-such-node": "true"}}
+    held_because = "Unschedulable: "
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def cli(cls, kube_session, tmp_path_factory, cache):
+        name = f"{PREFIX}{secrets.token_hex(2)}"
+        kube_session.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        try:
+            wait_for_account(kube_session.api, name)
+            yield from driven(
+                tmp_path_factory.mktemp("kube"),
+                cache,
+                SYMPHONY_BACKEND="kube",
+                SYMPHONY_KUBECONFIG=str(kube_session.cluster.kubeconfig),
+                SYMPHONY_NAMESPACE=name,
+                SYMPHONY_IMAGE=kube_session.cluster.image,
+            )
+        finally:
+            kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+            kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}")
+
+    def test_ctrl_c_while_it_waits_with_others_takes_the_launch_back(self, cli):
+        after = {"cmd": "true", "starts_after": {"first": "succeeded"}}
+        terminal = cli.terminal("launch", cli.file("taken-back", {"first": "exec sleep 1000", "after": after}))
+        terminal.expect("launching taken-back: 1 of 2 ready, 1 waiting for others")
+        terminal.press(INTERRUPT)
+        terminal.expect("interrupted: taking back what was launched of taken-back")
+        assert terminal.finish() == 130
+        assert terminal.text.endswith("symphony: interrupted\n")
+        assert "taken-back" not in [status["name"] for status in cli.json("ls")]
+
+    @pytest.mark.parametrize(
+        ("content", "said", "code"),
+        [
+            (None, "there is no file", 3),
+            ("clusters: [", "is no kubeconfig", 3),
+            ("{server}", "cannot be reached", 3),
+        ],
+    )
+    def test_a_cluster_that_cannot_be_reached(self, cli, kube_session, content, said, code):
+        path = cli.folder / "elsewhere.yaml"
+        path.unlink(missing_ok=True)
+        if content is not None:
+            admin = kube_session.cluster.kubeconfig.read_text()
+            away = re.sub(r'("?server"?: *"?)https://[^"\s]+', r"\1https://127.0.0.1:1", admin)
+            path.write_text(away if content == "{server}" else content)
+        for words in (["ls"], ["launch", cli.file("unborn", {"a": "true"})]):
+            told = refused(cli, *words, "--kubeconfig", path, code=code)
+            assert said in told
+
+    def test_a_context_that_is_not_there(self, cli):
+        assert "has no context 'nowhere'" in refused(cli, "ls", "--context", "nowhere")
+
+    def test_what_to_do_is_said_in_words_of_the_command_line(self, cli, kube_session):
+        """``--namespace``, where the library says ``namespace=``."""
+        told = refused(cli, "launch", cli.file("unborn", {"a": "true"}), "--namespace", "symphony-test-none", code=2)
+        assert told.endswith("create namespace 'symphony-test-none', or choose another with --namespace\n")

@@ -1,0 +1,103 @@
+"""The Roles that docs/howto/shared-clusters.md hands to administrators are enough, and no more than said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from symphony import Cluster, Experiment, Process
+from symphony.errors import LaunchFailed
+from symphony.status import ProcessStatus, State
+
+from .conftest import python, there
+
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "shared-clusters.md"
+SECRET = "swordfish"
+
+
+def rules(title: str) -> list[dict[str, Any]]:
+    """The rules of the Role that the page shows under that title."""
+    found = re.search(rf'^```yaml title="{re.escape(title)}"\n(.*?)^```$', PAGE.read_text("utf-8"), re.S | re.M)
+    assert found, f"the page has no {title}"
+    allowed: list[dict[str, Any]] = yaml.safe_load(found[1])["rules"]
+    return allowed
+
+
+@pytest.fixture
+def as_user(kube_cluster: Any, open_cluster: Any) -> Callable[..., Cluster]:
+    """A function that opens a cluster as a user who has the Role of that title in the test's namespace."""
+
+    def new(title: str, **options: Any) -> Cluster:
+        kubeconfig = str(kube_cluster.user("someone", rules(title)))
+        opened: Cluster = open_cluster(kubeconfig=kubeconfig, **{"namespace": kube_cluster.namespace, **options})
+        return opened
+
+    return new
+
+
+def pair(cluster: Cluster, name: str, *, seconds: int = 300, **options: Any) -> tuple[Experiment, Process]:
+    """A server that is ready by its log, and a client that starts after it."""
+    exp = cluster.new_experiment(name, **options)
+    server = python(exp, "server", f"import time; print('up', flush=True); time.sleep({seconds})").ready(log="^up")
+    python(exp, "client", "print('hello')").starts_after("server")
+    return exp, server
+
+
+def states(cluster: Cluster, name: str) -> dict[str, ProcessStatus]:
+    """The processes of an experiment as they are, by name."""
+    return {process.name: process for process in cluster.describe_experiment(name).processes}
+
+
+def test_a_member_may_use_all_of_symphony(kube_cluster: Any, as_user: Any, name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(SECRET)
+    cluster = as_user("role-member.yml")
+    exp, server = pair(cluster, name, secrets={"token": str(tmp_path / "file")})
+    server.binds("web").mount_config("settings", "/etc/settings", files=[str(tmp_path / "file")])
+    python(exp, "task", "print('done')").job()
+    cluster.check(cluster.manifest(exp))
+    cluster.launch(exp)
+    assert cluster.list_experiments() == [name]
+    assert cluster.wait(name, until="ready", timeout=60)
+    assert states(cluster, name)["server"].ready  # the launcher could say so
+    assert cluster.exec_command(name, "server", ["echo", "there"]).stdout == "there\n"
+    cluster.transfer_file(name, str(tmp_path / "file"), "server:/tmp/")
+    assert cluster.explain_process(name, "server").events
+    assert "up" in cluster.get_log(name, "server")
+    cluster.port_forward(name, "server", 7000).close()
+    cluster.launch(exp, force=True)
+    cluster.delete(name)
+    assert there(kube_cluster) == {}
+
+
+@pytest.mark.parametrize(("title", "serves"), [("role-jobs-and-services.yml", True), ("role-jobs.yml", False)])
+def test_who_may_create_jobs_does_what_every_day_brings(
+    kube_cluster: Any, as_user: Any, name: str, title: str, serves: bool
+) -> None:
+    cluster = as_user(title, jobs_only=True)
+    exp, server = pair(cluster, name, seconds=6)
+    if serves:
+        server.binds("web")
+    cluster.check(cluster.manifest(exp))
+    cluster.launch(exp)
+    # The client was created as soon as the log said so, though nobody could note that on the Pod.
+    assert states(cluster, name)["server"].state == State.RUNNING
+    assert cluster.list_experiments() == [name]
+    assert cluster.explain_process(name, "server").status.name == "server"
+    assert cluster.wait(name, timeout=60).exit_code == 0
+    assert cluster.get_log(name, "client") == "hello\n"
+    cluster.delete(name)
+    assert there(kube_cluster) == {}
+
+
+def test_who_may_create_jobs_alone_is_told_what_a_service_takes(kube_cluster: Any, as_user: Any, name: str) -> None:
+    cluster = as_user("role-jobs.yml", jobs_only=True)
+    exp, server = pair(cluster, name)
+    server.binds("web")
+    with pytest.raises(LaunchFailed, match="ask for the right to create services"):
+        cluster.launch(exp)
+    assert there(kube_cluster) == {}

@@ -1,0 +1,37 @@
+"""The help of every command is the golden one, on every Python; ``python -m tests.cli.screens`` writes it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from symphony.commandline.arguments import Parser
+from tests.cli.screens import GOLDEN, HELP, VERBS, help_screen, parts
+
+FILES = {name: GOLDEN / "help" / f"{name}.txt" for name in HELP}
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_help_is_the_golden_one(name: str) -> None:
+    assert help_screen(HELP[name]) == FILES[name].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", HELP)
+def test_help_fits_and_has_an_example(name: str) -> None:
+    for title, text in parts(FILES[name].read_text(encoding="utf-8")).items():
+        assert max(map(len, text.splitlines())) <= int(title.split()[0])
+        assert "\n  symphony " in text or '"$(symphony ' in text
+
+
+def test_there_is_a_file_for_each_command_and_no_other() -> None:
+    assert {path.stem for path in (GOLDEN / "help").iterdir()} == set(HELP)
+    assert set(VERBS) < set(HELP)
+
+
+def test_usage_names_what_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    parser = Parser(prog="mine")
+    parser.add_argument("-m", "--must", required=True)
+    parser.add_argument("--may")
+    parser.add_argument("file", nargs="+")
+    assert parser.format_usage() == "usage: mine [options] --must MUST\n            file [file ...]\n"
+    assert "-m, --must MUST" in parser.format_help()

@@ -1,0 +1,116 @@
+"""An example of each setting, as it stands under a process; all of them make one experiment that loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from symphony.spec import Experiment
+
+WHOLE = """
+name: rl
+secrets: {token: token.txt}
+parameters: {agents: 4}
+processes:
+  learner:
+    container_image: rl:1
+    command: [python, learner.py]
+    binds: replay
+    exposes: {tensorboard: 6006}
+    resource_limit: {gpu: 1, memory: 8Gi}
+    ready: {tcp: replay}
+  agents:
+    starts_after: {learner: ready}
+    node_selector: {pool: cheap}
+    processes:
+      agent:
+        count: ${agents}
+        container_image: rl:1
+        cmd: python agent.py --seed ${index}
+        connects: replay
+"""
+
+IMAGES = """
+images:
+  registry.example/rl:
+    dockerfile: docker/Dockerfile
+    context_directories:
+    - {name: app, path: .}
+    - {name: lib, path: ~/lib}
+    build_options: [--build-arg, "CUDA=12.4"]
+"""
+
+SETTINGS = {
+    "env": "env: {SEED: 7, DEBUG: true}",
+    "env_secrets": "env_secrets: {API_TOKEN: token}     # of the experiment's secrets: {token: token.txt}",
+    "binds": "binds: [replay, parameters]           # or a name, or {replay: 7100}",
+    "connects": "connects: [store]",
+    "exposes": "exposes: {tensorboard: 6006}          # or a name, or names",
+    "encrypted": "binds: private\nencrypted: private",
+    "resource_request": "resource_request: {cpu: 0.5, memory: 2Gi}",
+    "resource_limit": "resource_limit: {cpu: 4, memory: 8Gi, gpu: 1}",
+    "image_pull_policy": "image_pull_policy: Always",
+    "restart_policy": "restart_policy: OnFailure",
+    "termination_grace_period": "termination_grace_period: 120",
+    "ready": "binds: web\nready: {http: [web, /health], timeout: 30}",
+    "starts_after": "starts_after: {server: ready, loader: succeeded}",
+    "job": "job: {backoff_limit: 3, active_deadline: 7200, ttl: 600}     # or true",
+    "volumes": """
+volumes:
+- nfs: {server: nas.example, path: /exports/data, mount_path: /data}
+- host_path: {path: /scratch, mount_path: /scratch, type: Directory, read_only: true}
+- pvc: {claim: results, mount_path: /results}
+- empty_dir: {mount_path: /cache, size: 20Gi}
+- shared_memory: {size: 8Gi}
+- secret: {secret: keys, mount_path: /keys, files: token.txt}
+- config: {config: settings, mount_path: /settings, files: {settings.yml: settings.yml}}
+- git_repo: {repository: "https://git.example/team/code", revision: main, mount_path: /code}
+""",
+    "node_selector": "node_selector: {gpu-kind: a100}",
+    "tolerations": """
+tolerations:
+- {key: reserved, operator: Equal, value: team-a, effect: NoSchedule}
+""",
+    "labels": "labels: {team: vision}",
+    "pod_yml": "pod_yml: {spec: {priorityClassName: high}}",
+    "container_yml": "container_yml: {securityContext: {runAsUser: 1000}}",
+}
+
+
+@contextmanager
+def experiment() -> Iterator[Experiment]:
+    """All settings in one experiment, a process for each, beside the processes and files that they name.
+
+    Its services have no fixed ports: whether one is free is a matter of the machine.
+    """
+    with TemporaryDirectory(prefix="symphony-docs-") as folder:
+        for file in ("token.txt", "settings.yml"):
+            (Path(folder) / file).write_text("")
+        path = Path(folder) / "experiment.yml"
+        path.write_text(json.dumps(_experiment()), encoding="utf-8")
+        yield Experiment.load_file(path)
+
+
+def _experiment() -> dict[str, Any]:
+    members: dict[str, dict[str, Any]] = {"server": {"binds": "store"}, "loader": {}}
+    members.update((f"of-{key.replace('_', '-')}", _without_ports(body(key))) for key in SETTINGS)
+    usual = {"container_image": "any:1", "command": "true"}
+    processes = {name: {**usual, **given} for name, given in members.items()}
+    images = yaml.safe_load(IMAGES)
+    return {"name": "parity", "secrets": {"token": "token.txt"}, **images, "processes": processes}
+
+
+def body(key: str) -> dict[str, Any]:
+    """What the example of a setting says of its process."""
+    given: dict[str, Any] = yaml.safe_load(SETTINGS[key])
+    return given
+
+
+def _without_ports(given: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if key == "exposes" else value for key, value in given.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -141,7 +142,7 @@ def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experi
 
 def test_what_the_documentation_shows_can_be_planned(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
-    yml, python = (page.partition(f"```{language}\n")[2].partition("```")[0] for language in ("yaml", "python"))
+    yml, python = (re.search(rf"```{language}[^\n]*\n(.*?)```", page, re.S)[1] for language in ("yaml", "python"))  # type: ignore[index]
     (tmp_path / "rl.yml").write_text(yml)
     (image,) = plan_images(Experiment.load_file(tmp_path / "rl.yml"))
     assert (image.reference, image.processes) == ("registry.example/team/rl:rl", ("learner", "agent"))

@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import resource
+import signal
 import stat
 import subprocess
 import threading
@@ -242,6 +243,7 @@ def test_processes_begin_as_plain_children_would(cluster, experiment):
     look = "grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status; ulimit -Sn; ulimit -Hn; ls /proc/self/fd"
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+    hung_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
     try:
         bare = subprocess.run(
             ["bash", "-c", f"sleep 0.1; {look}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
@@ -250,6 +252,7 @@ def test_processes_begin_as_plain_children_would(cluster, experiment):
         cluster.launch(experiment)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        signal.signal(signal.SIGHUP, hung_up)
     cluster.wait("exp", timeout=20)
     assert cluster.get_log("exp", "p") == bare
 

@@ -47,7 +47,7 @@ def marked(cluster, name="exp"):
 @pytest.fixture
 def running(cluster, experiment):
     """Two processes, the second of which a hang-up does not end."""
-    python(experiment, "plain", FOREVER)
+    python(experiment, "plain", FOREVER).termination_grace_period(1)  # without a supervisor the longest counts
     python(experiment, "stubborn", STUBBORN).ready(log="^up$").termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all_running(now) and now.processes[1].ready)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -98,7 +99,8 @@ def mark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("TEST_MARK", mark)
     yield mark
     for process in carrying(mark):
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may be about to end by itself
+            process.kill()
 
 
 # --- a launcher that is struck ---

@@ -97,7 +97,9 @@ class UseVerbs(Verbs):
         status = choosing.experiment(self.cluster, args.experiment)
         source, target = (using.beside(status, text) for text in (args.source, args.target))
         if args.dry_run:
-            note(f"would copy {source} to {target} ({status.name})")
+            from symphony.commandline import would
+
+            note(would.copy(self.cluster, status, source, target))
             return OK
         return using.copy(self.cluster, status.name, source, target)
 

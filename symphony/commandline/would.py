@@ -21,6 +21,13 @@ def attach(cluster: Cluster, status: ExperimentStatus, process: ProcessStatus) -
     return f"would attach this terminal to {process.path} of {status.name} ({process.state})"
 
 
+def copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
+    """Raises `Unsupported` where nothing is copied."""
+    if not _claims(cluster, "copy"):
+        Cluster.transfer_file(cluster, status.name, source, target)
+    return f"would copy {source} to {target} ({status.name})"
+
+
 def forward(cluster: Cluster, status: ExperimentStatus, target: str, port: int | None, local: int | None) -> str:
     """Raises `NotFound` for what is neither a process nor a service, and `Unsupported` where nothing is forwarded."""
     if not _claims(cluster, "forward"):

@@ -154,10 +154,6 @@ class TestDryRuns:
         assert done.stderr == "would run beside p of live: touch 'made it'\n"
         assert not (program.folder / "made it").exists()
 
-    def test_cp_copies_nothing(self, program: Program) -> None:
-        done = program("cp", "rl", "learn:out.txt", "here", "--dry-run")
-        assert (done.returncode, done.stderr) == (0, "would copy learner:out.txt to here (sarah-rl)\n")
-
 
 @pytest.mark.parametrize("alias", ["p", "lsp", "process"])
 def test_verbs_have_short_names(program: Program, alias: str) -> None:

@@ -46,6 +46,7 @@ CALLS: dict[str, list[str]] = {
 # What each of them refuses, dry or not.
 REFUSED = {
     "attach live server": "the local backend attaches no terminal",
+    "cp live server:page made": "copies no files",
     "forward live db": "forwards no ports",
 }
 # What would show that the comparison sees a change: each of these makes one when it is not dry.
@@ -171,7 +172,6 @@ def test_without_it_the_same_does_change_something(program: Program) -> None:
         ("graph live -o made.svg", "would write made.svg, as svg\n"),
         ("logs live --save made", "would write made/server.log\nwould write made/client.log\n"),
         ("exec live server -- touch 'it is made'", "would run beside server of live: touch 'it is made'\n"),
-        ("cp live serv:page here", "would copy server:page to here (live)\n"),
         ("delete -f live nowhere", "would delete live running: 2 running\n"),
         ("visit live web", "would print http://127.0.0.1:70"),
     ],
@@ -189,6 +189,8 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("visit live nowhere", "does not expose 'nowhere'"),
         ("exec live nobody -- true", "no process 'nobody'"),
         ("attach live nobody", "no process 'nobody'"),
+        ("cp live nobody:page here", "no process 'nobody'"),
+        ("cp live serv:page here", "the local backend copies no files"),
         ("graph live -o made.png", "which form has made.png?"),
         ("logs live nobody --save made", "no process 'nobody'"),
         ("delete live nowhere", "no experiment 'nowhere'"),

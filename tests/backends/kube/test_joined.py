@@ -111,7 +111,7 @@ def test_the_command_line_draws_completes_and_says_what_it_would_do(kube_cluster
         ("forward", name, "db"): f"would lead any free port of this machine to port 7400 of db of {name}",
         ("forward", name, "server", "80:8080"): "would lead port 8080 of this machine to port 80 of server",
         ("visit", name, "db"): "would lead any free port of this machine to port 7400 of db",
-        ("cp", name, "server:/etc/hosts", "hosts"): f"would copy server:/etc/hosts to hosts ({name})",
+        ("cp", name, "serv:/etc/hosts", "hosts"): f"would copy server:/etc/hosts to hosts ({name})",
     }.items():
         done = symphony(*words, *where, "--dry-run")
         assert (done.returncode, done.stdout, done.stderr[: len(said)]) == (0, "", said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from symphony import NotFound, PluginError, SymphonyError
 from symphony.addons.zmq import (
     ZmqAddressError,
     ZmqClient,
+    ZmqClosedError,
     ZmqMessageError,
     ZmqOptionError,
     ZmqOrderError,
@@ -200,12 +202,62 @@ def test_a_hundred_clients(opened: Any) -> None:
     server = opened(ZmqServer, serializer="json")
     clients = [opened(ZmqClient, address=server.address, serializer="json") for _ in range(100)]
     server.start_loop(lambda pair: pair)
+
+    def ask(number: int) -> list[object]:
+        return [clients[number].request([number, turn]) for turn in range(3)]
+
     with ThreadPoolExecutor(10) as pool:
-        asked = [
-            pool.submit(client.request, [number, turn]) for turn in range(3) for number, client in enumerate(clients)
-        ]
-        answers = [item.result(LONG) for item in asked]
-    assert answers == [[number, turn] for turn in range(3) for number in range(100)]
+        answers = list(pool.map(ask, range(100), timeout=LONG))
+    assert answers == [[[number, turn] for turn in range(3)] for number in range(100)]
+
+
+def within(peer: Any) -> None:
+    """Wait until a thread is in a call of ``peer``."""
+    end = time.monotonic() + LONG
+    while not peer._busy:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_second_thread_in_a_client_is_refused_and_the_first_has_its_reply(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.request, b"first")
+        assert server.recv() == b"first"
+        with pytest.raises(ZmqOrderError, match="another thread is in a call of this ZmqClient; give each"):
+            client.request(b"second")
+        server.send(b"reply")
+        assert asked.result(LONG) == b"reply"
+
+
+@pytest.mark.parametrize("kind", [ZmqServer, ZmqPull, ZmqSub, ZmqReceiver])
+def test_a_second_thread_in_a_receiver_is_refused(opened: Any, kind: Any) -> None:
+    receiver = opened(kind, bind=True)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(receiver.recv)
+        within(receiver)
+        with pytest.raises(ZmqOrderError, match=f"another thread is in a call of this {kind.__name__}"):
+            receiver.recv()
+        if kind is ZmqSub:
+            with pytest.raises(ZmqOrderError, match="another thread"):
+                receiver.subscribe("a")
+        receiver.close()
+        with pytest.raises(ZmqClosedError):
+            waiting.result(LONG)
+
+
+@pytest.mark.parametrize("kind", [ZmqPush, ZmqSender])
+def test_a_second_thread_in_a_sender_is_refused(opened: Any, kind: Any) -> None:
+    sender = opened(kind, bind=True)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(sender.send, b"nobody is there")
+        within(sender)
+        with pytest.raises(ZmqOrderError, match=f"another thread is in a call of this {kind.__name__}"):
+            sender.send(b"")
+        sender.close()
+        with pytest.raises(ZmqClosedError):
+            waiting.result(LONG)
 
 
 def test_a_client_may_bind(opened: Any) -> None:

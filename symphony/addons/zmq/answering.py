@@ -36,6 +36,8 @@ class Answering(Peer):
 
     def _next(self, flags: int, deadline: float | None) -> list[bytes] | None:
         """The frames of the next question; None where this was woken up first."""
+        if self._busy:
+            raise self._taken()
         self._busy = True
         try:
             if self._closing:
@@ -72,6 +74,8 @@ class Answering(Peer):
     def _answer(self, frames: Sequence[Any]) -> None:
         if not self._due:
             raise ZmqOrderError(f"{self._place.what}: recv and send alternate, and no request waits for an answer")
+        if self._busy:
+            raise self._taken()
         self._busy = True
         try:
             if self._closing:

@@ -44,6 +44,8 @@ class Asking(Peer):
     def _round_trip(self, data: Any, timeout: Timeout) -> list[bytes]:
         flags = self._flags if timeout is USUAL else NOW
         deadline = self._deadline(timeout)
+        if self._busy:
+            raise self._taken()
         self._busy = True
         try:
             if self._closing:

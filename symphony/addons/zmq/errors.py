@@ -3,7 +3,7 @@
     ZmqError (a SymphonyError)
     ├── ZmqOptionError (also a ValueError)      a keyword that cannot be used
     │   └── ZmqAddressError                     an address that is malformed, in use or of another machine
-    ├── ZmqOrderError (also a ValueError)       recv and send of a server alternate, and this call does not
+    ├── ZmqOrderError (also a ValueError)       a call out of turn: recv and send alternate; one thread at a time
     ├── ZmqMessageError (also a ValueError)     a message that the serializer cannot write or read
     ├── ZmqTimeoutError (also a TimeoutError)   nothing came, or could be sent, in time
     ├── ZmqRemoteError                          the server's handler failed; the text is its error
@@ -30,7 +30,7 @@ class ZmqAddressError(ZmqOptionError):
 
 
 class ZmqOrderError(ZmqError, ValueError):
-    """A call that is not this server's turn: recv and send alternate."""
+    """A call out of turn: a server's recv and send alternate, and no object is used by two threads at once."""
 
 
 class ZmqMessageError(ZmqError, ValueError):

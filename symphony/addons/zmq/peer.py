@@ -3,7 +3,8 @@
 A socket of ZeroMQ must not be used by two threads at once, so who closes an object while another thread is in a call
 must leave the socket alone and wake that thread up, which then closes it. Who is first is told by two flags: a call
 sets ``_busy`` and then looks at ``_closing``, `Peer.close` sets ``_closing`` and then looks at ``_busy``. That costs
-a call next to nothing, unlike a lock.
+a call next to nothing, unlike a lock. The same flag refuses a second thread in a call, which would make ZeroMQ end
+the whole program: CPython gives no other thread its turn between looking at the flag and setting it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.addons.zmq import context, sockets
 from symphony.addons.zmq.end import End
-from symphony.addons.zmq.errors import ZmqClosedError, ZmqTimeoutError
+from symphony.addons.zmq.errors import ZmqClosedError, ZmqOrderError, ZmqTimeoutError
 from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, WRITABLE, Fault
 from symphony.addons.zmq.wire import not_bytes
@@ -81,6 +82,12 @@ class Peer(End):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _taken(self) -> ZmqOrderError:
+        return ZmqOrderError(
+            f"{self._place.what}: another thread is in a call of this {type(self).__name__}; "
+            "give each thread its own, or let them take turns"
+        )
+
     def _wake(self) -> None:
         with self._end:
             if not self._ended.is_set():
@@ -125,6 +132,8 @@ class Receiving(Peer):
 
     def _receive(self, timeout: Timeout) -> Any:
         flags = self._flags if timeout is USUAL else NOW
+        if self._busy:
+            raise self._taken()
         self._busy = True
         try:
             if self._closing:
@@ -162,6 +171,8 @@ class Sending(Peer):
 
     def _send(self, data: Any, timeout: Timeout) -> None:
         flags = self._flags if timeout is USUAL else NOW
+        if self._busy:
+            raise self._taken()
         self._busy = True
         try:
             if self._closing:

@@ -70,6 +70,8 @@ class ZmqSub(Receiving):
     def _change(self, topic: str, *, on: bool) -> None:
         if self._closing:
             raise self._gone()
+        if self._busy:
+            raise self._taken()
         sockets.subscribe(self._socket, wire.encoded(topic), on=on)
 
     def _open(self, *, again: str | None = None) -> Socket:

@@ -66,6 +66,11 @@ class BackendInfo:
     ``load`` names its `Cluster` as ``"package.module:Class"``. ``capabilities`` are among `CAPABILITIES`.
     ``options`` are those of its `Cluster` that the command line takes. ``extra`` is the extra of
     symphony-launcher whose packages it needs, if any.
+
+    ``place`` is for a backend that takes long to tell which experiments there are: the name,
+    ``"package.module:function"``, of a function that imports nothing heavy. From a mapping of the options it returns
+    what JSON can hold, the same as long as these options lead to the same experiments. Completion then offers what
+    it heard from there within the last minutes.
     """
 
     name: str
@@ -75,6 +80,7 @@ class BackendInfo:
     capabilities: frozenset[str] = frozenset()
     options: tuple[Option, ...] = ()
     extra: str | None = None
+    place: str | None = None
 
 
 @hookspec

@@ -49,10 +49,16 @@ def env_name(service: str) -> str:
 
 
 def near(name: str, known: Iterable[str], *, limit: int = 3) -> str:
-    """A hint for a message: ``; did you mean 'x' or 'y'?``, or ``""`` where nothing is near."""
+    """A hint for a message: ``; did you mean 'x' or 'y'?``, or ``""`` where nothing is near.
+
+    Near is what is spelled alike, else what has the name as one of its words: ``image`` and ``container_image``.
+    """
     import difflib
 
-    matches = difflib.get_close_matches(name, list(known), n=limit, cutoff=0.6)
+    known = list(known)
+    matches = difflib.get_close_matches(name, known, n=limit, cutoff=0.6)
+    if not matches:
+        matches = [other for other in known if name and name in other.replace("-", "_").split("_")][:limit]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 

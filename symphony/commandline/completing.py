@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from symphony.commandline import remembered
 from symphony.commandline.shells import FILES, FOLDERS, SHELLS, script
 
 if TYPE_CHECKING:
@@ -127,7 +128,8 @@ def _words_for(line: CommandLine, action: argparse.Action, given: Sequence[str])
     if known is None:
         return [*map(str, action.choices or ()), *paths]
     try:
-        return [*known(line, given), *paths]
+        what = [known.__name__, *([] if known is _experiments else given[1:2])]
+        return [*remembered.names(line, what, lambda: known(line, given)), *paths]
     except SymphonyError:  # no such experiment, or nobody who could tell
         return paths
 

@@ -96,7 +96,7 @@ class Deleting:
         return choosing.experiment(self._cluster, name) if asked else self._cluster.describe_experiment(name)
 
     def _delete(self, name: str) -> bool:
-        from symphony.commandline import current
+        from symphony.commandline import current, remembered
 
         try:
             number = len(self._cluster.describe_experiment(name).processes)
@@ -106,6 +106,7 @@ class Deleting:
         with progress(f"deleting {name} ({views.processes(number)})"):
             self._cluster.delete(name)
         current.forget(self._cluster.backend, name)
+        remembered.forget()
         if not self._as_json:
             print(f"deleted {name}")
         return True

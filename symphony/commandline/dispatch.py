@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,10 +16,12 @@ from symphony.commandline.terminal import OutputClosed
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
-    from symphony.hookspecs import Option
+    from symphony.hookspecs import BackendInfo, Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 DEFAULT_BACKEND = "local"
+# After this many seconds a shell gets no answer: nobody looks at a dead prompt for longer.
+LONGEST_COMPLETION = 5.0
 ASK = "__complete"  # how a shell that completes begins; see `symphony.commandline.completing`
 
 
@@ -43,8 +46,8 @@ class CommandLine:
         self._takes_remainder: set[str] = set()
         self._unmade: dict[str, Callable[[], object]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
+        self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
-        self._options_of = ""
         self._misconfigured: Exception | None = None
 
     def _add_version(self) -> None:
@@ -107,7 +110,7 @@ class CommandLine:
         )
         parser.set_defaults(action=action, verb=name)
         _add_common(parser, argparse.SUPPRESS)
-        _add_options(parser, self._options, self._options_of)
+        self._add_options(parser)
         if remainder:
             self._takes_remainder.add(name)
         return parser
@@ -166,9 +169,12 @@ class CommandLine:
         except SymphonyError as exc:  # help is given all the same
             self._misconfigured = exc
             return
-        self._options, self._options_of = found.options, found.name
+        self.backend_info, self._options = found, found.options
         for parser in (self.master_parser, *dict.fromkeys(self.subparsers.choices.values())):
-            _add_options(parser, self._options, self._options_of)
+            self._add_options(parser)
+
+    def _add_options(self, parser: argparse.ArgumentParser) -> None:
+        _add_options(parser, self._options, self.backend_info.name if self.backend_info else "")
 
     # --- running ---
 
@@ -197,7 +203,8 @@ class CommandLine:
         self._take_options(words)
         self.args.backend = _first_options(words).get("--backend")
         try:
-            print(*completions(self, words), sep="\n")
+            with _ending_after(LONGEST_COMPLETION):
+                print(*completions(self, words), sep="\n")
         except SymphonyError:
             return exits.FAILED
         return exits.OK
@@ -334,6 +341,24 @@ def _tolerate_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+@contextlib.contextmanager
+def _ending_after(seconds: float) -> Iterator[None]:
+    """End this program if what is done within takes longer, silently."""
+    import signal
+    import threading
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda *_: sys.exit(exits.FAILED))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _drop_output() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Literal
 
-from symphony.commandline import views
+from symphony.commandline import remembered, views
 from symphony.commandline.closing import noticing_closed_output
 from symphony.commandline.exits import FAILED, INTERRUPTED
 from symphony.commandline.printing import log_format, show_json, show_lines
@@ -87,9 +87,11 @@ def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest
         progress(f"launching {experiment.name} ({views.processes(number)})") as shown,
         _telling_that_it_is_taken_back(shown, experiment.name),
     ):
-        return cluster.launch(
+        manifest = cluster.launch(
             experiment, force=force, on_change=lambda now: shown.say(f"launching {views.coming_up(now)}")
         )
+    remembered.forget()
+    return manifest
 
 
 @contextlib.contextmanager

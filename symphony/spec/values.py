@@ -209,7 +209,7 @@ def port_range(value: object) -> tuple[int, int]:
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
     """Raise `SpecError` with the near miss for the first keyword that nobody knows."""
-    known = list(known)
+    known = list(dict.fromkeys(known))
     for key in given:
         if key not in known:
             with located(key):

@@ -178,7 +178,7 @@ def test_who_waits_is_told_at_once_that_another_thread_closed(kind: Any, wait: C
     began = time.monotonic()
     end.close()
     thread.join(LONG)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < LONG / 2
     assert end.wait_closed(LONG)
     iterated_or_loop = over in ([[]], [None])
     assert iterated_or_loop or isinstance(over[0], ZmqClosedError)

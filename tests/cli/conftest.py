@@ -28,7 +28,7 @@ class Program:
         self.folder = folder
         self.state = folder / "state"
         mine = {"SYMPHONY_STATE_DIR": str(self.state), "PYTHONPYCACHEPREFIX": str(cache), "TERM": "xterm"}
-        mine["XDG_CONFIG_HOME"] = str(folder / "config")
+        mine["XDG_CONFIG_HOME"], mine["XDG_CACHE_HOME"] = str(folder / "config"), str(folder / "cache")
         theirs = (*VARIABLES, FILE_VARIABLE, "NO_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
         self.env = {**{key: value for key, value in os.environ.items() if key not in theirs}, **mine}
         self.terminals: list[Terminal] = []

@@ -95,6 +95,13 @@ def test_two_names_are_two_variables(one: str, other: str) -> None:
         ("serer", ["server", "client"], "; did you mean 'server'?"),
         ("worker", ["worker-1", "worker-2"], "; did you mean 'worker-2' or 'worker-1'?"),
         ("zzz", ["server"], ""),
+        (
+            "image",
+            ["cmd", "container_image", "image_pull_policy"],
+            "; did you mean 'container_image' or 'image_pull_policy'?",
+        ),
+        ("image", ["container_image", "images"], "; did you mean 'images'?"),
+        ("", ["a_"], ""),
         ("a", [], ""),
     ],
 )

@@ -47,4 +47,5 @@ def symphony_backend() -> BackendInfo:
         ),
         options=OPTIONS,
         extra="kube",
+        place="symphony_kube.place:place",
     )

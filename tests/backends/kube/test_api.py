@@ -435,7 +435,7 @@ def test_a_websocket_that_is_refused_or_not_answered_is_told(kube_cluster, api, 
         begun = time.monotonic()
         with pytest.raises(Unreachable, match="timed out"):
             Api(kubeconfig=path, patience=Patience(connect=0.5)).websocket("/x", query=[])
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
 
 
 def test_the_kubeconfig_is_never_written(kube_cluster, api):

@@ -91,7 +91,8 @@ def test_without_the_right_to_list_services_that_right_is_named(kube_cluster, op
         shared.describe_topology("nowhere")
 
 
-def test_the_command_line_draws_completes_and_says_what_it_would_do(kube_cluster, shared, name):
+def test_the_command_line_draws_completes_and_says_what_it_would_do(kube_cluster, shared, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     exp = shared.new_experiment(name)
     python(exp, "server", FOREVER).binds({"db": 7400})
     python(exp, "client", FOREVER).connects("db")

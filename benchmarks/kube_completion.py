@@ -1,0 +1,61 @@
+"""A press of the tabulator for a name on a cluster, beside kubectl completing the names of the same Pods.
+
+    python benchmarks/kube_completion.py [--quick] [--json]
+
+The first time the cluster is asked; within the ten minutes after that what it told is known. Needs a Kubernetes that
+is there for tests alone, since nodes are added to it: KUBECONFIG says which, else the devcluster's; and kubectl.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from _kube import kubeconfig, kubectl
+from _pairs import Figure, Options, Side, at_most, in_turns, main
+from _sleepers import scratch
+from command_line import symphony
+from kube_describe import launched
+from startup import program
+
+COUNT = 20
+LONGEST = 0.15
+
+
+def measure(options: Options) -> Iterator[Figure]:
+    """The figures of this benchmark."""
+    config, runs = kubeconfig(), options.pick(31, 5)
+    with launched(config, COUNT) as (_, name), scratch() as home:
+        env = {**os.environ, "HOME": str(home), "KUBECONFIG": str(config), "SYMPHONY_BACKEND": "kube"}
+        env.pop("XDG_CACHE_HOME", None)
+        theirs = [kubectl(), "__complete", "-n", name, "get", "pods", "p-"]
+        for what, words in {"an experiment": ("ps", name[:-2]), "a process": ("logs", name, "p-")}.items():
+            command = [*symphony(), "__complete", *words]
+            for when, ours in {"known": program(command, env), "the first time": first(command, env, home)}.items():
+                found = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+                if not found.strip():
+                    raise SystemExit(f"nothing was completed: {' '.join(command)}")
+                mine, peer = in_turns(runs, ours, program(["/bin/sh", "-c", f"{' '.join(theirs)} 2>/dev/null"], env))
+                yield at_most(
+                    f"completing {what} on kube, {when}", "s", mine, LONGEST, peer=peer, peer_name="kubectl, of Pods"
+                )
+
+
+def first(command: list[str], env: Mapping[str, str], home: Path) -> Side:
+    """How long a completion takes of which nothing is known yet."""
+    run = program(command, env)
+
+    def once() -> float:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(home / ".cache" / "symphony")
+        return run()
+
+    return once
+
+
+if __name__ == "__main__":
+    main(__doc__, measure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +116,7 @@ class ReadyLogs:
         self._followed: set[tuple[str, float]] = set()
         self._answers: set[Answer] = set()
         self._notes: dict[str, set[str]] = {}
-        self._lock = threading.Lock()
+        self._noting = threading.Lock()
         self._over = threading.Event()
 
     def __enter__(self) -> ReadyLogs:
@@ -127,6 +128,9 @@ class ReadyLogs:
         self._over.set()
         for answer in list(self._answers):
             answer.close()
+        if kind is None:
+            with self._noting:  # whoever was taken to be ready is noted before a launcher goes
+                pass
 
     @property
     def reading(self) -> bool:
@@ -176,8 +180,9 @@ class ReadyLogs:
         unit, pattern = self._wanted[process]
         pod = self._pod(unit, process)
         if pod is not None and self._read(pod, process, pattern):
-            self._ready.add(process)
-            self._note(pod, process)
+            with self._noting:
+                self._ready.add(process)
+                self._note(pod, process)
 
     def _pod(self, unit: Unit, process: str) -> str | None:
         if not unit.job:
@@ -201,11 +206,8 @@ class ReadyLogs:
 
     def _note(self, pod: str, process: str) -> None:
         """Write on the Pod who is ready; without the right to do so only this launch knows."""
-        with self._lock:
-            noted = self._notes.setdefault(pod, set())
-            noted.add(process)
-            patch = {"metadata": {"annotations": {names.READY: ",".join(sorted(noted))}}}
-            try:
-                self._api.call("PATCH", pods.path(self._scope, pod), body=patch, content_type=MERGE_PATCH)
-            except BackendError:
-                return
+        noted = self._notes.setdefault(pod, set())
+        noted.add(process)
+        patch = {"metadata": {"annotations": {names.READY: ",".join(sorted(noted))}}}
+        with contextlib.suppress(BackendError):
+            self._api.call("PATCH", pods.path(self._scope, pod), body=patch, content_type=MERGE_PATCH)

@@ -66,6 +66,19 @@ def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, share
     shared.delete(name)
 
 
+def test_a_launch_returns_when_it_is_noted_who_was_ready(kube_cluster, kube_faults, open_cluster, name):
+    """Else nobody would know once the launcher's program has ended."""
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    kube_faults.delay(2, method="PATCH", times=1)
+    exp = cluster.new_experiment(name)
+    python(exp, "first", "import time; print('up'); time.sleep(60)").ready(log="up")
+    python(exp, "after", FOREVER).starts_after("first")
+    cluster.launch(exp)
+    pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-first"))
+    assert pod["metadata"]["annotations"]["symphony/ready"] == "first"
+    cluster.delete(name)
+
+
 def test_an_image_that_is_not_there_is_not_waited_for_in_vain(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     exp.new_process("first", container_image="127.0.0.1:1/none:1")

@@ -40,19 +40,22 @@ class Address:
 def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
     """The address of a service, from the environment that symphony gave this process.
 
-    Raises `NotFound`, naming the services that are there, where there is none of that name.
+    Raises `NotFound`, naming the services that are there, where there is none of that name, and the variable
+    that is missing or wrong.
     """
     environ = os.environ if environ is None else environ
     prefix = PREFIX + env_name(service)
-    try:
-        host, port = environ[f"{prefix}_HOST"], int(environ[f"{prefix}_PORT"])
-    except (KeyError, ValueError):
+    missing = [variable for variable in (f"{prefix}_HOST", f"{prefix}_PORT") if variable not in environ]
+    if missing:
         known = _services(environ)
         hint = near(service, known) or f"; there are {listing(known)}"
         if "SYMPHONY_EXPERIMENT" not in environ:
             hint = "; this process was not launched by symphony"
-        raise NotFound(f"no service {service!r} in the environment ({prefix}_HOST){hint}") from None
-    return Address(service=service, host=host, port=port, bind_host=environ.get(f"{prefix}_BIND_HOST", host))
+        raise NotFound(f"no service {service!r} in the environment ({missing[0]}){hint}")
+    host, port = environ[f"{prefix}_HOST"], environ[f"{prefix}_PORT"]
+    if not (port.isascii() and port.isdigit()):
+        raise NotFound(f"no service {service!r} in the environment: {prefix}_PORT is {port!r}, which is no port")
+    return Address(service=service, host=host, port=int(port), bind_host=environ.get(f"{prefix}_BIND_HOST", host))
 
 
 def _services(environ: Mapping[str, str]) -> list[str]:

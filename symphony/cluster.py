@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import os
 import re
@@ -47,8 +48,11 @@ class Manifest(abc.ABC):
     def to_dict(self) -> dict[str, Any]:
         """The manifest as JSON knows it."""
 
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest with the values of secrets to a file that only its owner can read."""
+    def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
+        """Write the manifest with the values of secrets to a file that only its owner can read.
+
+        With ``dry_run`` nothing is written, and what would be refused is.
+        """
         raise Unsupported(f"the manifest of {self.experiment!r} has no values of secrets in it on this backend")
 
 
@@ -62,6 +66,8 @@ class Cluster(abc.ABC):
     backend: ClassVar[str]
     # Whether commands run on this machine, and so get Ctrl-C from its terminal as the command line does.
     commands_run_here: ClassVar[bool] = False
+    # Whether a plain dry run looks at what is live; else only ``"server"`` does, and the plain one asks nobody.
+    dry_run_looks: ClassVar[bool] = True
     _resources: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None) -> None:
@@ -103,7 +109,10 @@ class Cluster(abc.ABC):
 
     @classmethod
     def with_options(cls, name: str, options: Mapping[str, Any]) -> Cluster:
-        """A cluster with these keywords; one that it does not know is a `SpecError` with the near miss."""
+        """A cluster with these keywords; one that it does not know is a `SpecError` with the near miss.
+
+        The error's ``path`` is that keyword.
+        """
         try:
             return cls(**options)
         except TypeError as exc:
@@ -112,7 +121,7 @@ class Cluster(abc.ABC):
             if unknown not in options:
                 raise
             hint = near(unknown, cls.option_names())
-            raise SpecError(f"backend {name!r} knows no option {unknown!r}{hint}") from exc
+            raise SpecError(f"backend {name!r} knows no option {unknown!r}{hint}", path=(unknown,)) from exc
 
     def set_default_resources(self, resources: Mapping[str, str]) -> None:
         """What processes request that say nothing of it: ``{"cpu": "2", "memory": "4Gi"}``."""
@@ -175,19 +184,45 @@ class Cluster(abc.ABC):
         A live experiment of that name is refused (`AlreadyExists`) and left alone, unless ``force`` replaces
         it; one that has ended gives way. A launch that fails takes back what it had started (`LaunchFailed`).
         With an experiment folder (`SymphonyConfig`) it is saved there, and a name that is saved needs ``force`` too.
-        ``dry_run`` writes the manifest to standard output and starts nothing; ``"server"`` has the backend's
-        server check it first. A backend on which a launch takes time calls ``on_change`` with the status as it
-        changes meanwhile.
+        ``dry_run`` writes the manifest to standard output and starts nothing; it refuses such a name alike, see
+        `rehearse`. ``"server"`` has the backend's server check it first. A backend on which a launch takes time calls
+        ``on_change`` with the status as it changes meanwhile.
         """
         if dry_run not in (True, False, "server"):
             raise SpecError(f"dry_run is True, False or 'server', not {dry_run!r}")
+        _check_experiment(experiment)
         if not dry_run:
             return self._launch_and_save(experiment, force=force, on_change=on_change)
-        manifest = self.manifest(experiment)
-        if dry_run == "server":
-            self.check(manifest)
+        manifest = self.rehearse(experiment, force=force, server=dry_run == "server")
         sys.stdout.write(str(manifest))
         return manifest
+
+    def rehearse(self, experiment: Experiment, *, force: bool = False, server: bool = False) -> Manifest:
+        """What a launch would do, without doing it; a name that it would refuse is refused (`AlreadyExists`).
+
+        ``server`` has the backend's server check it. On a backend whose dry run asks nobody, as on Kubernetes, only
+        that looks whether the name is live.
+        """
+        if not force:
+            self._refuse_taken(experiment.name, look=server or self.dry_run_looks)
+        manifest = self.manifest(experiment)
+        if server:
+            self.check(manifest)
+        return manifest
+
+    def _refuse_taken(self, name: str, *, look: bool) -> None:
+        """Raise `AlreadyExists` for a name that is saved or, where ``look`` says to look, live."""
+        from symphony.config import SymphonyConfig
+        from symphony.lookup import already_exists
+
+        folder = SymphonyConfig().experiment_folder
+        if folder is not None:
+            from symphony.config.launches import refuse_saved
+
+            refuse_saved(name, folder)
+        with contextlib.suppress(NotFound):
+            if look and not self.describe_experiment(name).ended:
+                raise already_exists(name)
 
     def _launch_and_save(self, experiment: Experiment, *, force: bool, on_change: OnChange) -> Manifest:
         """Launch, and save it where an experiment folder is configured. A launch that cannot be saved is taken back."""
@@ -277,7 +312,8 @@ class Cluster(abc.ABC):
         """Return when every process has ended; ``timeout`` is in seconds and raises `TimeoutError`.
 
         ``on_change`` is called with each status that differs from the one before. ``until`` may ask for less: that
-        every process has ``"started"``, or is ``"ready"``; one that has ended is not waited for either way.
+        every process has ``"started"``, or is ``"ready"``. Who has ended is not waited for either way, nor for being
+        ready who is `late` for it: the status says of each what became of it.
         """
 
     # --- using ---
@@ -392,8 +428,12 @@ class Cluster(abc.ABC):
             f"the {self.backend} backend attaches no terminal; exec runs a command beside {process!r}, logs follows it"
         )
 
-    def transfer_file(self, experiment: str, source: str, target: str) -> None:
-        """Copy files to or from a process (``process:path``)."""
+    def transfer_file(self, experiment: str, source: str, target: str, *, dry_run: bool = False) -> None:
+        """Copy a file or a folder from or to a process (``process:path``, ``group/process:path``), as ``cp -r`` does.
+
+        A relative path beside a process begins in its folder. ``dry_run`` refuses what can be seen to be wrong, and
+        copies nothing.
+        """
         raise Unsupported(f"the {self.backend} backend copies no files")
 
     def external_url(self, experiment: str, service: str) -> str:
@@ -434,6 +474,18 @@ class Cluster(abc.ABC):
     def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
         """The processes of an experiment that ``name`` may mean."""
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
+
+
+def _check_experiment(given: object) -> None:
+    """Raise `SpecError` for what is no experiment, such as the name of one."""
+    from symphony.spec import Experiment
+
+    if not isinstance(given, Experiment):
+        what = repr(given) if isinstance(given, str) else type(given).__name__
+        raise SpecError(
+            f"launch takes an Experiment, not {what}; make one with cluster.new_experiment(name), or read a file with "
+            "Experiment.load_file(path)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

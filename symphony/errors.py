@@ -16,6 +16,7 @@ translated in one place of each adapter and kept as ``__cause__``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -56,7 +57,14 @@ class BackendError(SymphonyError):
 
 
 class LaunchFailed(BackendError):
-    """A launch failed; what it had started was taken back."""
+    """A launch failed; what it had started was taken back.
+
+    ``trouble`` says that the backend was away, or had trouble of its own: what was to be launched may be right.
+    """
+
+    def __init__(self, message: str = "", *, trouble: bool = False) -> None:
+        super().__init__(message)
+        self.trouble = trouble
 
 
 class Unreachable(BackendError):
@@ -70,4 +78,15 @@ def located(*path: str | int) -> Iterator[None]:
         yield
     except SpecError as exc:
         exc.path = path + exc.path
+        raise
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name ``path`` in every `OSError` that passes and names no file: a write that finds the disk full knows none."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.filename is None:
+            exc.filename = os.fspath(path)
         raise

@@ -46,9 +46,9 @@ def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys 
     names = (SERVER_PUBLIC, SERVER_SECRET, CLIENT_PUBLIC) if serves else (CLIENT_PUBLIC, CLIENT_SECRET, SERVER_PUBLIC)
     missing = [name for name in names if name not in environ]
     if missing:
-        verb = "binds" if serves else "connects"
+        verb, goal = ("binds", "bind it") if serves else ("connects", "connect to it")
         raise NotFound(
-            f"service {service!r} is encrypted, and this process has no key to {verb[:-1]} it ({missing[0]}); "
+            f"service {service!r} is encrypted, and this process has no key to {goal} ({missing[0]}); "
             f"name it in the {verb} of this process"
         )
     public, secret, other = (environ[name] for name in names)

@@ -46,7 +46,10 @@ def find_status(status: ExperimentStatus, process: str, process_group: str | Non
 
 
 def awaited(status: ExperimentStatus, until: Until) -> list[str]:
-    """The processes that `Cluster.wait` still waits for. Raises `SpecError` for what cannot be waited for."""
+    """The processes that `Cluster.wait` still waits for: those that may yet come so far.
+
+    Raises `SpecError` for what cannot be waited for.
+    """
     if until not in _COME_SO_FAR:
         raise SpecError(f"until is {', '.join(_COME_SO_FAR)}, not {until!r}{near(str(until), _COME_SO_FAR)}")
     there = _COME_SO_FAR[until]
@@ -55,7 +58,7 @@ def awaited(status: ExperimentStatus, until: Until) -> list[str]:
 
 _COME_SO_FAR: dict[str, Callable[[ProcessStatus], bool]] = {
     "started": lambda process: process.started is not None,
-    "ready": lambda process: process.ready,
+    "ready": lambda process: process.ready or process.late,
     "ended": lambda _: False,
 }
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
+from symphony.errors import naming
 from symphony.status import LogLine
 
 # How many logs are asked for at once, and how many files are open at once.
@@ -36,7 +37,8 @@ def follow_into(folder: str | os.PathLike[str], names: Sequence[str], lines: Ite
         path.write_text("")
     with _Open() as opened:
         for line in lines:
-            opened.file(files[line.process]).write(f"{line.text}\n")
+            with naming(files[line.process]):
+                opened.file(files[line.process]).write(f"{line.text}\n")
     return files
 
 
@@ -49,9 +51,10 @@ def _files(folder: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Pa
 def _replace(path: Path, text: str) -> None:
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with made.open("w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        made.replace(path)
+        with naming(path):
+            with made.open("w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            made.replace(path)
     except BaseException:
         made.unlink(missing_ok=True)
         raise

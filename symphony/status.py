@@ -31,6 +31,8 @@ class ProcessStatus:
     ``exit_code`` follows the shell: 128 + n for a process that signal n ended. ``started`` and ``ended``
     are seconds since the epoch, of the latest start where it was restarted. ``stopped`` says that
     symphony itself ended the process, which is no failure. ``pid`` is set where the backend has one.
+    ``late`` says that it runs, that its time to become ready is over and that it is not; where a backend goes on
+    looking it may be yet, and then it is no longer late.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ProcessStatus:
     ended: float | None = None
     stopped: bool = False
     pid: int | None = None
+    late: bool = False
 
     @property
     def path(self) -> str:

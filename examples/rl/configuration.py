@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
+import math
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from symphony import SpecError
+from symphony import Experiment, NotFound, SpecError
 
 # The processes that are there once, all in the group NONAGENT, and those of which there are many.
 SERVERS = ("learner", "replay", "ps", "curriculum", "logger", "recorder", "page")
@@ -20,15 +24,20 @@ NONAGENT = "nonagent"
 PODS = (NONAGENT, "agent", "evaluator")
 
 
+def at_least(least: float, default: Any) -> Any:
+    """A number that is never below ``least``."""
+    return field(default=default, metadata={"least": least})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """What the programs are told; `roles.options.Options` says what each means."""
 
-    updates: int = 1000
+    updates: int = at_least(1, 1000)
     target: float | None = None
     forever: bool = False
-    pace: float = 0.0
-    patience: float = 60.0
+    pace: float = at_least(0, 0.0)
+    patience: float = at_least(0.1, 60.0)
     seed: int = 1
 
 
@@ -51,6 +60,18 @@ class Results:
     folder: str | None = None
     nfs: str | None = None
     host_path: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.nfs is not None and self.host_path is not None:
+            raise SpecError("results come from nfs or host_path, not from both: take one away")
+        if self.nfs is not None and ":/" not in self.nfs:
+            raise SpecError(f"nfs is SERVER:/PATH, not {self.nfs!r}")
+        source = "nfs" if self.nfs is not None else "host_path"
+        if self.folder is None and getattr(self, source) is not None:
+            raise SpecError(
+                f"results.{source} is what is mounted, and where is not said: add results.folder, or --results FOLDER, "
+                "for example /results"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +108,9 @@ class Configuration:
     ``image`` is what all roles run from that name none; with ``build`` it is the repository that is built and pushed.
     """
 
-    agents: int = 8
-    group_size: int = 1
-    evaluators: int = 2
+    agents: int = at_least(1, 8)
+    group_size: int = at_least(1, 1)
+    evaluators: int = at_least(0, 2)
     image: str | None = None
     page_port: int | None = None
     run: Run = field(default_factory=Run)
@@ -100,16 +121,11 @@ class Configuration:
     pods: dict[str, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, least in (("agents", 1), ("group_size", 1), ("evaluators", 0)):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or number < least:
-                raise SpecError(f"{name} is a whole number of at least {least}, not {number!r}")
-        if self.results.nfs is not None and self.results.host_path is not None:
-            raise SpecError("results come from nfs or host_path, not from both: take one away")
-        if self.results.nfs is not None and ":/" not in self.results.nfs:
-            raise SpecError(f"nfs is SERVER:/PATH, not {self.results.nfs!r}")
         if self.build is not None and self.image is None:
-            raise SpecError("build says how the image is made, and image, the repository to push it to, is missing")
+            raise SpecError(
+                "build says how the image is made, and image, the repository to push it to, is missing: add image:, "
+                "or --repository IMAGE"
+            )
 
     def role(self, name: str) -> Role:
         """What a role needs."""
@@ -123,7 +139,7 @@ class Configuration:
 def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
     """Read a configuration. ``over`` is put over it, mapping by mapping; what is None there counts as absent.
 
-    Raises `SpecError`, which names the file and the setting.
+    Raises `SpecError`, which names the setting, and the file where that is wrong by itself.
     """
     try:
         content = yaml.safe_load(path.read_text()) or {}
@@ -131,32 +147,95 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
         raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
         raise SpecError(f"{path}: not YAML: {' '.join(str(exc).split())}") from exc
+    with prefixed(f"{path}: "):
+        alone = _mapping(content, "the file")
+        merged = _over(alone, over or {})
     try:
-        merged = _over(_mapping(content, "the file"), over or {})
-        if isinstance(merged.get("nodes"), dict) and merged["nodes"].get("terraform"):
-            merged["nodes"]["terraform"] = str(path.parent / merged["nodes"]["terraform"])
-        return _configuration(merged)
-    except SpecError as exc:
-        raise SpecError(f"{path}: {exc}") from exc
+        found = _configuration(merged)
+    except SpecError:
+        with prefixed(f"{path}: "):
+            _configuration(alone)  # what the file is to blame for; if it is not, the options are
+        raise
+    if found.nodes is None or found.nodes.terraform is None:
+        return found
+    nodes = dataclasses.replace(found.nodes, terraform=str(path.parent / found.nodes.terraform))
+    return dataclasses.replace(found, nodes=nodes)
+
+
+@contextlib.contextmanager
+def prefixed(where: str) -> Iterator[None]:
+    """Put ``where`` before what an error of the description says."""
+    try:
+        yield
+    except (SpecError, NotFound) as exc:
+        raise SpecError(f"{where}{exc}") from exc
 
 
 def _configuration(given: Mapping[str, Any]) -> Configuration:
-    _refuse_unknown(given, [item.name for item in dataclasses.fields(Configuration)], "the file")
-    parts: dict[str, Any] = {"run": Run, "build": Build, "results": Results, "nodes": Nodes}
-    found = {key: value for key, value in given.items() if value is not None}
-    for key in parts.keys() & found.keys():
-        found[key] = _record(parts[key], found[key], key)
-    for key, kind, known in (("roles", Role, ROLES), ("pods", Pod, PODS)):
-        members = _mapping(found.get(key, {}), key)
-        _refuse_unknown(members, known, key)
-        found[key] = {name: _record(kind, value, f"{key}.{name}") for name, value in members.items()}
-    return Configuration(**found)
+    for key, known in (("roles", ROLES), ("pods", PODS)):
+        _refuse_unknown(_mapping(given.get(key), key), known, key)
+    found: Configuration = _record(Configuration, given, "")
+    if found.page_port is not None:
+        _check("page_port", {"exposes": {"page": found.page_port}})
+    for name, role in found.roles.items():
+        settings = {"resource_request": role.request, "resource_limit": role.limit, "env": role.env}
+        _check(f"roles.{name}", {**settings, "container_image": role.image})
+    for name, pod in found.pods.items():
+        _check(f"pods.{name}", {"node_selector": pod.node_selector, "tolerations": pod.tolerations})
+    return found
+
+
+def _check(where: str, settings: Mapping[str, Any]) -> None:
+    """Refuse what symphony would refuse of a process."""
+    process = {key: value for key, value in settings.items() if value is not None}
+    with prefixed(f"{where}: "):
+        Experiment.load_dict({"name": "rl", "processes": {"one": process}})
+
+
+# --- values, as the annotations say ---
 
 
 def _record(kind: Any, given: object, where: str) -> Any:
-    settings = _mapping(given, where)
-    _refuse_unknown(settings, [item.name for item in dataclasses.fields(kind)], where)
-    return kind(**{key: value for key, value in settings.items() if value is not None})
+    settings = _mapping(given, where or "the file")
+    fields = {item.name: item for item in dataclasses.fields(kind)}
+    _refuse_unknown(settings, fields, where or "the file")
+    hints = typing.get_type_hints(kind)
+    found = {}
+    for key, value in settings.items():
+        if value is not None:
+            least = fields[key].metadata.get("least")
+            found[key] = _value(hints[key], value, f"{where}.{key}" if where else key, least)
+    return kind(**found)
+
+
+def _value(hint: Any, given: Any, where: str, least: float | None = None) -> Any:
+    """A value of the type that a field has."""
+    if isinstance(hint, types.UnionType):  # with None, which is left out before
+        (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
+    if dataclasses.is_dataclass(hint):
+        return _record(hint, given, where)
+    if typing.get_origin(hint) is dict:
+        values = typing.get_args(hint)[1]
+        return {key: _value(values, value, f"{where}.{key}") for key, value in _mapping(given, where).items()}
+    if typing.get_origin(hint) is list:
+        if not isinstance(given, list):
+            raise SpecError(f"{where} is a list, not {given!r}")
+        return [_value(typing.get_args(hint)[0], value, f"{where}[{n}]") for n, value in enumerate(given)]
+    return given if hint is Any else _scalar(hint, given, where, least)
+
+
+def _scalar(kind: type, given: Any, where: str, least: float | None) -> Any:
+    accepted = (int, float) if kind is float else kind
+    fits = isinstance(given, accepted) and (kind is bool or not isinstance(given, bool))
+    if fits and kind in (int, float):
+        fits = math.isfinite(given) and (least is None or given >= least)
+    if not fits:
+        bound = "" if least is None else f" of at least {least}"
+        raise SpecError(f"{where} is {_KINDS[kind]}{bound}, not {given!r}")
+    return given
+
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 def _mapping(given: object, where: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from configuration import NONAGENT, SERVERS, Configuration, load
+from configuration import NONAGENT, SERVERS, Configuration, load, prefixed
 
 from symphony import Experiment, Process, ProcessGroup
 
@@ -67,7 +67,8 @@ def build(exp: Experiment, configuration: Configuration | None = None, dispatche
         process = new_process(exp, name, role, group, configuration)
         assign = configuration.role(role).assign
         if dispatcher is not None and assign:
-            dispatcher.assign_to(process, **assign)
+            with prefixed(f"roles.{role}.assign: "):
+                dispatcher.assign_to(process, **assign)
     page = exp.get_process("page")
     page.exposes({"page": configuration.page_port}).ready(http=("page", "/"))
     if configuration.build is not None:
@@ -116,11 +117,12 @@ def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
     if results.folder is None:
         return
     nonagent.set_env("RL_RESULTS", results.folder)
-    if results.nfs is not None:
-        server, _, path = results.nfs.partition(":")
-        nonagent.mount_nfs(server, path, results.folder)
-    elif results.host_path is not None:
-        nonagent.mount_host_path(results.host_path, results.folder, type="DirectoryOrCreate")
+    with prefixed("results: "):
+        if results.nfs is not None:
+            server, _, path = results.nfs.partition(":")
+            nonagent.mount_nfs(server, path, results.folder)
+        elif results.host_path is not None:
+            nonagent.mount_host_path(results.host_path, results.folder, type="DirectoryOrCreate")
 
 
 def settings(configuration: Configuration) -> dict[str, object]:

@@ -8,12 +8,15 @@ python3 launch.py ps rl
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import configuration
 import experiment
-from configuration import Configuration
+from configuration import Build, Configuration
 
 from symphony import Cluster, Experiment, SpecError
 from symphony.commandline import SymphonyParser
@@ -57,7 +60,14 @@ class Rl(SymphonyParser):
           symphony train --forever --pace 0.02
           symphony train -b kube --config gke.yml --agents 64 --group-size 4 --dry-run
         """
-        exp = described(self.cluster, args.name, read(args))
+        with in_own_words():
+            return self._train(args)
+
+    def _train(self, args: argparse.Namespace) -> int | None:
+        wanted = read(args)
+        if args.build and wanted.image is None and not self.cluster.commands_run_here:
+            raise SpecError("--build pushes the image that it makes: say where to, --repository IMAGE")
+        exp = described(self.cluster, args.name, wanted)
         if args.build:
             from symphony.commandline.building import with_built_images
 
@@ -68,9 +78,22 @@ class Rl(SymphonyParser):
             return launching.launch_and_follow(self.cluster, exp, force=args.force, as_json=False)
         self.cluster.launch(exp, force=args.force, dry_run=args.dry_run)
         if not args.dry_run:
-            where = f" -b {self.args.backend}" if self.args.backend else ""
-            print(f"launched {exp.name}; the page: {self.prog} visit{where} {exp.name} page")
+            visit = " ".join([self.prog, "visit", *self.where, exp.name, "page"])
+            print(f"launched {exp.name}; the page: {visit}")
         return None
+
+
+@contextlib.contextmanager
+def in_own_words() -> Iterator[None]:
+    """Say what is to be done by the options that there are here."""
+    try:
+        yield
+    except SpecError as exc:
+        if exc.path[-1:] != ("container_image",):
+            raise
+        raise SpecError(
+            "the programs run from an image, and none is given: --repository IMAGE, or image: in the configuration"
+        ) from exc
 
 
 def read(args: argparse.Namespace) -> Configuration:
@@ -84,9 +107,12 @@ def read(args: argparse.Namespace) -> Configuration:
         "results": {"folder": args.results, "nfs": args.nfs, "host_path": args.host_path},
         "build": {"base": args.base},
     }
-    if args.build and args.repository:
-        over["build"] = {"dockerfile": "Dockerfile", "base": args.base}
-    return configuration.load(args.config or HERE / "config.yml", over)
+    if args.base and not args.build:
+        raise SpecError("--base is what the image begins with that --build makes: add --build, or leave --base out")
+    wanted = configuration.load(args.config or HERE / "config.yml", over)
+    if args.build and wanted.build is None and wanted.image is not None:
+        return dataclasses.replace(wanted, build=Build())
+    return wanted
 
 
 def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:

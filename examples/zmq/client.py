@@ -16,6 +16,9 @@ def main() -> None:
     with zmq.Context() as context, context.socket(zmq.REQ) as socket:
         socket.rcvtimeo = 60_000
         socket.linger = 0
+        # In ms. A connection that is begun before a Service of Kubernetes knows its Pod may wait for minutes; one that
+        # has no answer by then is begun again.
+        socket.connect_timeout = 1_500
         socket.connect(f"tcp://{address}")
         print(f"connected to {address}", flush=True)
         for number in range(ROUND_TRIPS):

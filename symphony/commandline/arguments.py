@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from symphony.commandline.exits import UsageError
+from symphony.commandline.sorting import arguments_first
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -109,15 +111,24 @@ class Parser(argparse.ArgumentParser):
         """Write help; argparse would not tell that nobody reads it."""
         print(message, end="", file=file)
 
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse, wherever options stand between arguments."""
+        words = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(arguments_first(self, words), namespace)
+
     def refuse_extra(self, words: Sequence[str]) -> None:
-        """Raise `UsageError` for words that nothing takes, with the near miss of an option."""
+        """Raise `UsageError` for words that nothing takes, with the near miss of an option.
+
+        Of several it is about the first option: an argument too many may be the value that it was given.
+        """
         if words:
             from symphony.names import near
 
-            option = words[0].startswith("-")
-            hint = near(words[0], self._option_string_actions) if option else ""
-            hint = self.elsewhere.get(words[0].partition("=")[0], hint)
-            self.error(f"unknown {'option' if option else 'argument'} {words[0]!r}{hint}")
+            word = next((word for word in words if word.startswith("-")), words[0])
+            option = word.startswith("-")
+            hint = near(word, self._option_string_actions) if option else ""
+            hint = self.elsewhere.get(word.partition("=")[0], hint)
+            self.error(f"unknown {'option' if option else 'argument'} {word!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Say what was probably meant, where argparse lists everything."""
@@ -158,12 +169,25 @@ def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return words[:place], words[place + 1 :]
 
 
-def help_text(doc: str, prog: str) -> tuple[str, str]:
-    """The summary and the description that a docstring gives, ready for argparse; examples name ``prog``."""
-    lines = textwrap.dedent(f"{' ' * _margin(doc)}{doc}").strip().splitlines()
+def help_text(doc: str, prog: str, *, without: Collection[str] = ()) -> tuple[str, str]:
+    """The summary and the description that a docstring gives, ready for argparse; examples name ``prog``.
+
+    ``without`` are options whose examples are left out.
+    """
+    lines = list(_fitting(textwrap.dedent(f"{' ' * _margin(doc)}{doc}").strip().splitlines(), without))
     shown = (line.replace("symphony ", f"{prog} ") if line.startswith(" ") else line for line in lines)
-    text = "\n".join(shown).replace("%", "%%")
+    text = "\n".join(shown).replace("%", "%%").rstrip().removesuffix("\n\nFor example:")
     return text.partition("\n")[0], text
+
+
+def _fitting(lines: Iterable[str], without: Collection[str]) -> Iterator[str]:
+    """The lines but for examples that have one of these options. One that ends in a backslash goes on in the next."""
+    left_out = goes_on = False
+    for line in lines:
+        left_out = left_out if goes_on else line.startswith(" ") and not set(without).isdisjoint(line.split())
+        goes_on = line.endswith("\\")
+        if not left_out:
+            yield line
 
 
 def _margin(doc: str) -> int:
@@ -193,6 +217,20 @@ def parameter(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"a parameter is NAME=VALUE, such as agents=8, not {text!r}")
     return name, value
+
+
+def moment(text: str) -> str:
+    """A time that was, as `symphony.Cluster.get_log` takes it for ``since``: ``5m``, or ISO 8601."""
+    from symphony.errors import SpecError
+    from symphony.host.logs import since_time
+
+    try:
+        since_time(text, 0.0)
+    except (SpecError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"a time is a duration such as 90s or 5m, or an ISO 8601 time, not {text!r}"
+        ) from None
+    return text
 
 
 def count(text: str) -> int:

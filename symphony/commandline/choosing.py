@@ -7,8 +7,8 @@ Where several fit, a menu is offered on a terminal; a script gets an error with 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from symphony.commandline.exits import UsageError
 from symphony.commandline.terminal import is_terminal, note
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.status import ExperimentStatus, ProcessStatus
 
+Seen = TypeVar("Seen")
+
 CURRENT = "."
 LONGEST_MENU = 20
 
@@ -28,14 +30,19 @@ def experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
 
     Raises `NotFound` where no name fits, and `UsageError` where several do and nobody can be asked.
     """
+    return looked_at(cluster, given, cluster.describe_experiment)
+
+
+def looked_at(cluster: Cluster, given: str | None, look: Callable[[str], Seen]) -> Seen:
+    """What ``look`` says of the experiment that was meant; it raises `NotFound` for a name that is not there."""
     name = _current(cluster) if given in (None, CURRENT) else own(cluster, str(given))
     try:
-        return cluster.describe_experiment(name)
+        return look(name)
     except NotFound as exc:
         fitting = cluster.fuzzy_match_experiment(name) if name else []
         if not fitting or name in fitting:
             raise
-        return cluster.describe_experiment(one("experiment", name, fitting, exc))
+        return look(one("experiment", name, fitting, exc))
 
 
 def own(cluster: Cluster, name: str) -> str:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline import remembered
 from symphony.commandline.shells import FILES, FOLDERS, SHELLS, script
+from symphony.commandline.sorting import Typed, apart
 
 if TYPE_CHECKING:
     from symphony.commandline.dispatch import CommandLine
+    from symphony.topology import Service
 
 # What a value is by the word that stands for it in the help, where the value is a path.
 _PATHS = {"FILE": FILES, "FILE|EXPERIMENT": FILES, "SOURCE": FILES, "TARGET": FILES, "FOLDER": FOLDERS}
@@ -49,15 +51,16 @@ def _candidates(line: CommandLine, before: Sequence[str], typed: str) -> Iterabl
     parser = line.master_parser if verb is None else line.parser_of(before[verb])
     if parser is None:
         return []
-    _take_values(line, parser, before)
-    waiting = _waiting(parser, before)
+    arguments, options = apart(parser, before)
+    _take_values(line, options, before)
+    waiting = _waiting(options, before)
     if waiting is not None:
         return _values(waiting)
     if typed.startswith("-"):
         return sorted(_shown_options(parser))
     if verb is None:
         return line.verbs
-    given = _positionals(parser, before[verb + 1 :])
+    given = [before[place] for place in arguments if place > verb]
     wanted = [action for action in parser._actions if not action.option_strings and action.help != argparse.SUPPRESS]
     if not wanted:
         return []
@@ -73,37 +76,30 @@ def _shown_options(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield from (option for option in action.option_strings if option.startswith("--"))
 
 
-def _take_values(line: CommandLine, parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+def _take_values(line: CommandLine, options: Iterable[Typed], words: Sequence[str]) -> None:
     """Let the options of the backend that were typed hold: they say where experiments are."""
-    for place, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        action = parser._option_string_actions.get(option)
+    for option in options:
+        action, value = option.action, option.value
         if action is None or not action.dest.startswith("option_"):
             continue
         if action.nargs == 0:
             setattr(line.args, action.dest, True)
-        elif equals or place + 1 < len(words):
-            setattr(line.args, action.dest, value if equals else words[place + 1])
+        elif value is not None or option.values:
+            setattr(line.args, action.dest, words[option.place + 1] if value is None else value)
 
 
 def _first_word(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
     """Where the command stands."""
-    for place, word in enumerate(words):
-        if not word.startswith("-") and _waiting(parser, words[:place]) is None:
-            return place
-    return None
+    arguments, _ = apart(parser, words)
+    return next(iter(arguments), None)
 
 
-def _positionals(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    return [
-        word for place, word in enumerate(words) if not word.startswith("-") and _waiting(parser, words[:place]) is None
-    ]
-
-
-def _waiting(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Action | None:
+def _waiting(options: Sequence[Typed], words: Sequence[str]) -> argparse.Action | None:
     """The option that the next word is the value of."""
-    action = parser._option_string_actions.get(words[-1]) if words else None
-    return action if action is not None and action.nargs != 0 else None
+    last = options[-1] if options else None
+    if last is None or last.action is None or last.place != len(words) - 1:
+        return None
+    return last.action if last.action.nargs != 0 and last.value is None else None
 
 
 def _values(action: argparse.Action) -> Iterable[str]:
@@ -149,15 +145,19 @@ def _processes(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
     return [process.path for process in choosing.experiment(line.cluster, given[1])]
 
 
-def _services(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
+def _services(line: CommandLine, given: Sequence[str]) -> Sequence[Service]:
     from symphony.commandline import choosing
 
     name = choosing.experiment(line.cluster, given[1]).name
-    return [service.name for service in line.cluster.describe_topology(name).services]
+    return line.cluster.describe_topology(name).services
+
+
+def _exposed(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
+    return [service.name for service in _services(line, given) if service.exposed]
 
 
 def _targets(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
-    return [*_processes(line, given), *_services(line, given)]
+    return [*_processes(line, given), *(service.name for service in _services(line, given))]
 
 
 def _of_copies(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
@@ -171,7 +171,7 @@ _NAMES: Mapping[str, Callable[[CommandLine, Sequence[str]], Iterable[str]]] = {
     "PATTERN": _experiments,
     "PROCESS": _processes,
     "PROCESS target": _targets,
-    "SERVICE": _services,
+    "SERVICE": _exposed,
     "SOURCE": _of_copies,
     "TARGET": _of_copies,
 }

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from symphony.commandline.exits import UsageError
+from symphony.errors import naming
 from symphony.host.rundir import state_root
 
 
@@ -32,8 +33,13 @@ def choose(backend: str, experiment: str) -> None:
     place = _place(backend)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = place.with_name(f"{place.name}.{os.getpid()}")
-    aside.write_text(f"{experiment}\n")
-    aside.replace(place)
+    with naming(place):
+        try:
+            aside.write_text(f"{experiment}\n")
+            aside.replace(place)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
 
 
 def forget(backend: str, experiment: str) -> None:

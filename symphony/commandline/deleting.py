@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony.commandline import views
 from symphony.commandline.exits import FAILED, OK, UsageError, exit_code, message
 from symphony.commandline.printing import show_json
 from symphony.commandline.terminal import is_terminal, note, progress
-from symphony.errors import NotFound, SymphonyError
+from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
 from symphony.names import listing
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
-    from symphony.status import ExperimentStatus
 
 
 def fitting(cluster: Cluster, patterns: Sequence[str], *, needed: bool) -> list[str]:
@@ -27,6 +27,15 @@ def fitting(cluster: Cluster, patterns: Sequence[str], *, needed: bool) -> list[
         if needed and not any(fnmatchcase(name, pattern) for name in known):
             raise NotFound(f"no experiment fits {pattern!r}; there are {listing(known)}")
     return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """An experiment that is there: how it stands, in one line, and what of it is deleted."""
+
+    name: str
+    summary: str
+    size: str
 
 
 class Deleting:
@@ -62,17 +71,28 @@ class Deleting:
         return code
 
     def _would(self) -> int:
-        found = [status for name in self._names if (status := self._there(name)) is not None]
+        found = [one for name in self._names if (one := self._there(name)) is not None]
         if self._as_json:
-            show_json([status.name for status in found])
-        for status in found:
-            note(f"would delete {views.summary(status)}")
+            show_json([one.name for one in found])
+        for one in found:
+            note(f"would delete {one.summary}")
         return OK
 
-    def _there(self, name: str) -> ExperimentStatus | None:
+    def _look(self, name: str) -> Found:
+        """An experiment that is there. One that cannot be described can be deleted all the same."""
+        try:
+            status = self._cluster.describe_experiment(name)
+        except Unreachable:
+            raise
+        except BackendError as exc:
+            why = message(exc)
+            return Found(name=name, summary=f"{name}, of which this is known: {why}", size="as much as there is of it")
+        return Found(name=name, summary=views.summary(status), size=views.processes(len(status.processes)))
+
+    def _there(self, name: str) -> Found | None:
         """An experiment, or None where ``--force`` says that one which is not there is fine."""
         try:
-            return self._cluster.describe_experiment(name)
+            return self._look(name)
         except NotFound as exc:
             if not self._force:
                 raise
@@ -81,29 +101,29 @@ class Deleting:
 
     def _agreed(self) -> bool:
         found = [self._meant(name) for name in self._names]
-        self._names = list(dict.fromkeys(status.name for status in found))
+        self._names = list(dict.fromkeys(one.name for one in found))
         if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
             raise UsageError("delete asks first, and there is no terminal to ask on; say --force (-f) to delete")
-        what = ", ".join(views.summary(status) for status in found)
+        what = ", ".join(one.summary for one in found)
         print(f"delete {what}? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
-    def _meant(self, name: str) -> ExperimentStatus:
+    def _meant(self, name: str) -> Found:
         """Shortened names are only taken where the question then says the whole one."""
         from symphony.commandline import choosing
 
         asked = is_terminal(sys.stdin) and is_terminal(sys.stderr)
-        return choosing.experiment(self._cluster, name) if asked else self._cluster.describe_experiment(name)
+        return choosing.looked_at(self._cluster, name, self._look) if asked else self._look(name)
 
     def _delete(self, name: str) -> bool:
         from symphony.commandline import current, remembered
 
         try:
-            number = len(self._cluster.describe_experiment(name).processes)
+            size = self._look(name).size
         except NotFound as exc:
             note(f"{message(exc)}; nothing to delete")
             return False
-        with progress(f"deleting {name} ({views.processes(number)})"):
+        with progress(f"deleting {name} ({size})"):
             self._cluster.delete(name)
         current.forget(self._cluster.backend, name)
         remembered.forget()

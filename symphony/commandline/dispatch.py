@@ -8,11 +8,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from symphony.commandline import exits
 from symphony.commandline.arguments import SHARED, Parser, help_text, spelled_out, split_remainder
 from symphony.commandline.terminal import OutputClosed
+from symphony.errors import naming
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -33,15 +34,17 @@ class CommandLine:
     """
 
     args: argparse.Namespace
+    # For a subclass whose own `create_cluster` goes by `backend_name` and `backend_options`: its help has -b, too.
+    goes_by_backend: ClassVar[bool] = False
 
     def __init__(self, prog: str | None = None) -> None:
         self.args = argparse.Namespace(backend=None, profile=None, debug=False)
-        description = help_text(type(self).__doc__ or "", prog or "symphony")[1]
-        self.master_parser = Parser(prog=prog, description=description, add_help=False)
+        self.master_parser = Parser(prog=prog, add_help=False)
         self.prog = self.master_parser.prog
+        self.master_parser.description = self._help_text(type(self).__doc__, prog or "symphony")[1]
         self.master_parser.epilog = f"{self.prog} COMMAND --help tells more of a command."
         self._add_version()
-        _add_common(self.master_parser, None)
+        _add_common(self.master_parser, None, tell=self._tells_backend)
         self.subparsers = self.master_parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
         self._takes_remainder: set[str] = set()
         self._unmade: dict[str, Callable[[], object]] = {}
@@ -49,6 +52,7 @@ class CommandLine:
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
         self._misconfigured: Exception | None = None
+        self._options_taken = False
 
     def _add_version(self) -> None:
         from symphony import __version__
@@ -57,10 +61,17 @@ class CommandLine:
             "--version", action="version", version=f"symphony {__version__}", help="show the version"
         )
 
+    def _help_text(self, doc: str | None, prog: str) -> tuple[str, str]:
+        return help_text(doc or "", prog, without=() if self._tells_backend else ("-b",))
+
     # --- what a subclass overrides or calls ---
 
     def create_cluster(self) -> Cluster:
-        """The cluster that the verbs talk to: that of ``-b``, else the one that is configured, else ``local``."""
+        """The cluster that the verbs talk to: that of ``-b``, else the one that is configured, else ``local``.
+
+        Where a subclass makes another, a ``-b``, a profile or an option of a backend that asks for one elsewhere is
+        refused (`UsageError`) before anything is done.
+        """
         from symphony.cluster import Cluster
 
         return Cluster.new(self.backend_name, **self.backend_options)
@@ -75,8 +86,24 @@ class CommandLine:
     @property
     def backend_options(self) -> dict[str, object]:
         """The options of that backend that were given, as its `Cluster` takes them."""
+        self._options_taken = True
         given = ((option.name, getattr(self.args, _place(option), None)) for option in self._options)
         return {name: value for name, value in given if value is not None}
+
+    @property
+    def typed_options(self) -> list[str]:
+        """The options of that backend that were given, as they are typed."""
+        return [item.flags[-1] for item in self._options if getattr(self.args, _place(item), None) is not None]
+
+    @property
+    def has_own_cluster(self) -> bool:
+        """Whether a subclass makes the cluster."""
+        return getattr(self.create_cluster, "__func__", None) is not CommandLine.create_cluster
+
+    @property
+    def _tells_backend(self) -> bool:
+        """Whether the help tells that a backend can be chosen."""
+        return self.goes_by_backend or not self.has_own_cluster
 
     @property
     def where(self) -> list[str]:
@@ -89,8 +116,17 @@ class CommandLine:
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster, made when it is first used."""
-        return self.create_cluster()
+        """The cluster, made when it is first used. Raises `UsageError` where it is not the one that was asked for."""
+        if not self.has_own_cluster:
+            return self.create_cluster()
+        from symphony.commandline import own_cluster
+
+        self._options_taken = False
+        cluster = self.create_cluster()
+        own_cluster.refuse_another(self, cluster)
+        if not self._options_taken:
+            own_cluster.refuse_options(self)
+        return cluster
 
     def add_subparser(
         self, name: str, aliases: Iterable[str] = (), *, remainder: bool = False
@@ -100,7 +136,7 @@ class CommandLine:
         An action returns its exit code, or None for 0. ``remainder`` lets it take what follows ``--``.
         """
         action: Callable[[argparse.Namespace], int | None] = getattr(self, f"action_{name.replace('-', '_')}")
-        summary, description = help_text(action.__doc__ or "", self.prog)
+        summary, description = self._help_text(action.__doc__, self.prog)
         parser: argparse.ArgumentParser = self.subparsers.add_parser(
             name,
             aliases=[*aliases, *self._aliases.get(name, ())],
@@ -109,7 +145,7 @@ class CommandLine:
             add_help=False,
         )
         parser.set_defaults(action=action, verb=name)
-        _add_common(parser, argparse.SUPPRESS)
+        _add_common(parser, argparse.SUPPRESS, tell=self._tells_backend)
         self._add_options(parser)
         if remainder:
             self._takes_remainder.add(name)
@@ -174,7 +210,8 @@ class CommandLine:
             self._add_options(parser)
 
     def _add_options(self, parser: argparse.ArgumentParser) -> None:
-        _add_options(parser, self._options, self.backend_info.name if self.backend_info else "")
+        backend = self.backend_info.name if self.backend_info else ""
+        _add_options(parser, self._options, backend, tell=self._tells_backend)
 
     # --- running ---
 
@@ -187,7 +224,8 @@ class CommandLine:
         try:
             code = self._run(argv)
             if sys.stdout is not None:
-                sys.stdout.flush()
+                with naming(exits.STANDARD_OUTPUT):
+                    sys.stdout.flush()
         except (BrokenPipeError, OutputClosed):
             _drop_output()
             return exits.CLOSED
@@ -201,7 +239,8 @@ class CommandLine:
         from symphony.errors import SymphonyError
 
         self._take_options(words)
-        self.args.backend = _first_options(words).get("--backend")
+        typed = _first_options(words)
+        self.args.backend, self.args.profile = typed.get("--backend"), typed.get("--profile")
         try:
             with _ending_after(LONGEST_COMPLETION):
                 print(*completions(self, words), sep="\n")
@@ -254,16 +293,23 @@ class CommandLine:
         return exits.exit_code(exc)
 
     def _as_typed(self, text: str) -> str:
-        """A message that names options of the backend as they are typed: ``--namespace``, not ``namespace=``."""
+        """A message that names options as they are typed: ``--namespace``, not ``namespace=``; ``--force``."""
         import re
 
         for option in self._options:
             text = re.sub(rf"\b{option.name}=(?=[\s,;]|$)", option.flags[-1], text)
+        verb = self.subparsers.choices.get(getattr(self.args, "verb", ""))
+        if verb is not None and "--force" in verb._option_string_actions:
+            text = re.sub(r"\blaunch with force\b", "launch with --force", text)
         return text
 
 
-def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
-    """Options that stand before the command or after it; after it only what is given counts."""
+def _add_common(parser: argparse.ArgumentParser, default: object, *, tell: bool) -> None:
+    """Options that stand before the command or after it; after it only what is given counts.
+
+    ``tell`` is whether the help has those that choose a backend.
+    """
+    backend = f"where processes run (default: ${BACKEND_VARIABLE}, else as configured, else {DEFAULT_BACKEND})"
     group = parser.add_argument_group(f"{SHARED}every command")
     group.add_argument("-h", "--help", action="help", default=argparse.SUPPRESS, help="show this help")
     group.add_argument(
@@ -271,7 +317,7 @@ def _add_common(parser: argparse.ArgumentParser, default: object) -> None:
         "--backend",
         default=default,
         metavar="BACKEND",
-        help=f"where processes run (default: ${BACKEND_VARIABLE}, else as configured, else {DEFAULT_BACKEND})",
+        help=backend if tell else argparse.SUPPRESS,
     )
     group.add_argument("--profile", default=default, metavar="NAME", help="the profile of the configuration")
     group.add_argument(
@@ -310,7 +356,7 @@ def _place(option: Option) -> str:
     return f"option_{option.name}"
 
 
-def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option], backend: str) -> None:
+def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option], backend: str, *, tell: bool) -> None:
     """Give a parser the options of a backend. One that a command has itself is left to it."""
     if not options:
         return
@@ -319,10 +365,9 @@ def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option], bac
         flags = [flag for flag in option.flags if flag not in parser._option_string_actions]
         if not flags:
             continue
+        text = option.help if tell else argparse.SUPPRESS
         if option.switch:
-            group.add_argument(
-                *flags, dest=_place(option), action="store_true", default=argparse.SUPPRESS, help=option.help
-            )
+            group.add_argument(*flags, dest=_place(option), action="store_true", default=argparse.SUPPRESS, help=text)
         else:
             group.add_argument(
                 *flags,
@@ -330,7 +375,7 @@ def _add_options(parser: argparse.ArgumentParser, options: Sequence[Option], bac
                 metavar=option.metavar,
                 choices=option.choices or None,
                 default=argparse.SUPPRESS,
-                help=option.help,
+                help=text,
             )
 
 

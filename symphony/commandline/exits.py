@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from symphony.errors import BackendError, LaunchFailed, SymphonyError
 
 OK = 0
@@ -10,6 +12,9 @@ WRONG_USE = 2
 BACKEND = 3
 INTERRUPTED = 130  # as a shell says for SIGINT: 128 + 2
 CLOSED = 141  # the reader of a pipe went away: 128 + SIGPIPE
+
+# What is named where it cannot be written to: it may be a file, on a disk that is full.
+STANDARD_OUTPUT = "standard output"
 
 
 class UsageError(SymphonyError):
@@ -38,7 +43,7 @@ def exit_code(exc: BaseException) -> int:
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(exc, BackendError):
-        return WRONG_USE if isinstance(exc, LaunchFailed) else BACKEND
+        return WRONG_USE if isinstance(exc, LaunchFailed) and not exc.trouble else BACKEND
     if isinstance(exc, SymphonyError):
         return WRONG_USE
     return BACKEND if _of_the_system(exc) else FAILED
@@ -53,11 +58,30 @@ def message(exc: BaseException) -> str:
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"
     if isinstance(exc, OSError) and _of_the_system(exc):
-        where = f"{exc.filename}: " if exc.filename else ""
-        return one_line(f"{where}{exc.strerror or exc}")
+        return one_line(_said(exc))
     if isinstance(exc, (SymphonyError, TimeoutError)):
         return one_line(str(exc))
     return one_line(f"unexpected {type(exc).__name__}: {exc}; run it again with --debug for the traceback")
+
+
+def _said(exc: OSError) -> str:
+    """What to say of an error of the system: after the file or the two files that it is about, where it tells."""
+    names = [os.fsdecode(name) for name in (exc.filename, exc.filename2) if isinstance(name, (str, bytes)) and name]
+    if not names and isinstance(exc, FileNotFoundError) and _nowhere():
+        return "the working folder is not there any more; cd to one that is"
+    where = f"{' to '.join(names)}: " if names else ""
+    return f"{where}{exc.strerror or exc}"
+
+
+def _nowhere() -> bool:
+    """Whether the folder that this program works in was removed: what asks for it fails and does not say so."""
+    from pathlib import Path
+
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def one_line(text: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType, ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, SymphonyError
@@ -67,7 +67,7 @@ def _built(cluster: Cluster, path: Path, name: str | None, parameters: Mapping[s
         experiment = cluster.new_experiment(name or _name_of(module, path))
         experiment.base_dir = home.parent
         with _blamed_on(path, f"{BUILD}(exp) failed"):
-            build(experiment, **options)
+            _refuse_later(build(experiment, **options))
     return experiment
 
 
@@ -95,6 +95,23 @@ def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
         raise SpecError(f"{path}: has no function {BUILD}(exp){hint}")
     found: Callable[..., object] = build
     return found
+
+
+def _refuse_later(returned: object) -> None:
+    """Refuse a ``build`` that has not run yet: a coroutine or a generator, which nobody here would go on with."""
+    for kind, what in _LATER.items():
+        if isinstance(returned, kind):
+            close = getattr(returned, "close", None)  # a coroutine that nobody awaits would warn at its end
+            if close is not None:
+                close()
+            raise SpecError(f"{BUILD}(exp) {what}, and so nothing of it has run; make it a plain def {BUILD}(exp)")
+
+
+_LATER: dict[type, str] = {
+    CoroutineType: "is async",
+    AsyncGeneratorType: "is async and has a yield",
+    GeneratorType: "has a yield",
+}
 
 
 def _options(build: Callable[..., object], path: Path, parameters: Mapping[str, str]) -> dict[str, object]:

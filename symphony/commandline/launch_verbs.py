@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from symphony.commandline.exits import OK
+from symphony.commandline.exits import OK, UsageError
 from symphony.commandline.terminal import note
 from symphony.commandline.verbs import Verbs
 
 if TYPE_CHECKING:
+    from symphony.cluster import Manifest
     from symphony.spec import Experiment
 
 
@@ -23,7 +24,9 @@ class LaunchVerbs(Verbs):
         parser.add_argument("--build", action="store_true", help="build and push the experiment's images first")
         parser.add_argument("--force", action="store_true", help="replace a live experiment of that name")
         parser.add_argument("--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment")
-        parser.add_argument("--wait", choices=("started", "ready"), help="return when all have started, or are ready")
+        parser.add_argument(
+            "--wait", choices=("started", "ready"), help="return when all have started, or are ready; fail if one fails"
+        )
         self._add_json(parser, "the manifest as JSON; with --follow, each line and at last the status")
 
     def action_launch(self, args: argparse.Namespace) -> int | None:
@@ -31,7 +34,8 @@ class LaunchVerbs(Verbs):
 
         Returns once all is created; the experiment goes on when the terminal is closed. With --follow it
         shows the logs until all has ended, and Ctrl-C stops the experiment, a second Ctrl-C kills it. Exits
-        then as the experiment does. With --wait it returns when all have started, or are ready or have ended.
+        then as the experiment does. With --wait it returns when each has started, or is ready, has ended, or
+        was not ready in time, and exits as the first that failed by then: with 1 for one that was not ready in time.
 
         A Python file names its experiment by NAME = "...", or is named after itself.
 
@@ -50,22 +54,24 @@ class LaunchVerbs(Verbs):
 
             experiment = with_built_images(self.cluster, experiment, dry_run=bool(args.dry_run), force=args.force)
         if args.dry_run:
-            self._show_manifest(experiment, args.json, check=args.dry_run == "server")
+            self._show_dry_run(experiment, args)
             return OK
         from symphony.commandline import launching
 
         if args.follow:
             return launching.launch_and_follow(self.cluster, experiment, force=args.force, as_json=args.json)
         manifest = launching.launch(self.cluster, experiment, force=args.force)
-        if args.wait:
-            launching.wait(self.cluster, experiment.name, args.wait)
+        status = launching.wait(self.cluster, experiment.name, args.wait) if args.wait else None
         if args.json:
             from symphony.commandline.printing import show_json
 
             show_json(manifest.to_dict())
         else:
-            print("\n".join([launching.launched(self.cluster, experiment), *self._how_to_go_on(experiment.name)]))
-        return OK
+            print(
+                "\n".join([launching.launched(self.cluster, experiment), *self._how_to_go_on(experiment.name)]),
+                flush=True,
+            )
+        return OK if status is None else launching.came_up(status, args.wait)
 
     def _add_render(self) -> None:
         parser = self.add_subparser("render")
@@ -90,7 +96,8 @@ class LaunchVerbs(Verbs):
           symphony render rl.yml -b kube | kubectl diff -f -
         """
         experiment = self._load(args)
-        if args.with_secrets:
+        if args.with_secrets is not None:
+            self._see_other_file(args)
             manifest = self.cluster.manifest(experiment)
             if args.dry_run:
                 from symphony.commandline import would
@@ -100,8 +107,15 @@ class LaunchVerbs(Verbs):
             manifest.write(args.with_secrets)
             note(f"{self.prog}: wrote {args.with_secrets}; it holds the values of secrets")
         else:
-            self._show_manifest(experiment, args.json)
+            self._show_manifest(self.cluster.manifest(experiment), args.json)
         return OK
+
+    def _see_other_file(self, args: argparse.Namespace) -> None:
+        from pathlib import Path
+
+        target = Path(args.with_secrets)
+        if target.exists() and target.samefile(args.file):
+            raise UsageError(f"{target} is the file of the experiment itself; choose another for --with-secrets")
 
     def _load(self, args: argparse.Namespace) -> Experiment:
         from pathlib import Path
@@ -110,16 +124,17 @@ class LaunchVerbs(Verbs):
 
         return load(self.cluster, Path(args.file), args.name, dict(args.parameters))
 
-    def _show_manifest(self, experiment: Experiment, as_json: bool, *, check: bool = False) -> None:
-        if not as_json:
-            self.cluster.launch(experiment, dry_run="server" if check else True)
-            return
-        from symphony.commandline.printing import show_json
+    def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
+        server = args.dry_run == "server"
+        self._show_manifest(self.cluster.rehearse(experiment, force=args.force, server=server), args.json)
 
-        manifest = self.cluster.manifest(experiment)
-        if check:
-            self.cluster.check(manifest)
-        show_json(manifest.to_dict())
+    def _show_manifest(self, manifest: Manifest, as_json: bool) -> None:
+        from symphony.commandline.printing import show_json, show_text
+
+        if as_json:
+            show_json(manifest.to_dict())
+        else:
+            show_text(str(manifest))
 
     def _how_to_go_on(self, name: str) -> list[str]:
         from symphony.commandline.views import indented

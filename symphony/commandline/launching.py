@@ -8,18 +8,21 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from symphony.commandline import remembered, views
 from symphony.commandline.closing import noticing_closed_output
-from symphony.commandline.exits import FAILED, INTERRUPTED
+from symphony.commandline.exits import FAILED, INTERRUPTED, OK
+from symphony.commandline.pending import telling_of, waited
 from symphony.commandline.printing import log_format, show_json, show_lines
 from symphony.commandline.terminal import OutputClosed, Progress, has_colour, note, progress
 from symphony.errors import NotFound, Unsupported
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, Manifest
+    from symphony.lookup import Until
     from symphony.spec import Experiment
+    from symphony.status import ExperimentStatus
 
 
 class Interruptions:
@@ -86,10 +89,9 @@ def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest
     with (
         progress(f"launching {experiment.name} ({views.processes(number)})") as shown,
         _telling_that_it_is_taken_back(shown, experiment.name),
+        waited(shown, lambda now: f"launching {views.coming_up(now)}") as see,
     ):
-        manifest = cluster.launch(
-            experiment, force=force, on_change=lambda now: shown.say(f"launching {views.coming_up(now)}")
-        )
+        manifest = cluster.launch(experiment, force=force, on_change=see)
     remembered.forget()
     return manifest
 
@@ -101,22 +103,35 @@ def _telling_that_it_is_taken_back(shown: Progress, name: str) -> Iterator[None]
         yield
         return
 
+    before = signal.getsignal(signal.SIGINT)
+
     def pressed(number: int, frame: FrameType | None) -> None:
         shown.say_at_once(f"interrupted: taking back what was launched of {name}")
         if callable(before):
             before(number, frame)
 
-    before = signal.signal(signal.SIGINT, pressed)
+    signal.signal(signal.SIGINT, pressed)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def wait(cluster: Cluster, name: str, until: Literal["started", "ready"]) -> None:
-    """Wait until all have come so far, with progress on the terminal."""
-    with progress(f"waiting for {name}") as shown:
-        cluster.wait(name, until=until, on_change=lambda now: shown.say(views.coming_up(now)))
+def wait(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
+    """Wait until all have come so far or never will, with progress on the terminal; how they are then."""
+    with progress(f"waiting for {name}") as shown, waited(shown, views.coming_up) as see:
+        return cluster.wait(name, until=until, on_change=see)
+
+
+def came_up(status: ExperimentStatus, until: Until) -> int:
+    """Tell of each process that did not come so far; the exit code: that of the first failure, 1 for one that is late.
+
+    Nobody knows since when one is late, so it counts after those that failed.
+    """
+    late = [process for process in status if process.late and until == "ready"]
+    for line in (*views.failures(status), *map(views.failure, late)):
+        note(line)
+    return status.exit_code or (FAILED if late else OK)
 
 
 def launched(cluster: Cluster, experiment: Experiment) -> str:
@@ -134,7 +149,8 @@ def launch_and_follow(cluster: Cluster, experiment: Experiment, *, force: bool, 
             launch(cluster, experiment, force=force)
             interruptions.launched = True
             note(launched(cluster, experiment))
-            _show_logs(cluster, experiment, as_json)
+            with telling_of(cluster, name):
+                _show_logs(cluster, experiment, as_json)
         status = cluster.wait(name)
     except NotFound:
         note(f"symphony: experiment {name!r} was deleted")

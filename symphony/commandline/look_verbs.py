@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from symphony.commandline.arguments import count, seconds
+from symphony.commandline.arguments import count, moment, seconds
 from symphony.commandline.exits import INTERRUPTED, OK, exit_code, message
 from symphony.commandline.terminal import has_colour, is_terminal, note, progress
 from symphony.commandline.verbs import Verbs
@@ -152,7 +152,8 @@ class LookVerbs(Verbs):
         self._add_experiment_name(parser, required=False)
         parser.add_argument("processes", metavar="PROCESS", nargs="*", help="names, or group/name (default: all)")
         parser.add_argument("-f", "--follow", action="store_true", help="go on until they have ended")
-        parser.add_argument("--since", metavar="TIME", help="only what is newer: 90s, 5m, 2h, or an ISO 8601 time")
+        newer = "only what is newer: 90s, 5m, 2h, or an ISO 8601 time"
+        parser.add_argument("--since", metavar="TIME", type=moment, help=newer)
         parser.add_argument("--tail", metavar="N", type=count, help="only the last N lines of each process")
         parser.add_argument("--previous", action="store_true", help="what was written before the last restart")
         parser.add_argument("--save", metavar="FOLDER", help="write a file for each process, PROCESS.log")
@@ -242,11 +243,12 @@ class LookVerbs(Verbs):
         """
         from symphony.commandline import views
         from symphony.commandline.choosing import experiment
+        from symphony.commandline.pending import waited
         from symphony.commandline.printing import show_json
 
         name = experiment(self.cluster, args.experiment).name
-        with progress() as shown:
-            status = self.cluster.wait(name, timeout=args.timeout, on_change=lambda now: shown.say(views.going_on(now)))
+        with progress() as shown, waited(shown, views.going_on) as see:
+            status = self.cluster.wait(name, timeout=args.timeout, on_change=see)
         if args.json:
             show_json({**status.to_dict(), "exit_code": status.exit_code})
         else:

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from symphony.commandline.exits import STANDARD_OUTPUT
 from symphony.commandline.tables import Column, Row, table
 from symphony.commandline.terminal import NAME_COLOURS, RESET, has_colour, width
+from symphony.errors import naming
 
 if TYPE_CHECKING:
     from symphony.status import LogLine
@@ -18,7 +20,7 @@ _PIECE = 1 << 16
 
 def show_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Print a table as it suits standard output."""
-    print("\n".join(table_lines(columns, rows)))
+    show_text("\n".join([*table_lines(columns, rows), ""]))
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
@@ -32,7 +34,8 @@ def show_json(data: Any, *, compact: bool = False) -> None:
     """Print data as JSON, on one line if ``compact``."""
     import json
 
-    print(json.dumps(data, separators=(",", ":")) if compact else json.dumps(data, indent=2))
+    written = json.dumps(data, separators=(",", ":")) if compact else json.dumps(data, indent=2)
+    show_text(f"{written}\n")
 
 
 def log_format(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable[[LogLine], str]:
@@ -53,14 +56,17 @@ def log_format(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable
 
 def show_text(text: str) -> None:
     """Write text as it is, a piece at a time: of one big write to a pipe that closes Python may tell nothing."""
-    for start in range(0, len(text), _PIECE):
-        sys.stdout.write(text[start : start + _PIECE])
+    with naming(STANDARD_OUTPUT):
+        for start in range(0, len(text), _PIECE):
+            sys.stdout.write(text[start : start + _PIECE])
 
 
 def show_lines(lines: Iterable[LogLine], form: Callable[[LogLine], str], *, at_once: bool) -> None:
     """Write lines; ``at_once`` shows each when it comes."""
     out = sys.stdout
     for line in lines:
-        out.write(form(line))
-        if at_once:
-            out.flush()
+        text = form(line)
+        with naming(STANDARD_OUTPUT):
+            out.write(text)
+            if at_once:
+                out.flush()

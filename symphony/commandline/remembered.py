@@ -62,10 +62,8 @@ def _file(line: CommandLine, what: Sequence[str]) -> Path | None:
 
 
 def _place(line: CommandLine) -> Any:
-    from symphony.commandline.dispatch import CommandLine
-
     info = line.backend_info
-    if info is None or info.place is None or type(line).create_cluster is not CommandLine.create_cluster:
+    if info is None or info.place is None or line.has_own_cluster:
         return None
     from pkgutil import resolve_name
 

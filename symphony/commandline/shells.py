@@ -1,12 +1,14 @@
 """The scripts that make a shell ask for completions. Each asks ``symphony __complete WORD...`` for lines to offer.
 
-A line that begins with a colon is no word: it says that files or folders may stand there too, which the shell
-knows better.
+What is asked is the program that was typed, ``./lab.py`` or ``~/lab/lab.py``, which need not be on the PATH; for a word
+that is none, such as an alias, the one of that name. A line that begins with a colon is no word: it says that files or
+folders may stand there too, which the shell knows better.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 
 from symphony.commandline.dispatch import ASK
 
@@ -16,12 +18,17 @@ _BASH = """\
 # {prog}: completion for bash. Put this into ~/.bashrc:
 #   eval "$({prog} completion bash)"
 {function}() {{
-    local line=${{COMP_LINE:0:COMP_POINT}} typed=${{COMP_WORDS[COMP_CWORD]}} words last known=
+    local program=${{COMP_WORDS[0]}} line=${{COMP_LINE:0:COMP_POINT}} typed=${{COMP_WORDS[COMP_CWORD]}}
+    local words last known=
+    # To bash what stands before a colon or an equals sign is a word by itself, of the program's path too.
+    line=${{line#*"$program"}} && program+=${{line%%[[:space:]]*}} && line=${{line#"${{line%%[[:space:]]*}}"}}
     read -a words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
-    # To bash what stands before a colon or an equals sign is a word by itself.
     last=${{words[${{#words[@]}}-1]}}
     [[ $last != "$typed" ]] && known=${{last%"${{last##*[:=]}}"}} && typed=${{last#"$known"}}
+    # As it was typed, without quotes and with the home folder; nothing that would run anything is looked into.
+    [[ $program == *[\\$\\`\\;\\&\\|\\<\\>\\(\\)]* ]] || eval "program=$program" 2>/dev/null
+    [[ $(type -t -- "$program") == @(file|function) ]] || program={prog}
     COMPREPLY=()
     while IFS= read -r line; do
         case $line in
@@ -34,7 +41,7 @@ _BASH = """\
             COMPREPLY+=("${{line#"$known"}}")
             [[ $line == *[:=] ]] && compopt -o nospace 2>/dev/null ;;
         esac
-    done < <({prog} {ask} "${{words[@]:1}}" 2>/dev/null)
+    done < <("$program" {ask} "${{words[@]}}" 2>/dev/null)
 }}
 complete -F {function} {prog}
 """
@@ -43,8 +50,11 @@ _ZSH = """\
 # {prog}: completion for zsh. Put this into ~/.zshrc:
 #   eval "$({prog} completion zsh)"
 {function}() {{
+    local program=${{(Q)words[1]}}
     local -a found open whole
-    found=("${{(@f)$({prog} {ask} "${{(@Q)words[2,CURRENT-1]}}" "$PREFIX" 2>/dev/null)}}")
+    [[ $program == '~'* ]] && program=${{~program}}
+    whence -- $program >/dev/null || program={prog}
+    found=("${{(@f)$($program {ask} "${{(@Q)words[2,CURRENT-1]}}" "$PREFIX" 2>/dev/null)}}")
     open=(${{(M)${{found:#:*}}:#*[:=]}}) whole=(${{${{found:#:*}}:#*[:=]}})
     compadd -S '' -a open
     compadd -a whole
@@ -61,7 +71,9 @@ _FISH = """\
 #   {prog} completion fish | source
 function {function}
     set -l words (commandline -opc)[2..-1] (commandline -ct)
-    for line in ({prog} {ask} $words 2>/dev/null)
+    set -l program (string replace -r '^~(?=/)' -- $HOME (commandline -opc)[1])
+    type -q -- $program; or set program {prog}
+    for line in ($program {ask} $words 2>/dev/null)
         switch $line
             case '{files}'
                 __fish_complete_path (commandline -ct)
@@ -82,4 +94,4 @@ SHELLS = tuple(_SCRIPTS)
 def script(shell: str, prog: str) -> str:
     """What a shell has to read once; see `SHELLS`."""
     function = f"_{re.sub('[^a-z0-9]', '_', prog.lower())}"
-    return _SCRIPTS[shell].format(prog=prog, function=function, ask=ASK, files=FILES, folders=FOLDERS)
+    return _SCRIPTS[shell].format(prog=shlex.quote(prog), function=function, ask=ASK, files=FILES, folders=FOLDERS)

@@ -11,6 +11,7 @@ from symphony.commandline.exits import OK, UsageError
 from symphony.commandline.launch_verbs import LaunchVerbs
 from symphony.commandline.look_verbs import LookVerbs
 from symphony.commandline.terminal import note
+from symphony.errors import SymphonyError
 
 if TYPE_CHECKING:
     from symphony.commandline.submitting import Request
@@ -105,13 +106,18 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         given["name"] = SymphonyConfig().experiment_name(args.name or submitting.default_name(args.remainder))
         request = submitting.Request(command=tuple(args.remainder), **given)
         experiment = submitting.experiment(request)
-        if args.dry_run:
-            self._show_manifest(experiment, args.json, check=args.dry_run == "server")
-            return OK
-        self._tell_ignored(request, experiment)
-        if not args.force:
+        looks = self.cluster.dry_run_looks or args.dry_run in (False, "server")
+        if not args.force and looks:
             self._refuse_taken(experiment.name)
-        return self._submit(args, experiment)
+        try:
+            if args.dry_run:
+                self._show_dry_run(experiment, args)
+                return OK
+            self._tell_ignored(request, experiment)
+            return self._submit(args, experiment)
+        except SymphonyError as exc:
+            exc.args = (submitting.in_own_words(exc),)
+            raise
 
     def _where_the_command_stands(self, args: argparse.Namespace) -> str:
         import shlex

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from symphony.errors import SpecError
+from symphony.errors import SpecError, SymphonyError
 from symphony.names import corrected
 
 if TYPE_CHECKING:
@@ -181,6 +181,22 @@ def ignored_options(request: Request, ignored: Collection[str]) -> list[str]:
         for name, settings in _SETTINGS.items()
         if getattr(request, name) and not set(settings).isdisjoint(ignored)
     ]
+
+
+# --- what the library calls the options ---
+
+_CALLS = {"lower resource_limit(gpu=)": "lower --gpu, or leave it out"}
+NO_IMAGE = "a container runs from an image, and none is given: add --image IMAGE"
+
+
+def in_own_words(exc: SymphonyError) -> str:
+    """What an error says, to somebody who has seen these options and no description."""
+    if isinstance(exc, SpecError) and exc.path[-1:] == ("container_image",):
+        return NO_IMAGE
+    said = str(exc)
+    for call, option in _CALLS.items():
+        said = said.replace(call, option)
+    return said
 
 
 # --- reading options ---

@@ -57,7 +57,8 @@ class UseVerbs(Verbs):
         """Attach the terminal to a process, to look at it and type into it.
 
         In tmux, detach with the prefix and d (Ctrl-b d): the process goes on. On Kubernetes it is a shell beside
-        the process, in its container.
+        the process, in its container. The local backend has no terminal to attach: exec runs a command beside the
+        process, logs -f follows it.
 
         For example:
           symphony attach -b tmux rl learner
@@ -86,7 +87,8 @@ class UseVerbs(Verbs):
         """Copy files or folders from or to a process.
 
         A path beside a process is PROCESS:PATH or GROUP/PROCESS:PATH; it begins in the folder of the process.
-        Works as cp -r does, and compares what arrived with what was sent.
+        Works as cp -r does: into a folder that is there, else under that name; FOLDER/. is what is in a folder. What
+        stands there is replaced only when all has arrived. On Kubernetes the process has to run.
 
         For example:
           symphony cp rl learner:out/model.pt .

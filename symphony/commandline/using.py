@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.commandline import choosing
 from symphony.commandline.exits import INTERRUPTED, OK, UsageError
@@ -82,7 +82,7 @@ def copy(cluster: Cluster, experiment: str, source: str, target: str) -> int:
     """Copy from or to a process, telling on a terminal how far it is."""
     with progress() as shown:
         tell = _telling(shown.say)
-        options = {"progress": tell} if _takes_progress(cluster) else {}
+        options: dict[str, Any] = {"progress": tell} if _takes_progress(cluster) else {}
         cluster.transfer_file(experiment, source, target, **options)
     return OK
 

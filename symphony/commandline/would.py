@@ -22,9 +22,8 @@ def attach(cluster: Cluster, status: ExperimentStatus, process: ProcessStatus) -
 
 
 def copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
-    """Raises `Unsupported` where nothing is copied."""
-    if not _claims(cluster, "copy"):
-        Cluster.transfer_file(cluster, status.name, source, target)
+    """Raises `Unsupported` where nothing is copied, and what the backend sees to be wrong."""
+    cluster.transfer_file(status.name, source, target, dry_run=True)
     return f"would copy {source} to {target} ({status.name})"
 
 
@@ -57,9 +56,8 @@ def visit(cluster: Cluster, status: ExperimentStatus, service: str) -> str:
 
 
 def write(manifest: Manifest, path: str) -> str:
-    """Raises `Unsupported` where a manifest has no values of secrets."""
-    if type(manifest).write is Manifest.write:
-        Manifest.write(manifest, path)
+    """Raises `Unsupported` where a manifest has no values of secrets, and `SpecError` for what is no file."""
+    manifest.write(path, dry_run=True)
     return f"would write {path}, with the values of secrets"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import PluginError, SpecError
@@ -17,10 +19,14 @@ def configured(config: SymphonyConfig, name: str, options: Mapping[str, Any]) ->
     """A cluster of a backend with ``options`` over what is configured for it."""
     backend = _opened(config, name)
     given = config.options_for(backend.backend, backend.option_names())
-    for other, keywords in (config.get("options") or {}).items():
-        if other != backend.backend and _is_alias(other, backend.backend):
+    every = config.get("options") or {}
+    names = dict.fromkeys(every.get(backend.backend, ()), backend.backend)  # by option, that under which it stands
+    for other, keywords in every.items():
+        if other != backend.backend and _is_alias(config, other, backend.backend):
             given.update(keywords)
-    cluster = backend.with_options(name, {**given, **options})
+            names.update(dict.fromkeys(keywords, other))
+    with _placed(config, {option: stands for option, stands in names.items() if option not in options}):
+        cluster = backend.with_options(name, {**given, **options})
     resources = config.get("resources")
     if resources:
         cluster.set_default_resources(resources)
@@ -39,7 +45,30 @@ def _opened(config: SymphonyConfig, name: str) -> type[Cluster]:
         raise PluginError(f"{source}: {exc}") from exc
 
 
-def _is_alias(name: str, backend: str) -> bool:
+@contextmanager
+def _placed(config: SymphonyConfig, names: Mapping[str, str]) -> Iterator[None]:
+    """Tell, of a `SpecError` about an option that is configured, where that is: below which of the backend's names."""
+    try:
+        yield
+    except SpecError as exc:
+        option = str(exc.path[-1]) if exc.path else _begins_with(str(exc), names)
+        if option not in names:
+            raise
+        raise _at(config, exc, "options", names[option], option) from exc
+
+
+def _begins_with(message: str, options: Iterable[str]) -> str:
+    """The option that a message begins with, as those about a value do."""
+    return next((option for option in options if re.match(rf"{re.escape(option)}\b", message)), "")
+
+
+def _at(config: SymphonyConfig, exc: Exception, *place: str) -> SpecError:
+    where = config.position(*place)
+    dotted = ".".join(place)
+    return SpecError(f"{where}: {dotted}: {exc}" if where else f"{dotted} in the configuration: {exc}", path=place)
+
+
+def _is_alias(config: SymphonyConfig, name: str, backend: str) -> bool:
     """Whether options of ``name`` are for ``backend``; a name that nobody has is refused if it is nearly another's."""
     from symphony import plugins
 
@@ -47,5 +76,5 @@ def _is_alias(name: str, backend: str) -> bool:
         return plugins.find(name).name == backend
     except PluginError as exc:
         if near(name, plugins.names()):
-            raise SpecError(f"options.{name} in the configuration: {exc}") from exc
+            raise _at(config, exc, "options", name) from exc
         return False  # of a backend that is not installed here

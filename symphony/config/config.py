@@ -123,6 +123,18 @@ class SymphonyConfig:
         given = found.get((field,))
         return None if given is None else given.source
 
+    def profile_of(self, field: str) -> str | None:
+        """The profile that says the value that holds; None where none does."""
+        way = () if self.is_empty() else self._said_at((field,))[1]
+        return way[-1] if way else None
+
+    def position(self, *place: str) -> str | None:
+        """Where in a file a value, or a group of values, was said (``"options", "kube"``); None of all else."""
+        if self.is_empty():
+            return None
+        layer, way = self._said_at(place)
+        return None if layer is None or layer.where is None else layer.where((*way, *place))
+
     def profiles(self) -> list[str]:
         """The names of the profiles that there are."""
         layers = [*self._program, *self._outside()]
@@ -226,6 +238,17 @@ class SymphonyConfig:
 
             self._merged = merged([of_command_line(self._typed), *self._program, *outside])
         return self._merged
+
+    def _said_at(self, place: Place) -> tuple[Layer | None, Place]:
+        """What says the value that holds at a place, or the first of those below it, and where in that it is."""
+        size = len(place)
+        first = next((item for item in self._effective().items() if item[0][:size] == place), None)
+        if first is not None:
+            for layer in [*self._program, *self._outside()]:
+                way = layer.way_to(*first)
+                if way is not None:
+                    return layer, way
+        return None, ()
 
     def _outside(self) -> list[Layer]:
         """The environment and the files, read again where they may be others than before."""

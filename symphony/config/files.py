@@ -34,6 +34,7 @@ def layer(path: Path, own: Collection[str] = (), *, found: bool) -> Layer:
             name: _given(settings, where, (fields.PROFILES, name)) for name, settings in content.profiles.items()
         },
         file=found,
+        where=where,
     )
 
 

@@ -30,11 +30,8 @@ def saving(experiment: Experiment, backend: str, folder: Path, *, force: bool) -
     within, nothing is saved. Secrets are left out as in the dry run.
     """
     target = folder / experiment.name
-    if not force and os.path.lexists(target):
-        raise AlreadyExists(
-            f"experiment {experiment.name!r} is saved in {target} already; launch with force to replace that, "
-            "or give this one another name"
-        )
+    if not force:
+        refuse_saved(experiment.name, folder)
     with _told(experiment, folder):
         folder.mkdir(parents=True, exist_ok=True)
         aside = folder / f".{experiment.name}.{os.getpid()}-{secrets.token_hex(4)}"
@@ -51,6 +48,16 @@ def saving(experiment: Experiment, backend: str, folder: Path, *, force: bool) -
         yield save
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def refuse_saved(name: str, folder: Path) -> None:
+    """Raise `AlreadyExists` for the name of an experiment that is saved in ``folder``."""
+    target = folder / name
+    if os.path.lexists(target):
+        raise AlreadyExists(
+            f"experiment {name!r} is saved in {target} already; launch with force to replace that, "
+            "or give this one another name"
+        )
 
 
 @contextmanager

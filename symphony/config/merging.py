@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from symphony.config.fields import GROUPS, Place
+from symphony.config.fields import GROUPS, PROFILES, Place
 from symphony.errors import SpecError
 from symphony.names import listing, near
 
@@ -21,11 +21,21 @@ class Given(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """One source: its values, and those of its profiles. ``file`` is whether it is a file that was found."""
+    """One source: its values, and those of its profiles. ``file`` is whether it is a file that was found.
+
+    ``where`` tells where in it a place of its own is, such as ``("profiles", "gke", "options", "kube")``.
+    """
 
     values: Mapping[Place, Given]
     profiles: Mapping[str, Mapping[Place, Given]] = MappingProxyType({})
     file: bool = False
+    where: Callable[[Place], str] | None = None
+
+    def way_to(self, place: Place, given: Given) -> Place | None:
+        """Where it says this very value at a place: ``()`` by itself, ``("profiles", "gke")`` in a profile."""
+        if self.values.get(place) is given:
+            return ()
+        return next(((PROFILES, name) for name, said in self.profiles.items() if said.get(place) is given), None)
 
 
 def merged(layers: Sequence[Layer]) -> dict[Place, Given]:

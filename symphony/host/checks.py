@@ -45,7 +45,9 @@ def _check_command(command: Command, search: str | None) -> None:
         path = os.path.join(command.cwd, program)  # noqa: PTH118  (keeps ./ and ..)
         if not os.path.exists(path):  # noqa: PTH110
             raise SpecError(f"process {command.path!r}: there is no {path}")
-        if not os.access(path, os.X_OK) or Path(path).is_dir():
+        if Path(path).is_dir():
+            raise SpecError(f"process {command.path!r}: {path} is a folder; name a program in it")
+        if not os.access(path, os.X_OK):
             raise SpecError(
                 f"process {command.path!r}: {path} cannot be executed; chmod +x it, or name its interpreter"
             )

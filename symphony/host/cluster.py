@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, ExecResult, OnChange, Route
-from symphony.errors import LaunchFailed, NotFound, SpecError, Unsupported
+from symphony.errors import AlreadyExists, LaunchFailed, NotFound, SpecError, Unsupported
 from symphony.host import rundir
+from symphony.host.commands import MARK
 from symphony.host.events import Reader, apply, fold
 from symphony.host.identity import ProcessId
 from symphony.host.observe import status
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.details import ProcessDetails
+    from symphony.host.commands import Command
     from symphony.host.leases import PortLeases
     from symphony.host.policy import Backoff
     from symphony.host.render import HostManifest
@@ -73,10 +75,14 @@ class HostCluster(Cluster):
     # --- launching ---
 
     def manifest(self, experiment: Experiment) -> HostManifest:
-        """What a launch would do now; the ports are those that are free at this moment."""
-        from symphony.host.leases import PortLeases
+        """What a launch would do now; the ports are those that are free at this moment.
 
-        with PortLeases() as ports:
+        What a live experiment of that name has counts as free: a launch refuses the name, or replaces it.
+        """
+        from symphony.host.leases import PortLeases
+        from symphony.host.own import OwnPorts
+
+        with PortLeases(OwnPorts(rundir.find(self._root, experiment.name))) as ports:
             return self._render(experiment, ports.refuse)
 
     def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
@@ -122,13 +128,16 @@ class HostCluster(Cluster):
 
     def _make_way(self, name: str) -> None:
         """Refuse the name of a live experiment; remove one that has ended."""
-        from symphony.host.stop import wait_for_end
+        from symphony.host.stop import finished, wait_for_end
 
         while True:
             with rundir.exclusive(self._root):
                 found = rundir.find(self._root, name)
                 if found is None:
                     return
+                host = found.elsewhere()
+                if host is not None and not finished(found):  # of what cannot be seen, nothing is removed
+                    raise AlreadyExists(found.way_out(host))
                 if not self._describe(found).ended:
                     raise already_exists(name)
                 supervisor = found.supervisor()
@@ -311,31 +320,30 @@ class HostCluster(Cluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment and the folder of a running process."""
-        import subprocess
+        """Run a command in the environment and the folder of a running process, behind the same preamble.
 
-        from symphony.host.trees import environment
+        The preamble runs anew, and what it prints goes where errors go.
+        """
+        from symphony.host import beside
+        from symphony.host.commands import Command
         from symphony.spec.values import strings
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
-        env = None if found.pid is None else environment(found.pid)
+        run = self._find(experiment)
+        host = run.elsewhere()
+        if host is not None:
+            raise NotFound(f"process {found.path!r} was launched on {host}: run the command there")
+        manifest = run.load_manifest()
+        program = Command.from_dict(next(data for data in manifest["processes"] if data["name"] == found.name))
+        env = None if found.pid is None else _began_with(run, manifest, program, found.pid)
         if env is None:
-            raise NotFound(f"process {found.path!r} does not run ({found.state}): there is nothing to run beside")
-        specs = self._find(experiment).load_manifest()["processes"]
-        cwd = next(spec["cwd"] for spec in specs if spec["name"] == found.name)
+            state = f"{found.state}: {found.reason}" if found.reason else found.state
+            raise NotFound(f"process {found.path!r} does not run ({state}): there is nothing to run beside")
         try:
-            done = subprocess.run(
-                argv,
-                env=env,
-                cwd=cwd,
-                check=False,
-                text=True,
-                errors="replace",
-                capture_output=not interactive,
-            )
-        except OSError as exc:
-            raise SpecError(f"cannot run {argv[0]!r} beside {found.path!r}: {exc.strerror}") from exc
+            done = beside.run(program, argv, env, capture_output=not interactive)
+        except beside.CannotRun as exc:
+            raise SpecError(f"cannot run {argv[0]!r} beside {found.path!r}: {exc}") from exc
         code = done.returncode
         return ExecResult(
             exit_code=128 - code if code < 0 else code, stdout=done.stdout or "", stderr=done.stderr or ""
@@ -352,13 +360,16 @@ class HostCluster(Cluster):
         address: str = manifest["services"][service]
         return address
 
-    def transfer_file(self, experiment: str, source: str, target: str) -> None:
-        """Raise `Unsupported`: the files of a process are those of this machine."""
-        self._find(experiment)
-        raise Unsupported(
-            f"processes of the {self.backend} backend work with the files of this machine: copy them there with cp "
-            f"({source} to {target})"
-        )
+    def transfer_file(self, experiment: str, source: str, target: str, *, dry_run: bool = False) -> None:
+        """Copy from or to the folder of a process, which need not run any more; see `symphony.host.copying`."""
+        from symphony.host import copying
+        from symphony.paths import ends
+
+        run = self._find(experiment)
+        status = self._describe(run)
+        of_processes = zip((source, target), ends(source, target), strict=True)
+        made = [copying.end(text, there, status, run.load_manifest()) for text, there in of_processes]
+        copying.copy(*made, dry_run=dry_run)
 
     def port_forward(
         self,
@@ -412,6 +423,25 @@ class _Observer:
             )
 
         return over
+
+
+def _began_with(run: RunDirectory, manifest: Mapping[str, Any], command: Command, pid: int) -> dict[str, str] | None:
+    """The variables that a running process began with, before its preamble; None where it runs no more.
+
+    A preamble that ran twice in one environment would add to PATH twice. Whoever began the process, the supervisor or
+    a window, has the launcher's variables; once they have gone, the process's own are the best there is.
+    """
+    from symphony.host.trees import environment, parent
+
+    now = environment(pid)
+    beginner = parent(pid)
+    if now is None or not command.preamble or beginner is None:
+        return now
+    given, supervisor = environment(beginner), run.supervisor()
+    supervised = supervisor is not None and supervisor.pid == beginner
+    if given is None or not (supervised or given.get(MARK) == manifest["run_id"]):
+        return now
+    return {**given, **manifest["env"], **command.with_secrets(run.secrets).env}
 
 
 def _since(since: float | str | None) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +10,13 @@ from typing import Any
 
 MARK = "SYMPHONY_RUN"
 DEFAULT_GRACE = 30.0
-COMMAND_PROBE_TIMEOUT = 10.0
+
+# What JSON makes lists of.
+_TUPLES = ("argv", "releases", "connects", "preamble")
+
+
+class CannotLook(Exception):
+    """Whether a process is ready could not be asked, which is no answer. The message says what and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +24,9 @@ class Command:
     """A process ready to be started.
 
     ``env`` lies over the launcher's environment. ``env_secrets`` has, by variable, the file of the secrets folder
-    whose content it gets, see `with_secrets`. ``releases`` are the ports whose hold ends when this starts.
-    ``ready`` is its test with addresses in it (``{"tcp": [host, port]}``), or None where to run is to be
+    whose content it gets, see `with_secrets`. ``preamble`` are the shell lines that ``argv`` runs first, for what
+    runs beside it; the shell is then the first of ``argv``. ``releases`` are the ports whose hold ends when this
+    starts. ``ready`` is its test with addresses in it (``{"tcp": [host, port]}``), or None where to run is to be
     ready; ``ready_timeout`` and ``grace`` are in seconds. ``restart`` is Always, OnFailure or Never.
     """
 
@@ -38,6 +44,7 @@ class Command:
     releases: tuple[int, ...] = ()
     connects: tuple[str, ...] = ()
     gpus: int = 0
+    preamble: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -51,7 +58,7 @@ class Command:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Command:
         """The command that `to_dict` wrote."""
-        return cls(**{**data, **{name: tuple(data[name]) for name in ("argv", "releases", "connects")}})
+        return cls(**{**data, **{name: tuple(data[name]) for name in _TUPLES if name in data}})
 
     def with_secrets(self, folder: Path) -> Command:
         """The command with the values of its secrets among its variables: to be run, never to be written."""
@@ -61,19 +68,11 @@ class Command:
         return replace(self, env={**self.env, **values}, env_secrets={})
 
     def probe(self, log: Path, log_begins: int, env: Mapping[str, str]) -> Any:
-        """One look at whether the process is ready, as a function that blocks for a while at most."""
-        from symphony.host.probes import probe
+        """One look at whether the process is ready, as a function that blocks for a while at most.
+
+        ``env`` is what the process began with. The function raises `CannotLook`.
+        """
+        from symphony.host.probes import probe, succeeds
 
         test = self.ready or {}
-        return probe(test, log, log_begins) or (lambda: self._succeeds(test["command"], env))
-
-    def _succeeds(self, argv: list[str], env: Mapping[str, str]) -> bool:
-        quiet = subprocess.DEVNULL
-        try:
-            done = subprocess.run(
-                argv, cwd=self.cwd, env=env, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True,
-                timeout=COMMAND_PROBE_TIMEOUT, check=False,
-            )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-        return done.returncode == 0
+        return probe(test, log, log_begins) or (lambda: succeeds(self, test["command"], env))

@@ -19,12 +19,16 @@ Event = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Track:
-    """What the events tell of one process. Times are seconds since the epoch."""
+    """What the events tell of one process. Times are seconds since the epoch.
+
+    ``never_ready`` says that it was not ready in time and never had been, ``late`` that its latest run was not.
+    """
 
     state: State = State.PENDING
     ready: bool = False
     was_ready: bool = False
     never_ready: bool = False
+    late: bool = False
     exit_code: int | None = None
     reason: str = ""
     restarts: int = 0
@@ -88,18 +92,18 @@ def _started(track: Track, event: Event) -> None:
     track.state, track.reason = State.RUNNING, ""
     track.started, track.ended, track.exit_code = event["at"], None, None
     track.pid, track.birth = event["pid"], event["birth"]
-    track.ready = event["ready"]
+    track.ready, track.late = event["ready"], False
     track.was_ready = track.was_ready or track.ready
 
 
 def _ready(track: Track, _: Event) -> None:
     track.ready = track.was_ready = True
-    track.never_ready = False
+    track.never_ready = track.late = False
     track.reason = ""
 
 
 def _not_ready(track: Track, event: Event) -> None:
-    track.never_ready = not track.was_ready
+    track.never_ready, track.late = not track.was_ready, True
     track.reason = event["reason"]
 
 

@@ -22,6 +22,10 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from symphony.host.own import OwnPorts
 
 ANY_ADDRESS = "0.0.0.0"
 
@@ -56,9 +60,13 @@ def _take_file(name: str) -> int | None:
 
 
 class PortLeases:
-    """The ports of one launch. Use it as a context: what it holds at the end is let go."""
+    """The ports of one launch. Use it as a context: what it holds at the end is let go.
 
-    def __init__(self) -> None:
+    ``own`` are the ports of an experiment that would be gone by then: they count as free, and are left alone.
+    """
+
+    def __init__(self, own: OwnPorts | None = None) -> None:
+        self._own = own
         self.leases: dict[int, int] = {}
         self.holds: dict[int, int] = {}
 
@@ -83,7 +91,7 @@ class PortLeases:
         """Lease and hold ``port`` and return None, or say why it cannot be had."""
         lease = take("port", str(port))
         if lease is None:
-            return "is promised to another live experiment"
+            return None if self._own and port in self._own.promised else "is promised to another live experiment"
         reason = self._hold(port)
         if reason:
             os.close(lease)
@@ -101,6 +109,8 @@ class PortLeases:
             return "needs rights that this user lacks (ports below 1024 do)"
         except OSError:
             hold.close()
+            if self._own and port in self._own.listened:
+                return None
             user = self._listeners.get(port, "")
             return f"is in use{' by ' + user if user else ''}"
         self.holds[port] = hold.detach()
@@ -117,7 +127,7 @@ class GpuLeases:
     """The GPUs of one launch, by process. ``devices`` are the identifiers that CUDA_VISIBLE_DEVICES takes."""
 
     def __init__(self, devices: Sequence[str]) -> None:
-        self.devices = tuple(devices)
+        self.devices = tuple(_devices(devices))
         self.leases: dict[str, int] = {}
 
     def __enter__(self) -> GpuLeases:
@@ -158,12 +168,18 @@ def _is_free(kind: str, what: str) -> bool:
     return lease is not None
 
 
+def _devices(identifiers: Iterable[str]) -> list[str]:
+    """Each device once, and by one name, which its lease goes by: ``00`` is ``0``."""
+    plain = (identifier.strip() for identifier in identifiers)
+    return [*dict.fromkeys(str(int(device)) if device.isdecimal() else device for device in plain)]
+
+
 def visible_gpus(environ: dict[str, str] | None = None, devices: Iterable[str] | None = None) -> list[str]:
     """The GPUs of this machine that this user was given: CUDA_VISIBLE_DEVICES where set, else all."""
     environ = dict(os.environ) if environ is None else environ
     given = environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
-        return [device.strip() for device in given.split(",") if device.strip() not in ("", "-1")]
+        return [device for device in _devices(given.split(",")) if device not in ("", "-1")]
     if devices is None:
         with contextlib.suppress(OSError):
             devices = os.listdir("/dev")

@@ -1,24 +1,32 @@
 """Readiness: one look at whether a process does what its ``ready()`` asks for.
 
-Each probe is a function that blocks for at most about a second and answers yes or no.
+Each probe is a function that blocks for at most about a second, one that runs a command for `COMMAND_TIMEOUT`, and
+answers yes or no.
 """
 
 from __future__ import annotations
 
 import http.client
 import re
+import signal
 import socket
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from symphony.host import beside
+from symphony.host.children import signal_group
+from symphony.host.commands import CannotLook, Command
+
 TIMEOUT = 1.0
+COMMAND_TIMEOUT = 10.0
 
 Probe = Callable[[], bool]
 
 
 def probe(test: Mapping[str, Any], log: Path, start: int) -> Probe | None:
-    """The probe for a rendered ``ready`` setting, or None for a command, which the supervisor runs itself.
+    """The probe for a rendered ``ready`` setting, or None for a command, see `succeeds`.
 
     ``start`` is where in ``log`` the latest run of the process began, in bytes.
     """
@@ -52,6 +60,29 @@ def answers(host: str, port: int, path: str) -> bool:
         return False
     finally:
         connection.close()
+
+
+def succeeds(command: Command, argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether ``argv`` ends with exit code 0 beside a process that began with ``env``. Raises `CannotLook`."""
+    try:
+        return beside.run(command, argv, env, start=_start).returncode == 0
+    except beside.CannotRun as exc:
+        raise CannotLook(f"cannot run {argv[0]!r}: {exc}") from exc
+    except subprocess.TimeoutExpired as exc:
+        raise CannotLook(f"{argv[0]!r} takes longer than {COMMAND_TIMEOUT:g} s") from exc
+
+
+def _start(argv: Sequence[str], **options: Any) -> beside.Done:
+    """Run in silence, in a session of its own, of which nothing stays when the time is up."""
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        argv, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, text=True, **options
+    ) as started:
+        try:
+            return subprocess.CompletedProcess(argv, started.wait(COMMAND_TIMEOUT))
+        except BaseException:
+            signal_group(started.pid, signal.SIGKILL)
+            raise
 
 
 class LogProbe:

@@ -138,6 +138,7 @@ def _command(plan: Plan, process: PlannedProcess, shared: Mapping[str, str], bas
         releases=tuple(endpoint.port for endpoint in served),
         connects=tuple(process.settings.connects),
         gpus=gpus,
+        preamble=process.preamble_cmds,
     )
 
 

@@ -90,6 +90,8 @@ class RunDirectory:
         """What was launched. `BackendError` where it cannot be read."""
         try:
             data: dict[str, Any] = json.loads(self.manifest.read_bytes())
+            if not isinstance(data, dict) or not {"run_id", "processes"} <= data.keys():
+                raise ValueError("it tells of no processes")
         except ValueError as exc:
             raise BackendError(
                 f"the record of experiment {self.name!r} is broken ({self.manifest}: {exc}); delete the experiment"
@@ -121,6 +123,13 @@ class RunDirectory:
         record = self._record()
         host: str | None = record.get("host")
         return host if host and record["boot"] != boot_id() and host != os.uname().nodename else None
+
+    def way_out(self, host: str) -> str:
+        """What to say of an experiment that is `elsewhere`, on ``host``."""
+        return (
+            f"experiment {self.name!r} was launched on {host}; delete it there. If that host is gone, or is this one "
+            f"under another name, nothing of it runs: remove the folder {self.path}"
+        )
 
     def _record(self) -> dict[str, Any]:
         try:

@@ -29,7 +29,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
     host = run.elsewhere()
     if host is not None:
-        raise BackendError(f"experiment {run.name!r} runs on {host}; delete it there")
+        raise BackendError(run.way_out(host))
     manifest = _manifest(run)
     grace = max((process["grace"] for process in manifest["processes"]), default=DEFAULT_GRACE)
     supervisor = run.supervisor()
@@ -39,7 +39,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not end; see {run.supervisor_log}"
             )
-    if manifest["run_id"] is not None and not _finished(run):
+    if manifest["run_id"] is not None and not finished(run):
         stop_all(lambda: marked(manifest["run_id"]), 0.0 if at_once else grace)
 
 
@@ -51,7 +51,8 @@ def _manifest(run: RunDirectory) -> dict[str, Any]:
         return {"run_id": None, "processes": []}
 
 
-def _finished(run: RunDirectory) -> bool:
+def finished(run: RunDirectory) -> bool:
+    """Whether its supervisor saw the end of all of it."""
     return fold([], Reader(run.events).new()).finished
 
 

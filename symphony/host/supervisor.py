@@ -18,7 +18,7 @@ from typing import Any
 from symphony import order
 from symphony.host import policy
 from symphony.host.children import Child, Children, Ended, StartRefused, signal_group
-from symphony.host.commands import Command
+from symphony.host.commands import CannotLook, Command
 from symphony.host.events import apply, encode, fold
 from symphony.host.growth import Growth
 from symphony.host.identity import ProcessId
@@ -189,19 +189,23 @@ class Supervisor:
 
         def attempt() -> None:
             if self._children.get(child.name) is child and not self._state.stopping:
-                threading.Thread(target=lambda: self._loop.post(answered(look())), daemon=True).start()
+                threading.Thread(target=ask, daemon=True).start()
 
-        def answered(yes: bool) -> Callable[[], None]:
-            return lambda: heard(yes)
+        def ask() -> None:
+            try:
+                yes, why = look(), ""
+            except CannotLook as exc:
+                yes, why = False, f": {exc}"
+            self._loop.post(lambda: heard(yes, why))
 
-        def heard(yes: bool) -> None:
+        def heard(yes: bool, why: str) -> None:
             nonlocal pause
             if self._children.get(child.name) is not child or self._state.stopping:
                 return
             if yes:
                 self._record("ready", child.name)
             elif time.monotonic() >= deadline:
-                self._record("not-ready", child.name, reason=f"not ready within {command.ready_timeout:g} s")
+                self._record("not-ready", child.name, reason=f"not ready within {command.ready_timeout:g} s{why}")
             else:
                 self._loop.after(min(pause, max(0.0, deadline - time.monotonic())), attempt)
                 pause = min(pause * 1.5, PROBE_LONGEST)

@@ -68,6 +68,14 @@ def environment(pid: int) -> dict[str, str] | None:
         return None
 
 
+def parent(pid: int) -> int | None:
+    """The process that began another, or whoever has taken it in since; None where there is none."""
+    try:
+        return psutil.Process(pid).ppid() or None
+    except (psutil.Error, OSError):
+        return None
+
+
 def command_of(pid: int) -> str:
     """The command line of a process, for messages, or ``""``."""
     try:
@@ -84,6 +92,17 @@ def listeners() -> dict[int, str]:
             if connection.status == psutil.CONN_LISTEN and connection.pid and connection.laddr:
                 found[connection.laddr.port] = f"pid {connection.pid} ({command_of(connection.pid)})"
     return found
+
+
+def listened(run: str) -> frozenset[int]:
+    """The TCP ports on which processes of a run listen, and nobody else."""
+    mine = {process.pid for process in marked(run)}
+    ports: dict[bool, set[int]] = {True: set(), False: set()}
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp") if mine else ():
+            if connection.status == psutil.CONN_LISTEN and connection.laddr:
+                ports[connection.pid in mine].add(connection.laddr.port)
+    return frozenset(ports[True] - ports[False])
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from symphony.lint.findings import ERROR, WARNING, Finding
 from symphony.lint.texts import START_DIR, Text, texts
@@ -19,8 +20,15 @@ _LOCALHOST = re.compile(
     re.IGNORECASE,
 )
 ANY = "0.0.0.0"
+Purpose = Literal["connect", "listen", "either"]
 # An option or variable with one of these in its name says where to connect to, never where to listen.
 _CONNECTING = re.compile(r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE)
+# The other way round.
+_LISTENING = re.compile(r"bind|listen", re.IGNORECASE)
+# What stands before the host of a URL, and the schemes of those on which one listens too, as ZeroMQ does.
+_SCHEME = re.compile(r"([a-z][-+.a-z0-9]*)://(?:[^\s/@]*@)?$", re.IGNORECASE)
+_LONGEST_SCHEME = 80
+_OF_SOCKETS = ("tcp", "udp")
 # An absolute path, where a word, a value or an element of a list begins; two slashes are those of a URL.
 _PATH = re.compile(r"(?:^|(?<=[\s=:,;'\"(<>]))(/(?!/)[^\s=:,;'\"()<>|&]*)")
 # What every machine and most images have of their own.
@@ -72,27 +80,37 @@ def _addresses(
     text: Text, process: Process, ports: Mapping[int, tuple[str, str]], bound: Collection[str]
 ) -> Iterator[Finding]:
     served, used = _services(process)
-    for match in dict.fromkeys((found["host"], found["port"]) for found in _LOCALHOST.finditer(text.words)):
-        host, port = match
+    for scheme, host, port in dict.fromkeys(map(_parts, _LOCALHOST.finditer(text.words))):
         if host == ANY and served and not _CONNECTING.search(text.option):
             continue  # who serves something listens there
         literal = f"{host}:{port}" if port else host
         service, owner = ports.get(int(port or 0), ("", ""))
-        own = owner in (process.name, process.group.name if process.group else "")
+        own = bool(service) and owner in (process.name, process.group.name if process.group else "")
+        foreign = bool(port) and not own and all(served.values())
+        purpose = _purpose(text.option, scheme, foreign)
         yield Finding(
             rule="localhost",
             level=ERROR if service and not own else WARNING,
             what=f"{_where(text)} names {literal}, {_meaning(host, service, own, process)}",
-            mend=_mend(service, own, served, [name for name in used if name in bound]),
+            mend=_mend(service, own, purpose, list(served), [name for name in used if name in bound]),
             place=text.place,
             processes=(process.path,),
         )
 
 
-def _services(process: Process) -> tuple[list[str], list[str]]:
-    """What a process serves, and what it connects to, with what its group does."""
+def _parts(found: re.Match[str]) -> tuple[str, str, str | None]:
+    """The scheme (empty where there is none), the host and the port of an address."""
+    before = _SCHEME.search(found.string[max(0, found.start() - _LONGEST_SCHEME) : found.start()])
+    return (before[1].lower() if before else "", found["host"], found["port"])
+
+
+def _services(process: Process) -> tuple[dict[str, int | None], list[str]]:
+    """What a process serves, with the ports that are fixed, and what it connects to, with what its group does."""
     parts = [process, process.group] if process.group else [process]
-    served = [name for part in parts for name in (*part.settings.binds, *part.settings.exposes)]
+    served: dict[str, int | None] = {}
+    for part in parts:
+        for given in (part.settings.binds, part.settings.exposes):
+            served.update({name: port or served.get(name) for name, port in given.items()})
     used = [name for part in parts for name in part.settings.connects]
     return served, used
 
@@ -107,17 +125,27 @@ def _meaning(host: str, service: str, own: bool, process: Process) -> str:
     return "where nobody but itself is"
 
 
-def _mend(service: str, own: bool, served: Sequence[str], used: Sequence[str]) -> str:
-    to_connect = [service] if service and not own else list(used)
-    to_listen = [service] if service and own else list(served)
-    parts = []
-    if to_connect:
-        parts.append(f"connect to ${_variable(to_connect[0])}_ADDR")
-    if to_listen:
-        parts.append(f"listen on ${_variable(to_listen[0])}_BIND_HOST")
-    if not parts:
-        parts.append("let it connect to the service it needs, and use that one's SYMPH_<NAME>_ADDR")
-    return ", ".join(parts)
+def _purpose(option: str, scheme: str, foreign: bool) -> Purpose:
+    """What an address is there for; ``foreign`` is whether its port is one that no service of the process has."""
+    if _CONNECTING.search(option):
+        return "connect"
+    if _LISTENING.search(option):
+        return "listen"
+    return "connect" if foreign or (scheme and scheme not in _OF_SOCKETS) else "either"
+
+
+def _mend(service: str, own: bool, purpose: Purpose, served: Sequence[str], used: Sequence[str]) -> str:
+    """How to say the same so that it holds elsewhere. Of an address that may be meant either way both are told."""
+    if service:
+        variable = _variable(service)
+        return f"listen on ${variable}_BIND_HOST" if own and purpose != "connect" else f"connect to ${variable}_ADDR"
+    listening = "" if purpose == "connect" or not served else f"listen on ${_variable(served[0])}_BIND_HOST"
+    if listening and purpose == "listen":
+        return listening
+    before = f"{listening}, or, to connect, " if listening else ""
+    if used:
+        return f"{before}{'use' if before else 'connect to'} ${_variable(used[0])}_ADDR"
+    return f"{before}let it connect to the service it needs, and use that one's SYMPH_<NAME>_ADDR"
 
 
 def _variable(service: str) -> str:

@@ -193,6 +193,8 @@ class Component:
         given = {key: value for key, value in tests.items() if value is not None}
         if len(given) != 1:
             raise SpecError(f"ready takes one of tcp, http, command and log, not {len(given)} of them")
+        if "command" in given and not any(given["command"][:1]):
+            raise SpecError("ready command is empty: give it the program that exits 0 when this is ready")
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
             raise SpecError(f"the timeout of ready is a number of seconds above 0, not {timeout!r}")
         self._settings.ready = {**given, "timeout": timeout}

@@ -50,7 +50,7 @@ class Experiment:
             self.preamble_cmds = [] if preamble_cmds is None else values.lines(preamble_cmds, "preamble_cmds")
         with located("start_dir"):
             self.start_dir = None if start_dir is None else values.path(start_dir, "start_dir")
-        self.base_dir: Path | None = None
+        self.base_dir = None
         self.env: dict[str, str] = {}
         with located("env"):
             self.set_envs({} if env is None else env)
@@ -62,6 +62,15 @@ class Experiment:
     def name(self) -> str:
         """The name, a DNS-1035 label."""
         return self._name
+
+    @property
+    def base_dir(self) -> Path | None:
+        """Where relative paths begin; the working directory where it is None. It may be set as text too."""
+        return self._base_dir
+
+    @base_dir.setter
+    def base_dir(self, value: str | Path | None) -> None:
+        self._base_dir = None if value is None else Path(values.path(value, "base_dir"))
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"
@@ -138,6 +147,7 @@ class Experiment:
             raise SpecError(f"process {process.name!r} is in group {process.group.name!r}: add the group")
         if process.experiment is not None and process.experiment is not self:
             raise SpecError(f"process {process.name!r} is in experiment {process.experiment.name!r} already")
+        process._refuse_unplaced(f"experiment {self.name!r} on its own")
         self._claim(process.name)
         self._members[process.name] = process
         process.experiment = self

@@ -15,13 +15,17 @@ from typing import Any
 
 import yaml
 
-from symphony.errors import NotFound, SpecError
+from symphony.errors import NotFound, SpecError, naming
 from symphony.names import listing
 from symphony.spec.experiment import Experiment
 from symphony.spec.load import experiment
 from symphony.spec.places import Place, is_text
 
 _NULL, _DATE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:timestamp"
+
+# How many levels a file may have.
+_DEEPEST = 100
+_TOO_DEEP = f"nested more than {_DEEPEST} deep"
 
 Where = Callable[[Place], str]
 IsText = Callable[[Place, str, bool], bool]
@@ -54,7 +58,8 @@ def write(data: dict[str, Any], path: Path) -> None:
         written = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
         written = to_yaml(data)
-    path.write_text(written, encoding="utf-8")
+    with naming(path):
+        path.write_text(written, encoding="utf-8")
 
 
 def to_yaml(data: Any) -> str:
@@ -120,9 +125,28 @@ def from_json(path: Path, text: str) -> tuple[Any, Where]:
         return result
 
     try:
-        return json.loads(text, object_pairs_hook=unique), lambda _: str(path)
+        data = json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as exc:
         raise SpecError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
+    except RecursionError:
+        raise SpecError(f"{path}: {_TOO_DEEP}") from None
+    if _is_deep(data):
+        raise SpecError(f"{path}: {_TOO_DEEP}")
+    return data, lambda _: str(path)
+
+
+def _is_deep(data: Any) -> bool:
+    """Whether plain data has more levels than a file may have."""
+    level = [data]
+    for _ in range(_DEEPEST + 1):
+        level = [item for node in level for item in _inside(node)]
+    return bool(level)
+
+
+def _inside(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
 
 
 # --- YAML ---
@@ -146,11 +170,15 @@ def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Where]:
             data = reading.data(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:  # libyaml is quick, PyYAML's own loader says better what is wrong
             data = reading.data(yaml.SafeLoader)
+    except _Unwanted as exc:
+        raise SpecError(f"{_position(path, exc.problem_mark)}: {exc.problem}") from exc
     except yaml.MarkedYAMLError as exc:
         what = ", ".join(part for part in (exc.context, exc.problem) if part)
         raise SpecError(f"{_position(path, exc.problem_mark or exc.context_mark)}: not YAML: {what}") from exc
     except yaml.YAMLError as exc:
         raise SpecError(f"{path}: not YAML: {str(exc).splitlines()[0]}") from exc
+    except RecursionError:
+        raise SpecError(f"{path}: {_TOO_DEEP}") from None
     return data, lambda place: _position(path, reading.nearest(place))
 
 
@@ -158,10 +186,12 @@ def _position(path: Path, mark: yaml.Mark | None) -> str:
     return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
 
 
+class _Unwanted(yaml.MarkedYAMLError):
+    """What is YAML, and yet no part of a file of ours."""
+
+
 class _Reading:
     """One pass over a YAML document that keeps where each part of it stands."""
-
-    _DEEPEST = 100
 
     def __init__(self, text: str, is_text: IsText) -> None:
         self._text = text
@@ -181,8 +211,8 @@ class _Reading:
 
     def _plain(self, node: yaml.Node, place: Place, *, as_text: bool) -> Any:
         self._marks.setdefault(place, node.start_mark)
-        if len(place) > self._DEEPEST:
-            raise yaml.MarkedYAMLError(problem="an alias that contains itself", problem_mark=node.start_mark)
+        if len(place) > _DEEPEST:
+            raise _Unwanted(problem=f"{_TOO_DEEP}, or an alias that contains itself", problem_mark=node.start_mark)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, place, as_text=as_text)
         if isinstance(node, yaml.SequenceNode):
@@ -196,7 +226,7 @@ class _Reading:
         self._loader.flatten_mapping(node)
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = str(key_node.value)
+            key = _key(key_node)
             below = (*place, key)
             self._marks[below] = key_node.start_mark
             result[key] = self._plain(value_node, below, as_text=self._is_text(place, key, as_text))
@@ -206,10 +236,18 @@ class _Reading:
 def _refuse_twins(node: yaml.MappingNode) -> None:
     seen: set[str] = set()
     for key_node, _ in node.value:
-        key = str(key_node.value)
+        key = _key(key_node)
         if key in seen and key != "<<":
             raise yaml.MarkedYAMLError(problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark)
         seen.add(key)
+
+
+def _key(node: yaml.Node) -> str:
+    """A key as it is written. The placeholder of a template, ``{{ name }}``, is a mapping to YAML."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    what = "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
+    raise _Unwanted(problem=f"a key is text, not {what}; quote '{{{{ ... }}}}'", problem_mark=node.start_mark)
 
 
 _TEXT = "tag:yaml.org,2002:str"

@@ -59,11 +59,14 @@ class ProcessGroup(Component):
             raise SpecError(f"group {self.name!r} cannot have a process of its own name; names are unique")
         if process.name in self._processes:
             raise SpecError(f"group {self.name!r} has a process {process.name!r} already")
+        process._refuse_unplaced(f"the group {self.name!r}", self)
         own = process._pod_settings()
         if own:
+            placed = not {"node_selector", "tolerations"}.isdisjoint(own)
+            dispatched = ", or give process_group= where a dispatcher set them" if placed else ""
             raise SpecError(
                 f"process {process.name!r} has settings that belong to the whole group: {', '.join(own)}; "
-                f"set them on the group {self.name!r} instead"
+                f"set them on the group {self.name!r} instead{dispatched}"
             )
         if self.experiment is not None:
             self.experiment._claim(process.name)

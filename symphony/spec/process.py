@@ -56,6 +56,8 @@ class Process(Component):
         self.preamble_cmds = _maybe(given, "preamble_cmds", values.lines) or []
         self.group: ProcessGroup | None = None
         self.experiment: Experiment | None = None
+        # The group that was placed for it before it is in any, by a dispatcher.
+        self.placed_with: ProcessGroup | None = None
         if "env" in given:
             with located("env"):
                 self.set_envs(given["env"])
@@ -77,6 +79,15 @@ class Process(Component):
         }
         given = {key: copy.copy(value) for key, value in own.items() if value is not None}
         return {**given, **self._settings.dump()}
+
+    def _refuse_unplaced(self, where: str, group: ProcessGroup | None = None) -> None:
+        """Refuse to be put where the placement would be lost that was made for it."""
+        placed = self.placed_with
+        if placed is not None and placed is not group:
+            raise SpecError(
+                f"process {self.name!r} was assigned to machines with process_group={placed.name!r}, and is added to "
+                f"{where}: add it to the group {placed.name!r}, or assign it again as it is to be"
+            )
 
     def _of_pod(self, call: str) -> None:
         if self.group is not None:

@@ -178,7 +178,10 @@ READY: dict[str, Schema] = {
         "[service, path]: a GET of the path is answered with 200",
         {"type": "array", "prefixItems": [_NAME, _PATH], "items": False, "minItems": 2},
     ),
-    "command": _about("exits 0 in the process's environment and folder", _ref("strings")),
+    "command": _about(
+        "exits 0 in the process's environment and folder",
+        {**_ref("strings"), "minLength": 1, "minItems": 1, "prefixItems": [{"minLength": 1}]},
+    ),
     "log": _about("a regular expression that is found in a line of its output", _TEXT),
     "timeout": _about("how many seconds it may take", _SECONDS),
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import secrets
+import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -136,6 +139,20 @@ class BackendContract:
         assert cluster.list_experiments() == []
         assert experiment.dump_dict() == before
         json.dumps(manifest.to_dict())
+
+    def test_a_dry_run_of_a_live_experiment_is_refused_and_with_force_shown(
+        self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        # What it has itself, such as a fixed port, is not in the way of what would replace it.
+        self.add(experiment, "worker", programs.FOREVER).binds({"echo": _free_port()}).exposes("echo")
+        cluster.launch(experiment)
+        before = until(cluster, "contract", all_running, timeout=self.timeout)
+        with pytest.raises(AlreadyExists, match="'contract' is live"):
+            cluster.launch(experiment, dry_run=True if cluster.dry_run_looks else "server")
+        assert capsys.readouterr().out == ""
+        for manifest in (cluster.manifest(experiment), cluster.launch(experiment, force=True, dry_run=True)):
+            assert "SYMPH_ECHO_PORT" in str(manifest)
+        assert cluster.describe_experiment("contract") == before
 
     # --- launching ---
 
@@ -392,6 +409,39 @@ class BackendContract:
         result = cluster.exec_command("contract", "worker", [self.python, "-c", program])
         assert (result.stdout, result.exit_code) == ("teal worker\n", 6)
 
+    def test_files_are_copied_there_and_back(self, cluster: Cluster, experiment: Experiment, tmp_path: Path) -> None:
+        self.can("copy")
+        folder = f"symphony-contract-{secrets.token_hex(6)}"
+        program = f"import os; os.mkdir({folder!r}); print('made'); {programs.FOREVER}"
+        group = experiment.new_process_group("team")
+        self.add(group, "worker", program, start_dir="/tmp").ready(log="^made", timeout=self.timeout)
+        sent = tmp_path / "sent"
+        (sent / "deep").mkdir(parents=True)
+        (sent / "deep" / "tool").write_text("new")
+        (sent / "deep" / "tool").chmod(0o750)
+        (sent / "link").symlink_to("deep/tool")
+        try:
+            cluster.launch(experiment)
+            cluster.wait("contract", timeout=self.timeout, until="ready")
+            cluster.transfer_file("contract", str(sent), f"team/worker:{folder}")
+            cluster.transfer_file("contract", f"worker:/tmp/{folder}/sent", str(tmp_path / "back"))
+            cluster.transfer_file("contract", f"worker:{folder}/sent/link", str(tmp_path))
+            cluster.transfer_file("contract", f"worker:{folder}", str(tmp_path / "dry"), dry_run=True)
+            with pytest.raises(NotFound, match="no such file"):
+                cluster.transfer_file("contract", f"worker:{folder}/nothing", str(tmp_path))
+        finally:
+            shutil.rmtree(Path("/tmp") / folder, ignore_errors=True)
+        back = tmp_path / "back"
+        assert sorted(str(path.relative_to(back)) for path in back.rglob("*")) == ["deep", "deep/tool", "link"]
+        assert (back / "deep" / "tool").stat().st_mode & 0o777 == 0o750
+        assert (back / "link").readlink() == Path("deep/tool")
+        assert (tmp_path / "link").read_text() == "new"
+        assert not (tmp_path / "dry").exists()
+        with pytest.raises(SpecError, match="two paths of this machine"):
+            cluster.transfer_file("contract", str(sent), str(back))
+        with pytest.raises(NotFound, match="did you mean 'worker'"):
+            cluster.transfer_file("contract", "wroker:x", str(tmp_path))
+
     def test_an_exposed_service_has_an_address_outside(self, cluster: Cluster, experiment: Experiment) -> None:
         self.can("external-url")
         self.add(experiment, "server", programs.SERVER).binds(["echo", "inner"]).exposes("echo")
@@ -453,6 +503,14 @@ class BackendContract:
         """What `programs.REPORT` printed."""
         report: dict[str, Any] = json.loads(cluster.get_log("contract", process))
         return report
+
+
+def _free_port() -> int:
+    """A port of this machine that nobody has; on a cluster any would do."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
 
 
 def _iso(at: float) -> str:

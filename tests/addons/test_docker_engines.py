@@ -117,7 +117,7 @@ def test_a_program_that_cannot_be_run_does_not_answer(have: Any) -> None:
 BUILD = {
     "docker-buildx": ["buildx", "build", "--load", "--progress=plain"],
     "docker-buildkit": ["build", "--progress=plain"],
-    "docker-classic": ["build"],
+    "docker-classic": ["build", "--force-rm"],
     "podman": ["build"],
 }
 
@@ -167,6 +167,36 @@ def test_a_step_that_fails_tells_its_last_lines() -> None:
         step("it", ["/bin/false"], {})
     with pytest.raises(BackendError, match="/nowhere/docker cannot be run: No such file or directory"):
         step("it", ["/nowhere/docker"], {})
+
+
+def test_what_only_terminals_understand_is_not_in_an_error() -> None:
+    said = (
+        r"\033[91merr\n\033[0m\033[31mred\033[0m words\n\033]0;title\007plain\033[K\n\033(Bgrün\ttab\n\033[0m\nbell\a"
+    )
+    lines: list[str] = []
+    with pytest.raises(BackendError) as caught:
+        step("it", ["/bin/sh", "-c", f"printf '{said}'; exit 3"], {}, lines.append)
+    assert str(caught.value) == "it failed with exit code 3: err | red words | plain | grün\ttab | bell"
+    assert lines[1] == "\x1b[0m\x1b[31mred\x1b[0m words\n"  # on the way it is as the engine wrote it
+
+
+NOTICE = """\
+DEPRECATED: The legacy builder is deprecated and will be removed in a future release.
+            BuildKit is currently disabled; enable it by removing the DOCKER_BUILDKIT=0
+            environment-variable.
+
+"""
+
+
+def test_dockers_notice_of_the_builder_that_it_was_told_to_use_is_not_shown(have: Any, tmp_path: Path) -> None:
+    """The classic one; what a build itself says so stays."""
+    (docker,) = have(**DOCKER)
+    (docker.home / "said").write_text(f"{NOTICE}Step 1/1 : RUN x\n DEPRECATED: x\n\nno\n")
+    (docker.home / "docker").write_text(f"#!/bin/sh\n/bin/cat {docker.home}/said\n")
+    lines: list[str] = []
+    engine = Engine(kind="docker-classic", program=str(docker.home / "docker"))
+    engine.build(tmp_path, tmp_path, tmp_path / "answer", None, [], lines.append)
+    assert "".join(lines) == "Step 1/1 : RUN x\n DEPRECATED: x\n\nno\n"
 
 
 def test_a_step_that_is_broken_off_ends_its_program(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_built_experiment_runs_from_what_was_pushed(experiment: Experiment, do
     assert experiment.dump_dict() == before
     assert result.dump_dict()["images"] == before["images"]
     assert result.base_dir == experiment.base_dir
-    assert len(docker.told("build", "--file")) == len(docker.told("push")) == 1
+    assert len(docker.told("build", "--force-rm")) == len(docker.told("push")) == 1
     assert docker.told("push") == [["push", f"{REPOSITORY}:rl-2"]]
     assert told[0].startswith(f"building {REPOSITORY}:rl-2 from ")
     assert told[1] == f"pushed {REPOSITORY}:rl-2 as {DIGEST}"
@@ -119,7 +119,7 @@ def test_paths_begin_at_the_experiments_file(project: Path, tmp_path: Path, dock
     assert (image.entries[0].path, image.entries[0].force_update) == (str(project / "app"), True)
     (tmp_path / "Other").write_text("FROM base\n")
     build_images(experiment, output=lambda _: None)
-    (words,) = docker.told("build", "--file")
+    (words,) = docker.told("build", "--force-rm")
     assert "--no-cache" in words
     assert words[-1].startswith(str(project / "t"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -169,6 +170,78 @@ def test_what_a_handler_raises_is_answered_and_logged_and_the_loop_goes_on(
     assert client.request(2) == 0.5
     assert "a request was answered with an error" in caplog.text
     assert "1 / number" in caplog.text  # the traceback
+
+
+class Unspeakable(Exception):
+    """Says nothing of itself."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (Unspeakable(), "^Unspeakable$"),
+        (ValueError(), "^ValueError$"),
+        (ValueError("\udc80 x"), r"^ValueError: \? x$"),
+        (SystemExit(3), "^SystemExit: 3$"),
+        (KeyboardInterrupt(), "^KeyboardInterrupt$"),
+    ],
+)
+def test_whatever_a_handler_raises_the_loop_goes_on(
+    opened: Any, caplog: pytest.LogCaptureFixture, raised: BaseException, told: str
+) -> None:
+    server = opened(ZmqServer, serializer="json")
+    client = opened(ZmqClient, address=server.address, serializer="json", timeout=5)
+
+    def handler(message: object) -> object:
+        if message == "bad":
+            raise raised
+        return message
+
+    server.start_loop(handler)
+    with caplog.at_level(logging.ERROR), pytest.raises(ZmqRemoteError, match=told):
+        client.request("bad")
+    assert client.request("next") == "next"
+    assert "a request was answered with an error" in caplog.text
+
+
+def test_a_blocking_loop_lets_the_end_of_the_program_through(opened: Any) -> None:
+    server = opened(ZmqServer)
+    client = opened(ZmqClient, address=server.address)
+
+    def handler(_: bytes) -> bytes:
+        raise SystemExit(3)
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client.request, b"end")
+        with pytest.raises(SystemExit, match="3"):
+            server.start_loop(handler, blocking=True)
+        with pytest.raises(ZmqRemoteError, match="^SystemExit: 3$"):
+            asked.result(LONG)
+
+
+async def asynchronous(_: bytes) -> bytes:
+    return b""
+
+
+class Asynchronous:
+    async def __call__(self, _: bytes) -> bytes:
+        return b""
+
+
+def test_a_handler_that_cannot_be_one_is_refused(opened: Any) -> None:
+    server = opened(ZmqServer)
+    handler: Any
+    for handler in (None, b"reply"):
+        with pytest.raises(ZmqOptionError, match=f"a handler is a function that returns the reply .*, not {handler!r}"):
+            server.start_loop(handler)
+    for handler in (asynchronous, Asynchronous(), functools.partial(asynchronous)):
+        with pytest.raises(ZmqOptionError, match="an async handler needs an event loop: .* AsyncZmqServer"):
+            server.start_loop(handler)
+    server.start_loop(bytes)
+    assert opened(ZmqClient, address=server.address).request(b"x") == b"x"
 
 
 def test_a_reply_that_cannot_be_written_is_answered_with_an_error(opened: Any) -> None:
@@ -477,8 +550,10 @@ def test_what_arrives_is_what_was_sent(opened: Any, serializer: Any, message: An
 def test_msgpack(opened: Any) -> None:
     pytest.importorskip("msgpack")
     pull = opened(ZmqPull, serializer="msgpack")
-    opened(ZmqPush, address=pull.address, serializer="msgpack").send({**AWKWARD, "bytes": b"\xff"})
-    assert pull.recv() == {**AWKWARD, "bytes": b"\xff"}
+    push = opened(ZmqPush, address=pull.address, serializer="msgpack")
+    for message in ({**AWKWARD, "bytes": b"\xff"}, {1: 2, None: 3, b"x": {4.5: []}}):
+        push.send(message)
+        assert pull.recv() == message
 
 
 def test_msgpack_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,6 +578,57 @@ def test_what_is_no_bytes_is_refused(opened: Any, kind: Any) -> None:
         say("text")
     with pytest.raises(ZmqMessageError, match="not str"):
         opened(ZmqPub).send("topic", "text")
+
+
+@pytest.mark.parametrize("kind", [ZmqPush, ZmqClient, ZmqSender])
+def test_bytes_in_pieces_are_refused(opened: Any, kind: Any) -> None:
+    end = opened(kind, address="tcp://127.0.0.1:1", linger=0)
+    with pytest.raises(ZmqMessageError, match=r"bytes in one piece, and this memoryview is not; send bytes\(\.\.\.\)"):
+        (end.request if kind is ZmqClient else end.send)(memoryview(b"abcdef")[::2])
+
+
+def test_a_reply_in_pieces_is_refused(opened: Any) -> None:
+    server = opened(ZmqServer)
+    server.start_loop(lambda message: memoryview(message)[::2] if message == b"pieces" else message)
+    client = opened(ZmqClient, address=server.address)
+    with pytest.raises(ZmqRemoteError, match="^ZmqMessageError: a message is bytes in one piece"):
+        client.request(b"pieces")
+    assert client.request(b"x") == b"x"
+
+
+def test_a_publication_that_fails_does_not_spoil_the_next(opened: Any) -> None:
+    pub = opened(ZmqPub)
+    sub = opened(ZmqSub, address=pub.address)
+    while True:
+        pub.send("hello", b"")
+        try:
+            sub.recv(timeout=0.02)
+            break
+        except ZmqTimeoutError:
+            continue
+    with pytest.raises(ZmqMessageError, match="bytes in one piece"):
+        pub.send("t", memoryview(b"abcdef")[::2])
+    with pytest.raises(ZmqOptionError, match="has no form in UTF-8"):
+        pub.send("\udc80", b"")
+    pub.send("u", b"next")
+    while (got := sub.recv())[0] == "hello":
+        pass
+    assert got == ("u", b"next")
+
+
+@pytest.mark.parametrize("kind", [ZmqPush, ZmqPub, ZmqClient])
+def test_a_serializer_that_makes_text_is_told_from_none(opened: Any, kind: Any) -> None:
+    end = opened(kind, bind=True, serializer=(str, str))
+    with pytest.raises(ZmqMessageError, match="the given serializer made str of a message, not bytes; let its dumps"):
+        end.send("topic", 1) if kind is ZmqPub else end.request(1) if kind is ZmqClient else end.send(1)
+
+
+def test_a_serializer_whose_error_says_nothing(opened: Any) -> None:
+    def fail(_: object) -> bytes:
+        raise Unspeakable
+
+    with pytest.raises(ZmqMessageError, match="the given serializer cannot write a message of type int"):
+        opened(ZmqPush, bind=True, serializer=(fail, fail)).send(1)
 
 
 # --- beside bare pyzmq ---
@@ -629,6 +755,23 @@ def test_host_and_port_ipc_and_inproc(opened: Any, tmp_path: Any) -> None:
         ({"port": 0, "linger": "x"}, "linger is a number of seconds"),
         ({"port": 0, "hwm": -1}, "hwm is a whole number of at least 0, not -1"),
         ({"port": 0, "bind": 1}, "bind is True or False, not 1"),
+        ({"port": 0, "timeout": 10**400}, "timeout is a number of seconds"),
+        ({"port": 0, "linger": 3e6}, "linger is at most 2147483, not 3000000.0; None is for ever"),
+        ({"port": 0, "hwm": 2**40}, "hwm is at most 2147483647, not 1099511627776"),
+        ({"port": 0, "host": 5}, "host is text such as '127.0.0.1', not 5"),
+        ({"port": 0, "host": b"x"}, "host is text such as '127.0.0.1', not b'x'"),
+        ({"port": 0, "host": ""}, "host is text such as '127.0.0.1', not ''"),
+        ({"service": 5}, "service is text such as 'replay', not 5"),
+        ({"service": b"replay"}, "service is text such as 'replay', not b'replay'"),
+        ({"service": ""}, "service is text such as 'replay', not ''"),
+        ({"address": "ipc://a\udc80"}, r"address 'ipc://a\udc80' is malformed: it has a character that no address"),
+        (
+            {"address": "ipc://a\0b"},
+            r"address 'ipc://a\x00b' is malformed: it has a character that no address can have",
+        ),
+        ({"host": "a\0b", "port": 7000}, "it has a character that no address can have"),
+        ({"host": "x" * 3000, "port": 7000}, f"host '{'x' * 30}...' has 3000 letters; a name has 253 at most"),
+        ({"address": f"tcp://a:{'9' * 5000}"}, "is malformed: it is tcp://host:port"),
     ],
 )
 def test_a_wrong_keyword_is_refused_in_one_line(options: dict[str, Any], message: str) -> None:
@@ -649,6 +792,31 @@ def test_retries_and_topics_are_checked() -> None:
         ZmqClient(port=1, retries=-1)
     with pytest.raises(ZmqOptionError, match="a topic is text, not b'a'"):
         ZmqSub(port=1, topics=[b"a"])  # type: ignore[list-item]
+    topics: Any
+    for topics in (None, 5, b"a"):
+        with pytest.raises(ZmqOptionError, match=f"topics is text, or several texts, not {topics!r}"):
+            ZmqSub(port=1, topics=topics)
+    with pytest.raises(ZmqOptionError, match=r"topic 'a\\udc80' has no form in UTF-8"):
+        ZmqSub(port=1, topics="a\udc80")
+
+
+def test_a_keyword_is_known_by_the_class_that_has_it() -> None:
+    with pytest.raises(ZmqOptionError, match="ZmqClient knows no 'retrys'; did you mean 'retries'"):
+        ZmqClient(port=1, retrys=1)  # type: ignore[call-arg]
+    with pytest.raises(ZmqOptionError, match="ZmqSub knows no 'topic'; did you mean 'topics'"):
+        ZmqSub(port=1, topic="a")  # type: ignore[call-arg]
+    with pytest.raises(ZmqOptionError, match="ZmqSender knows no 'zzz'; it knows service, .*, linger, retries$"):
+        ZmqSender(port=1, zzz=1)  # type: ignore[call-arg]
+    with pytest.raises(ZmqOptionError, match="ZmqServer knows no 'retries'; it knows service, .*, linger$"):
+        ZmqServer(port=0, retries=1)  # type: ignore[call-arg]
+
+
+def test_an_address_that_is_longer_than_pyzmq_tells(opened: Any) -> None:
+    address = f"inproc://{'x' * 300}"
+    pull = opened(ZmqPull, address=address)
+    assert pull.address == address
+    opened(ZmqPush, address=address).send(b"x")
+    assert pull.recv() == b"x"
 
 
 def test_two_of_one_address_in_one_process_share_a_context(opened: Any) -> None:

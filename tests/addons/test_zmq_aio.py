@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import zmq
 
 from symphony.addons.zmq import (
     AsyncZmqClient,
@@ -19,10 +22,12 @@ from symphony.addons.zmq import (
     ZmqClient,
     ZmqClosedError,
     ZmqMessageError,
+    ZmqOptionError,
     ZmqOrderError,
     ZmqRemoteError,
     ZmqServer,
     ZmqTimeoutError,
+    sockets,
 )
 
 LONG = 30.0
@@ -180,6 +185,130 @@ def test_the_others_and_these_understand_one_another() -> None:
                 with pytest.raises(ZmqMessageError):
                     await client.request("x")
                 assert await client.request(b"y") == b"y"
+
+    run(program)
+
+
+def test_whatever_a_handler_raises_serving_goes_on() -> None:
+    class Unspeakable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    def handler(message: object) -> object:
+        if message == "bad":
+            raise Unspeakable
+        return message
+
+    async def program() -> None:
+        async with (
+            AsyncZmqServer(port=0, serializer="json") as server,
+            AsyncZmqClient(address=server.address, serializer="json", timeout=5) as client,
+        ):
+            serving = asyncio.create_task(server.serve(handler))
+            with pytest.raises(ZmqRemoteError, match="^Unspeakable$"):
+                await client.request("bad")
+            assert await client.request("next") == "next"
+            server.close()
+            await serving
+            nothing: Any = None
+            with pytest.raises(ZmqOptionError, match="a handler is a function that returns the reply"):
+                await server.serve(nothing)
+
+    run(program)
+
+
+def test_serving_that_is_cancelled_answers_what_it_was_asked() -> None:
+    async def program() -> None:
+        asked = asyncio.Event()
+
+        async def handler(_: bytes) -> bytes:
+            asked.set()
+            return await asyncio.Event().wait() and b""
+
+        async with AsyncZmqServer(port=0) as server, AsyncZmqClient(address=server.address, timeout=5) as client:
+            serving = asyncio.create_task(server.serve(handler))
+            asking = asyncio.create_task(client.request(b"x"))
+            await asked.wait()
+            serving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            with pytest.raises(ZmqRemoteError, match="^CancelledError$"):
+                await asking
+            again = asyncio.create_task(server.serve(bytes))
+            assert await client.request(b"y") == b"y"
+            again.cancel()
+
+    run(program)
+
+
+def test_a_request_that_comes_while_its_receiver_is_cancelled_is_not_lost() -> None:
+    async def program() -> None:
+        async with AsyncZmqServer(port=0) as server:
+            with ThreadPoolExecutor(1) as pool, ZmqClient(address=server.address, timeout=LONG) as client:
+                waiting = asyncio.create_task(server.recv())
+                await asyncio.sleep(0)
+                asked = pool.submit(client.request, b"x")
+                while not server._socket.get(zmq.EVENTS) & zmq.POLLIN:
+                    time.sleep(0.001)
+                server._socket._handle_events()  # type: ignore[no-untyped-call]  # what the event loop does next
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                assert await server.recv(timeout=5) == b"x"
+                await server.send(b"y")
+                assert await asyncio.wrap_future(asked) == b"y"
+
+    run(program)
+
+
+def test_what_is_refused() -> None:
+    async def program() -> None:
+        pieces = memoryview(b"abcdef")[::2]
+        async with (
+            AsyncZmqPub(port=0) as pub,
+            AsyncZmqSub(address=pub.address, timeout=5) as sub,
+            AsyncZmqPush(port=0, bind=True) as push,
+            AsyncZmqServer(port=0) as server,
+            AsyncZmqClient(address=server.address) as client,
+        ):
+
+            async def publish() -> None:
+                while True:
+                    await pub.send("hello", b"")
+                    await asyncio.sleep(0.001)
+
+            publishing = asyncio.create_task(publish())
+            await sub.recv()
+            publishing.cancel()
+            with pytest.raises(ZmqMessageError, match="bytes in one piece"):
+                await pub.send("t", pieces)
+            await pub.send("u", b"next")
+            while (got := await sub.recv())[0] == "hello":
+                pass
+            assert got == ("u", b"next")
+            for call in (push.send, client.request):
+                with pytest.raises(ZmqMessageError, match="bytes in one piece"):
+                    await call(pieces)
+            with pytest.raises(ZmqTimeoutError, match=r"no answer came in 0\.1 s"):
+                await client.request(b"x", timeout=0.1)
+        with pytest.raises(ZmqOptionError, match="AsyncZmqClient knows no 'retrys'; did you mean 'retries'"):
+            AsyncZmqClient(port=1, retrys=1)  # type: ignore[call-arg]
+
+    run(program)
+
+
+def test_a_wait_of_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "LONGEST", 20)
+
+    async def program() -> None:
+        async with AsyncZmqPull(port=0, timeout=0.15) as pull:
+            began = time.monotonic()
+            with pytest.raises(ZmqTimeoutError, match=r"no message came in 0\.15 s"):
+                await pull.recv()
+            assert time.monotonic() - began >= 0.15
+            async with AsyncZmqPush(address=pull.address, timeout=1e308) as push:
+                await push.send(b"x")
+                assert await pull.recv(timeout=1e308) == b"x"
 
     run(program)
 

@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
 
 from symphony.addons.zmq import (
+    ZmqAddressError,
     ZmqClient,
     ZmqClosedError,
     ZmqPub,
@@ -25,6 +27,7 @@ from symphony.addons.zmq import (
     ZmqServer,
     ZmqSub,
     ZmqTimeoutError,
+    sockets,
 )
 
 LONG = 30.0
@@ -329,3 +332,259 @@ def test_a_subscriber_whose_publisher_has_gone_has_nothing_to_wait_for(monkeypat
     for kind in (ZmqSub, ZmqPush):
         kind(address="tcp://127.0.0.1:1", linger=3).close()
     assert seen == [0, 3000]
+
+
+# --- children ---
+
+CHILDREN = """
+from symphony.addons.zmq import ZmqClient, ZmqPull, ZmqPush, ZmqServer
+import sys, threading, time
+
+def send(address, word):
+    with ZmqPush(address=address, serializer="str") as push:
+        push.send(word)
+
+def leave_open(address, word):
+    global kept
+    kept = ZmqPush(address=address, serializer="str")
+    kept.send(word)
+
+def by_a_grandchild(address, word):
+    child = multiprocessing.get_context(sys.argv[1]).Process(target=send, args=(address, word))
+    child.start()
+    child.join()
+
+def after_the_end(say, *words):
+    # In a thread that goes on when the child's function has returned.
+    def later():
+        body = multiprocessing.process.BaseProcess.run.__code__
+        def runs(frame):
+            return frame is not None and (frame.f_code is body or runs(frame.f_back))
+        while runs(sys._current_frames()[threading.main_thread().ident]):
+            time.sleep(0.001)
+        say(*words)
+    threading.Thread(target=later).start()
+
+def by_a_thread(address, word):
+    after_the_end(send, address, word)
+
+def by_a_thread_that_goes_on(address, word):
+    global kept
+    kept = ZmqPush(address=address, serializer="str")
+    after_the_end(kept.send, word)
+
+def by_an_idle_executor(address, word):
+    from concurrent.futures import ThreadPoolExecutor
+    global kept
+    kept = ThreadPoolExecutor(1)  # whose thread ends when the child does
+    kept.submit(leave_open, address, word).result()
+
+WAYS = send, leave_open, by_a_grandchild, by_a_thread, by_a_thread_that_goes_on, by_an_idle_executor
+
+if __name__ == "__main__":
+    with ZmqPull(port=0, serializer="str", timeout=10) as pull:
+        import multiprocessing
+        context = multiprocessing.get_context(sys.argv[1])
+        for way in WAYS:
+            child = context.Process(target=way, args=(pull.address, way.__name__))
+            child.start()
+            child.join()
+            print(pull.recv(), child.exitcode, flush=True)
+        print("done")
+else:
+    import multiprocessing
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_what_a_child_of_multiprocessing_said_last_arrives(method: str, tmp_path: Path) -> None:
+    (tmp_path / "children.py").write_text(CHILDREN)
+    command = [sys.executable, str(tmp_path / "children.py"), method]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    *ways, last = done.stdout.splitlines()
+    assert (len(ways), last) == (6, "done"), done.stderr
+    assert all(way.endswith(" 0") for way in ways)
+
+
+def test_a_child_that_talks_to_nobody_ends_after_linger(tmp_path: Path) -> None:
+    text = """
+import multiprocessing, time
+from symphony.addons.zmq import ZmqPush
+def send():
+    with ZmqPush(address="tcp://127.0.0.1:1", linger=0.3) as push:
+        push.send(b"never arrives")
+child = multiprocessing.get_context("fork").Process(target=send)
+began = time.monotonic()
+child.start()
+child.join()
+print(child.exitcode, 0.3 <= time.monotonic() - began < 5)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=LONG, check=False)
+    assert done.stdout == "0 True\n", done.stderr
+
+
+def test_opening_a_socket_imports_no_multiprocessing(program: Any) -> None:
+    text = """
+import sys
+from symphony.addons.zmq import ZmqPull
+with ZmqPull(port=0):
+    print([name for name in sys.modules if name.startswith("multiprocessing")])
+"""
+    assert program(text).communicate(timeout=LONG) == ("[]\n", "")
+
+
+def test_what_was_opened_before_a_fork_is_the_parents(program: Any) -> None:
+    text = """
+import asyncio, os, sys, warnings
+from symphony.addons.zmq import *
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork while other threads run
+looping, server = ZmqServer(port=0), ZmqServer(port=0)
+looping.start_loop(bytes)
+client = ZmqClient(address=looping.address)
+asking = ZmqPush(address="tcp://127.0.0.1:1", linger=0)
+pull, sub = ZmqPull(port=0), ZmqSub(address="tcp://127.0.0.1:1")
+pub, receiver, sender = ZmqPub(port=0), ZmqReceiver(port=0), ZmqSender(address="tcp://127.0.0.1:1", linger=0)
+later = AsyncZmqServer(port=0)
+assert client.request(b"parent") == b"parent"
+calls = [
+    lambda: client.request(b""), lambda: client.request(b"", timeout=1), looping.recv, server.recv,
+    lambda: server.send(b""), lambda: server.start_loop(bytes), pull.recv, lambda: list(pull), sub.recv,
+    lambda: sub.subscribe("a"), lambda: pub.send("a", b""), receiver.recv, lambda: sender.send(b""),
+    lambda: asking.send(b""), lambda: asyncio.run(later.recv()), lambda: asyncio.run(later.send(b"")),
+]
+child = os.fork()
+if not child:
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except ZmqOrderError as exc:
+            if "was opened before the fork and is the parent's; open another after the fork" not in str(exc):
+                print(number, exc)
+        else:
+            print(number, "was done")
+    for end in (looping, server, client, asking, pull, sub, pub, receiver, sender, later):
+        end.close()
+        if not (end.closed and end.wait_closed(0)):
+            print("open", end)
+    looping.stop()
+    with ZmqClient(address=looping.address, timeout=30) as own:
+        print(own.request(b"child"), looping.join(0), flush=True)
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+with ZmqPush(address=pull.address) as push:
+    push.send(b"to the parent")
+print(client.request(b"parent"), pull.recv(timeout=30))
+"""
+    said, errors = program(text).communicate(timeout=LONG)
+    assert said == "b'child' True\n7\nb'parent' b'to the parent'\n", errors
+
+
+def test_a_child_is_forked_while_another_thread_is_in_a_call(program: Any) -> None:
+    text = """
+import os, sys, threading, time, warnings
+from symphony.addons.zmq import ZmqOrderError, ZmqPull
+warnings.simplefilter("ignore", DeprecationWarning)
+pull = ZmqPull(port=0)
+thread = threading.Thread(target=list, args=(pull,))
+thread.start()
+while not pull._busy:
+    time.sleep(0.001)
+child = os.fork()
+if not child:
+    try:
+        pull.recv()
+    except ZmqOrderError as exc:
+        print("before the fork" in str(exc), flush=True)
+    pull.close()
+    os._exit(0)
+os.waitpid(child, 0)
+print(thread.is_alive())
+pull.close()
+thread.join()
+"""
+    assert program(text).communicate(timeout=LONG) == ("True\nTrue\n", "")
+
+
+# --- ipc ---
+
+
+@pytest.mark.parametrize("kind", [ZmqServer, ZmqPull])
+@pytest.mark.parametrize("abstract", [False, True], ids=["path", "abstract"])
+def test_an_ipc_address_in_use_is_told_and_its_owner_unharmed(kind: Any, abstract: bool, tmp_path: Path) -> None:
+    address = f"ipc://@{tmp_path.name}-{kind.__name__}" if abstract else f"ipc://{tmp_path}/s"
+    with ZmqServer(address=address) as server:
+        server.start_loop(bytes)
+        with pytest.raises(
+            ZmqAddressError, match="the address is in use; end who listens there, or choose another add"
+        ):
+            kind(address=address)
+        with ZmqClient(address=address, timeout=LONG) as client:
+            assert client.request(b"x") == b"x"
+    with ZmqServer(address=address) as again, ZmqClient(address=address, timeout=LONG) as client:
+        again.start_loop(bytes)
+        assert client.request(b"y") == b"y"
+
+
+def test_an_ipc_address_whose_owner_was_killed_is_taken_over(program: Any, tmp_path: Path) -> None:
+    address = f"ipc://{tmp_path}/s"
+    first = program(SERVER, address)
+    line(first)
+    first.kill()
+    first.wait()
+    assert (tmp_path / "s").exists()
+    with ZmqServer(address=address) as server, ZmqClient(address=address, timeout=LONG) as client:
+        server.start_loop(bytes)
+        assert client.request(b"x") == b"x"
+
+
+def test_an_ipc_client_that_binds_has_its_address_again_after_a_timeout(tmp_path: Path) -> None:
+    with ZmqClient(address=f"ipc://{tmp_path}/s", bind=True) as client:
+        for _ in range(5):
+            with pytest.raises(ZmqTimeoutError):
+                client.request(b"anybody?", timeout=0.01)
+        with ZmqServer(address=client.address, bind=False) as server:
+            server.start_loop(bytes)
+            assert client.request(b"now", timeout=LONG) == b"now"
+
+
+# --- long waits ---
+
+
+@pytest.mark.parametrize("timeout", [3e6, 1e10, 1e308])
+def test_a_timeout_of_weeks_waits(timeout: float) -> None:
+    with ZmqServer(port=0, timeout=timeout) as server, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.recv)
+        while not server._busy:
+            time.sleep(0.001)
+        time.sleep(2 * sockets.QUICK)  # by now it waits in rounds
+        with ZmqClient(address=server.address, timeout=timeout) as client, ThreadPoolExecutor(1) as other:
+            reply = other.submit(client.request, b"x")
+            assert asked.result(LONG) == b"x"
+            server.send(b"y")
+            assert reply.result(LONG) == b"y"
+        assert server.join(timeout)
+
+
+def test_a_wait_of_several_rounds_is_as_long_as_it_is_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "LONGEST", 20)
+    with ZmqPull(port=0) as pull:
+        began = time.monotonic()
+        with pytest.raises(ZmqTimeoutError, match=r"no message came in 0\.15 s"):
+            pull.recv(timeout=0.15)
+        assert time.monotonic() - began >= 0.15
+
+
+def test_linger_none_is_for_ever(program: Any) -> None:
+    address = free_address()
+    text = """
+import sys
+from symphony.addons.zmq import ZmqPush
+with ZmqPush(address=sys.argv[1], linger=None) as push:
+    push.send(b"waits")
+    print(push._socket.linger, flush=True)
+"""
+    process = program(text, address)
+    assert line(process) == "-1"
+    with ZmqPull(address=address, timeout=LONG) as pull:
+        assert pull.recv() == b"waits"
+    assert process.communicate(timeout=LONG) == ("", "")

@@ -7,6 +7,7 @@ experiment, ``scene``, goes on while it is looked at; tests that change somethin
 from __future__ import annotations
 
 import json
+import secrets
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ class Scenarios:
     held: ClassVar[dict[str, Any]] = {"starts_after": {"learner": "succeeded"}}
     # What ``ps`` begins its reason with.
     held_because: ClassVar[str] = "waiting for learner to succeed"
+    # How a dry run looks at what is live.
+    dry_run: ClassVar[str] = "--dry-run"
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -109,6 +112,18 @@ class Scenarios:
         assert "Traceback" not in terminal.text
         states = [status["state"] for status in cli.json("ls") if status["name"] == "stopped"]
         assert "running" not in states
+
+    def test_a_dry_run_refuses_a_live_name_too(self, cli: Program, scene: str) -> None:
+        file = cli.folder / "scene.yml"
+        assert "'scene' is live" in refused(cli, "launch", file, self.dry_run)
+        assert "'scene' is there already (running)" in refused(
+            cli, "submit", "--name", scene, self.dry_run, "--", "true"
+        )
+        shown = cli.ok("render", file)
+        assert "replay" in shown
+        for words in (("--dry-run", "--force"), () if self.dry_run == "--dry-run" else ("--dry-run",)):
+            assert not words or "replay" in cli.ok("launch", file, *words)
+        assert cli.json("ps", scene)["state"] == "running"
 
     # --- looking ---
 
@@ -227,6 +242,25 @@ class Scenarios:
     )
     def test_a_command_that_cannot_run(self, cli: Program, scene: str, words: tuple[str, ...], said: str) -> None:
         assert said in refused(cli, "exec", scene, *words)
+
+    # --- files ---
+
+    def test_files_go_there_and_back(self, cli: Program, scene: str) -> None:
+        name = f"symphony-scene-{secrets.token_hex(6)}"
+        (cli.folder / name).mkdir()
+        (cli.folder / name / "sent").write_text("as it is")
+        try:
+            assert cli.ok("cp", scene, name, "learner:/tmp") == ""
+            assert cli.ok("exec", scene, "learner", "--", "cat", f"/tmp/{name}/sent") == "as it is"
+            assert cli.ok("cp", scene, f"learner:/tmp/{name}/sent", "back") == ""
+            assert (
+                f"would copy learner:/tmp/{name} to " in cli("cp", scene, f"lea:/tmp/{name}", "x", "--dry-run").stderr
+            )
+            assert "no such file or folder" in refused(cli, "cp", scene, f"learner:/tmp/{name}/no", "x")
+        finally:
+            cli("exec", scene, "learner", "--", "rm", "-r", f"/tmp/{name}")
+        assert (cli.folder / "back").read_text() == "as it is"
+        assert not (cli.folder / "x").exists()
 
     # --- names ---
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +132,8 @@ def test_a_command_that_fails_is_not_one_that_does_not_exist(program: Program) -
 def test_a_live_name_is_left_alone(program: Program) -> None:
     program.launched("rl", {"a": FOREVER})
     before = program.json("ps", "rl")
-    assert "'rl' is live" in refused(program, "launch", program.file("rl", {"b": "true"}))
+    said = refused(program, "launch", program.file("rl", {"b": "true"}))
+    assert "'rl' is live and was left alone; delete it, or launch with --force\n" in said
     assert program.json("ps", "rl") == before
 
 
@@ -164,6 +167,12 @@ def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(prog
         (["wait", "rl", "--timeout", "soon"], "90s or 5m, not 'soon'"),
         (["wait", "rl", "--timeout", "-1"], "--timeout"),
         (["logs", "rl", "--tail", "x"], "--tail"),
+        (["logs", "rl", "--tial", "3", "a"], "unknown option '--tial'; did you mean '--tail'?"),
+        (["logs", "rl", "a", "-f", "--jsn", "b"], "unknown option '--jsn'; did you mean '--json'"),
+        (["ps", "rl", "--json", "more"], "unknown argument 'more'"),
+        (["forward", "rl", "db", "--local", "8080"], "unknown option '--local'"),
+        (["ls", "more", "-n", "x"], "unknown option '-n'; it is an option of the kube backend: add -b kube"),
+        (["logs", "rl", "a", "--tail"], "--tail: expected one argument"),
     ],
 )
 def test_wrong_use(program: Program, words: list[str], said: str) -> None:
@@ -171,8 +180,10 @@ def test_wrong_use(program: Program, words: list[str], said: str) -> None:
 
 
 def test_a_since_that_is_no_time(program: Program) -> None:
-    program.ended("rl", {"a": "true"})
-    assert "'yesterday'" in refused(program, "logs", "rl", "--since", "yesterday")
+    assert refused(program, "logs", "rl", "--since", "yesterday").removeprefix("symphony: error: ") == (
+        "--since: a time is a duration such as 90s or 5m, or an ISO 8601 time, not 'yesterday'; "
+        "see symphony logs --help\n"
+    )
 
 
 def test_trouble_with_the_backend_is_another_code(program: Program, tmp_path: Path) -> None:
@@ -195,4 +206,44 @@ def test_a_full_disk_is_told(program: Program) -> None:
     with Path("/dev/full").open("w") as full:
         done = program.popen("ls", stdout=full, stderr=-1)
         _, said = done.communicate(timeout=60)
-    assert (done.returncode, said) == (3, "symphony: error: No space left on device\n")
+    assert (done.returncode, said) == (3, "symphony: error: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("words", [["ps", "rl", "--json"], ["logs", "rl", "-f"]])
+def test_a_full_disk_is_told_of_a_long_answer(program: Program, words: list[str]) -> None:
+    program.ended("rl", {"a": "seq 20000", "b": "true"})
+    with Path("/dev/full").open("w") as full:
+        done = program.popen(*words, stdout=full, stderr=-1)
+        _, said = done.communicate(timeout=60)
+    assert (done.returncode, said) == (3, "symphony: error: standard output: No space left on device\n")
+
+
+def limited(program: Program, *words: object) -> str:
+    """Run with files that can have no content, which fails as on a full disk: by a write, which knows no name."""
+    command = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *program.argv(*words)]
+    done = subprocess.run(
+        command, env=program.env, cwd=program.folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 3, done
+    return done.stderr
+
+
+def test_a_file_that_cannot_be_written_is_named(program: Program) -> None:
+    program.ended("rl", {"a": "echo hi"})
+    assert limited(program, "logs", "rl", "--save", "kept") == "symphony: error: kept/a.log: File too large\n"
+    assert os.listdir(program.folder / "kept") == []
+    place = program.state / "current" / "local"
+    assert limited(program, "switch-experiment", "rl") == f"symphony: error: {place}: File too large\n"
+    assert os.listdir(place.parent) == []
+
+
+def test_a_working_folder_that_is_gone(program: Program) -> None:
+    file = program.file("rl", {"a": "true"})
+    (program.folder / "gone").mkdir()
+    command = ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *program.argv("launch", file)]
+    done = subprocess.run(
+        command, env=program.env, cwd=program.folder, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "symphony: error: the working folder is not there any more; cd to one that is\n"
+    assert program.left() == []

@@ -46,13 +46,20 @@ def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[P
         (["logs", "rl", "crew/b"], ["crew/bob"]),
         (["logs", "rl", "nobody"], []),
         (["logs", "--tail", "5", "rl", "l"], ["learner"]),
+        (["logs", "rl", "-f", "lea"], ["learner"]),
+        (["logs", "rl", "learner", "--tail", "5", "cr"], ["crew/agent-1", "crew/bob"]),
+        (["logs", "-fb", "lo"], ["local"]),
+        (["logs", "-fb", "local", "rl", "lea"], ["learner"]),
+        (["logs", "-blocal", "rl", "lea"], ["learner"]),
+        (["cp", "rl", "-1", "lea"], ["learner:", ":files"]),
+        (["describe", "rl", "--dry-run", "lea"], ["learner"]),
         (["logs", "rl", "--save", ""], [":folders"]),
         (["exec", "rl", "crew/a"], ["crew/agent-1"]),
         (["exec", "rl", "learner", "--", "ls", ""], [":files"]),
         (["cp", "rl", "lea"], ["learner:", ":files"]),
         (["cp", "rl", "x", "crew/a"], ["crew/agent-1:", ":files"]),
         (["forward", "rl", ""], ["learner", "crew/agent-1", "crew/bob", "replay", "board"]),
-        (["visit", "rl", "bo"], ["board"]),
+        (["visit", "rl", ""], ["board"]),
         (["delete", "rl", ""], ["rl"]),
         (["launch", ""], [":files"]),
         (["graph", "r"], ["rl", ":files"]),
@@ -132,6 +139,15 @@ TYPED = {
     "symphony exec rl learner -- ls some.": "symphony exec rl learner -- ls some.yml",
 }
 
+# The same of a script of one's own that is not on the PATH.
+OWN = {
+    "./lab.py ps r": "./lab.py ps rl",
+    "~/lab.py logs rl lear": "~/lab.py logs rl learner",
+    r"our\ lab/lab.py describe rl age": r"our\ lab/lab.py describe rl agent-1",
+    "'our lab'/lab.py visit rl bo": "'our lab'/lab.py visit rl board",
+    "./a=b:c/lab.py cp rl le": "./a=b:c/lab.py cp rl learner:",
+}
+
 
 CLEAR = "\x15"  # Control-U takes the line back
 
@@ -146,6 +162,17 @@ def bin(program: Program) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def lab(program: Program) -> None:
+    """A script of one's own, in folders of all kinds of names."""
+    text = f"#!{sys.executable}\nfrom symphony.commandline import SymphonyParser\nSymphonyParser().main()\n"
+    for folder in (".", "home", "our lab", "a=b:c"):
+        path = program.folder / folder / "lab.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+
 def environment(program: Program, bin: Path, shell: shells.Shell) -> dict[str, str]:
     home = program.folder / "home"
     home.mkdir(exist_ok=True)
@@ -154,12 +181,13 @@ def environment(program: Program, bin: Path, shell: shells.Shell) -> dict[str, s
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh"])
+@pytest.mark.usefixtures("lab")
 def test_keys_are_completed(program: Program, bin: Path, name: str) -> None:
     """What is typed into an interactive shell, with a press of the tabulator."""
     shell = shells.find(name)
     env = environment(program, bin, shell)
     home = Path(env["HOME"])
-    start = f"PS1='what? '\neval \"$(symphony completion {name})\"\n"
+    start = f'PS1=\'what? \'\neval "$(symphony completion {name})"\neval "$(./lab.py completion {name})"\n'
     (home / ".zshenv").write_text(shell.modules())
     (home / ".zshrc").write_text(start)
     (home / ".bashrc").write_text(start)
@@ -167,7 +195,7 @@ def test_keys_are_completed(program: Program, bin: Path, name: str) -> None:
     terminal = Terminal([str(shell.program), *words], env=env, cwd=program.folder, width=120)
     try:
         terminal.expect("what? ")
-        for typed, completed in TYPED.items():
+        for typed, completed in {**TYPED, **OWN}.items():
             terminal.press(f"{CLEAR}{typed}\t.")
             terminal.expect(completed)
             if name == "bash":  # zsh draws the space after a word anew, in ways of its own
@@ -176,16 +204,19 @@ def test_keys_are_completed(program: Program, bin: Path, name: str) -> None:
         terminal.close()
 
 
+@pytest.mark.usefixtures("lab")
 def test_fish_completes(program: Program, bin: Path) -> None:
     shell = shells.find("fish")
-    asked = ["symphony completion fish | source", *(f"complete -C '{typed}'; echo =" for typed in TYPED)]
+    every = {**TYPED, **OWN}
+    asked = ["symphony completion fish | source", "./lab.py completion fish | source"]
+    asked += [f'complete -C "{quoted}"; echo =' for quoted in (typed.replace("\\", "\\\\") for typed in every)]
     done = subprocess.run(
         [shell.program, "--no-config", "-c", "\n".join(asked)],
         env=environment(program, bin, shell), cwd=program.folder, capture_output=True, text=True, timeout=TIMEOUT,
     )  # fmt: skip
     assert done.stderr == ""
     found = [part.split() for part in done.stdout.split("=\n")[:-1]]
-    assert found == [[completed.rpartition(" ")[2]] for completed in TYPED.values()]
+    assert found == [[completed.rpartition(" ")[2]] for completed in every.values()]
 
 
 def test_a_script_of_ones_own_completes_by_its_name(program: Program) -> None:
@@ -196,8 +227,20 @@ def test_a_script_of_ones_own_completes_by_its_name(program: Program) -> None:
             [sys.executable, program.folder / "lab-7.py", "completion", shell],
             env=program.env, capture_output=True, text=True, timeout=TIMEOUT, check=True,
         ).stdout  # fmt: skip
-        assert "lab-7.py __complete" in shown
+        assert "program=lab-7.py" in shown or "set program lab-7.py" in shown
         assert "_lab_7_py" in shown
+
+
+def test_a_script_with_a_name_that_needs_quotes_completes(program: Program) -> None:
+    """Whatever is in its name is not run by the shell that reads it."""
+    path = program.folder / "our $(touch bad) lab.py"
+    path.write_text("from symphony.commandline import SymphonyParser\nSymphonyParser().main()")
+    argv = [sys.executable, path, "completion", "bash"]
+    shown = subprocess.run(argv, env=program.env, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
+    done = subprocess.run(["bash", "-c", f"{shown}complete -p"], cwd=program.folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "complete -F _our___touch_bad__lab_py 'our $(touch bad) lab.py'" in done.stdout
+    assert not (program.folder / "bad").exists()
 
 
 def test_an_unknown_shell(program: Program) -> None:

@@ -82,6 +82,25 @@ def test_a_wrong_word_after_it(program: Program) -> None:
     assert refused(program, "config", "shwo").startswith("unknown WHAT 'shwo'; did you mean 'show'?")
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "options: {kube: {namespce: 1}}",
+            "1:18: options.kube.namespce: backend 'kube' knows no option 'namespce'; did ",
+        ),
+        ("options:\n  kub: {expose: none}", "2:3: options.kub: no backend 'kub'; did you mean 'kube'?"),
+        (
+            "options:\n  k8s:\n    expose: x",
+            "3:5: options.k8s.expose: expose is LoadBalancer, NodePort or none, not 'x'",
+        ),
+    ],
+)
+def test_what_is_wrong_with_options_is_told_with_its_place(program: Program, text: str, said: str) -> None:
+    write(program, text)
+    assert refused(program, "ls", "-b", "kube").startswith(f".symphony.yml:{said}")
+
+
 # --- what it decides ---
 
 
@@ -189,7 +208,9 @@ def test_a_launch_is_saved_and_a_name_that_is_saved_needs_force(program: Program
     saved = program.folder / "runs" / "rl"
     assert sorted(item.name for item in saved.iterdir()) == ["experiment.yml", "manifest.yml"]
     program.ok("delete", "-f", "rl")
-    assert refused(program, "launch", path).startswith("experiment 'rl' is saved in runs/rl already; launch with force")
+    assert refused(program, "launch", path).startswith(
+        "experiment 'rl' is saved in runs/rl already; launch with --force"
+    )
     program.ok("launch", path, "--force")
     again = program.ok("render", saved / "experiment.yml", "--json")
     assert json.loads(again)["experiment"] == "rl"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ CALLS: dict[str, list[str]] = {
         "launch FILE --follow --json",
         "launch LIVE-FILE --force",
     ],
-    "render": ["render FILE", "render FILE --json"],
+    "render": ["render FILE", "render FILE --json", "render LIVE-FILE"],
     "check": ["check FILE --target local"],
     "submit": ["submit --name live --force -- touch made", "submit --follow -- touch made"],
     "init": ["init made", "init made --json"],
@@ -33,7 +34,7 @@ CALLS: dict[str, list[str]] = {
     "wait": ["wait ended"],
     "exec": ["exec live server -- touch made", "exec live server --json -- touch made"],
     "attach": ["attach live server"],
-    "cp": ["cp live server:page made"],
+    "cp": ["cp live server:ended.yml made", "cp live other.yml server:made"],
     "forward": ["forward live db"],
     "visit": ["visit live web"],
     "delete": ["delete live", "delete -f live ended", "delete -f live nowhere --json"],
@@ -46,7 +47,6 @@ CALLS: dict[str, list[str]] = {
 # What each of them refuses, dry or not.
 REFUSED = {
     "attach live server": "the local backend attaches no terminal",
-    "cp live server:page made": "copies no files",
     "forward live db": "forwards no ports",
 }
 # What would show that the comparison sees a change: each of these makes one when it is not dry.
@@ -57,6 +57,7 @@ CHANGING = (
     "graph live -o made.svg",
     "logs live --save made",
     "exec live server -- touch made",
+    "cp live server:ended.yml made-too",
     "switch-experiment ended",
     "delete -f live",
 )
@@ -72,7 +73,7 @@ class Running:
         program.env["XDG_STATE_HOME"] = program.env["XDG_RUNTIME_DIR"] = str(program.folder / "xdg")
         self.file = program.file("other", {"a": "true"})
         live = {
-            "server": {"cmd": "exec sleep 1000", "binds": "db", "exposes": {"web": None}},
+            "server": {"cmd": "exec sleep 1000", "binds": "db", "exposes": {"web": None, "board": free_port()}},
             "client": {"cmd": "exec sleep 1000"},
         }
         self.live_file = program.file("live", live)
@@ -150,7 +151,19 @@ def test_nothing_is_changed_in_tmux(program: Program, tmux_sockets: Path) -> Non
     program.env.update(TMUX_TMPDIR=str(tmux_sockets), TMUX="")
     running = Running(program, "tmux")
     before = running.everything()
-    for verb in ("launch", "submit", "exec", "attach", "delete", "delete-batch", "switch-experiment", "logs", "graph"):
+    for verb in (
+        "launch",
+        "submit",
+        "render",
+        "exec",
+        "attach",
+        "cp",
+        "delete",
+        "delete-batch",
+        "switch-experiment",
+        "logs",
+        "graph",
+    ):
         for call in CALLS[verb]:
             assert running.dry(call).returncode == 0, call
     assert running.everything() == before
@@ -173,7 +186,8 @@ def test_without_it_the_same_does_change_something(program: Program) -> None:
         ("logs live --save made", "would write made/server.log\nwould write made/client.log\n"),
         ("exec live server -- touch 'it is made'", "would run beside server of live: touch 'it is made'\n"),
         ("delete -f live nowhere", "would delete live running: 2 running\n"),
-        ("visit live web", "would print http://127.0.0.1:70"),
+        ("visit live web", "would print http://127.0.0.1:"),
+        ("cp live serv:ended.yml made", "would copy server:ended.yml to made (live)\n"),
     ],
 )
 def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> None:
@@ -190,7 +204,15 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("exec live nobody -- true", "no process 'nobody'"),
         ("attach live nobody", "no process 'nobody'"),
         ("cp live nobody:page here", "no process 'nobody'"),
-        ("cp live serv:page here", "the local backend copies no files"),
+        ("cp live serv:page here", "cannot copy 'server:page': there is no such file or folder beside 'server'"),
+        ("cp live nothing server:", "cannot copy 'nothing': there is no such file or folder here"),
+        ("cp live server:other.yml .", "they are the same file"),
+        ("cp live other.yml made", "are two paths of this machine"),
+        ("launch LIVE-FILE", "experiment 'live' is live and was left alone"),
+        ("launch LIVE-FILE --json", "experiment 'live' is live and was left alone"),
+        ("launch FILE --name live", "experiment 'live' is live and was left alone"),
+        ("submit --name live -- true", "'live' is there already (running), and a job cannot be changed"),
+        ("submit --name ended --json -- true", "'ended' is there already (succeeded), and a job cannot be changed"),
         ("graph live -o made.png", "which form has made.png?"),
         ("logs live nobody --save made", "no process 'nobody'"),
         ("delete live nowhere", "no experiment 'nowhere'"),
@@ -201,3 +223,27 @@ def test_it_refuses_what_would_be_refused(running: Running, call: str, said: str
     done = running.dry(call)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("call", ["launch FILE --name saved", "submit --name saved -- true"])
+def test_a_name_that_is_saved_is_refused(running: Running, call: str, tmp_path: Path) -> None:
+    """The same as by the launch itself, and shown with --force; ``render`` shows in any case."""
+    (tmp_path / "saved").mkdir()
+    saved = {"SYMPHONY_EXPERIMENT_FOLDER": str(tmp_path)}
+    place = ("--force", "--dry-run")
+    words = running.words(call)
+    cut = words.index("--") if "--" in words else len(words)
+    for options in ((), ("--dry-run",), ("--dry-run", "--json")):
+        done = running.program(*words[:cut], *options, *words[cut:], **saved)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"is saved in {tmp_path}/saved already" in done.stderr
+    done = running.program(*words[:cut], *place, *words[cut:], **saved)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert running.program("render", str(running.file), "--name", "saved", **saved).returncode == 0
+
+
+def free_port() -> int:
+    """A port that nobody has."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

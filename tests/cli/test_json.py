@@ -121,6 +121,14 @@ def test_findings(program: Program, file: str) -> None:
     assert set(fields(program.json("check", file, "--target", "kube", "--offline", code=1))) == found
 
 
+def test_a_note_is_a_finding_that_counts_as_neither(program: Program) -> None:
+    needs = {"command": "true", "container_image": "x", "resource_limit": {"gpu": 1}}
+    found = program.json("check", program.file("rl", {"a": needs}), "--target", "kube", "--offline")
+    assert ([item["level"] for item in found["findings"]], found["errors"], found["warnings"]) == (["note"], 0, 0)
+    (row,) = re.findall(r"^\| `findings\[\]\.level` .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.findall(r"`([^`]+)`", row) == ["findings[].level", "error", "warning", "note"]
+
+
 @pytest.mark.parametrize(
     "words", [("backends",), ("config", "show"), ("config", "path"), ("config", "schema"), ("init", "new")]
 )

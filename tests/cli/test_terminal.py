@@ -76,6 +76,18 @@ def test_delete_asks(program: Program, answer: str, left: list[str], code: int) 
     assert ("nothing was deleted" in screen.text) is (code == 1)
 
 
+@pytest.mark.parametrize("name", ["rl", "r"])
+def test_what_cannot_be_described_can_be_deleted(program: Program, name: str) -> None:
+    program.ended("rl", {"a": "true"})
+    (program.state / "local" / "rl" / "manifest.json").write_text("")
+    screen = program.terminal("delete", name, width=500)
+    screen.expect("delete rl, of which this is known: the record of experiment 'rl' is broken")
+    screen.expect("[y/N] ")
+    screen.press("y\n")
+    assert screen.finish() == 0
+    assert program.left() == []
+
+
 def test_ctrl_c_at_the_question_deletes_nothing(program: Program) -> None:
     program.ended("rl", {"a": "true"})
     screen = program.terminal("delete", "rl")

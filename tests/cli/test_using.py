@@ -66,12 +66,14 @@ class TestSave:
         (["logs", "rl", "--previous"], "keeps one log of a process, over its restarts"),
         (["logs", "rl", "--previous", "-f"], "--previous shows what has ended; leave --follow and --save out"),
         (["logs", "rl", "--save", "x", "--json"], "leave --json or --save out"),
-        (["cp", "rl", "a:x", "y"], "work with the files of this machine: copy them there with cp (a:x to y)"),
         (["cp", "none", "a:x", "y"], "no experiment 'none'"),
         (["forward", "rl", "web"], "'web' runs on this machine, and no port has to be forwarded: use 127.0.0.1:"),
         (["forward", "rl", "a", "80"], "use 127.0.0.1:80"),
         (["forward", "rl", "a", "80:x"], "a port is a number, or PORT:LOCAL, not '80:x'"),
         (["visit", "rl", "wbe"], "did you mean 'web'?"),
+        (["cp", "rl", "a:x", "y"], "cannot copy 'a:x': there is no such file or folder beside 'a'"),
+        (["cp", "rl", "b:x", "y"], "has no process 'b'"),
+        (["cp", "rl", "rl.yml", "a:"], "they are the same file"),
     ],
 )
 def test_what_one_machine_does_not_need(program: Program, words: list[str], said: str) -> None:
@@ -80,6 +82,18 @@ def test_what_one_machine_does_not_need(program: Program, words: list[str], said
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["cp", "scp"])
+def test_files_go_there_and_back(program: Program, verb: str) -> None:
+    """Also when the process has ended; nothing is said of it."""
+    (program.folder / "work").mkdir()
+    made = {"cmd": "mkdir out && echo weights > out/model.pt", "start_dir": str(program.folder / "work")}
+    program.ended("rl", {"crew": {"processes": {"learner": made}}})
+    assert program.ok(verb, "rl", "learner:out/model.pt", ".") == ""
+    assert (program.folder / "model.pt").read_text() == "weights\n"
+    assert program.ok(verb, "rl", "rl.yml", "crew/learner:") == ""
+    assert (program.folder / "work" / "rl.yml").read_bytes() == (program.folder / "rl.yml").read_bytes()
 
 
 @pytest.mark.parametrize("verb", ["visit", "url"])

@@ -58,6 +58,53 @@ class TestLaunch:
         program.ended("rl", {"a": "true"})
         program.ok("launch", program.file("rl", {"b": "true"}))
 
+    def test_wait_returns_when_all_are_ready(self, program: Program) -> None:
+        file = program.file("rl", {"a": {"cmd": f"echo up; {FOREVER}", "ready": {"log": "^up"}}, "b": "true"})
+        assert program.ok("launch", file, "--wait", "ready").startswith("launched rl ")
+        assert program.cluster.describe_process("rl", "a").ready
+
+    @pytest.mark.parametrize("form", [[], ["--json"]])
+    def test_wait_fails_with_what_failed(self, program: Program, form: list[str]) -> None:
+        never = {"ready": {"command": ["false"]}}
+        file = program.file("rl", {"good": FOREVER, "bad": {"cmd": "sleep 0.3; exit 5", **never}})
+        done = program("launch", file, "--wait", "ready", *form)
+        assert (done.returncode, done.stderr) == (5, "bad failed: exit code 5\n")
+        if form:
+            assert json.loads(done.stdout)["experiment"] == "rl"
+        else:
+            assert done.stdout.startswith("launched rl on local: 2 processes\n")
+        assert program.cluster.describe_process("rl", "good").state.value == "running"
+
+    def test_wait_ends_when_readiness_is_given_up(self, program: Program) -> None:
+        late = {"cmd": FOREVER, "ready": {"command": ["false"], "timeout": 0.3}}
+        file = program.file("rl", {"late": late, "next": {"cmd": "true", "starts_after": "late"}})
+        done = program("launch", file, "--wait", "ready")
+        assert (done.returncode, done.stderr.splitlines()) == (
+            1,
+            ["next failed: never started: late was not ready within 0.3 s", "late running: not ready within 0.3 s"],
+        )
+        (shown, _) = program.json("ps", "rl")["processes"]
+        assert (shown["state"], shown["late"]) == ("running", True)
+
+    def test_a_failure_decides_before_what_is_late(self, program: Program) -> None:
+        late = {"cmd": FOREVER, "ready": {"command": ["false"], "timeout": 0.3}}
+        file = program.file("rl", {"late": late, "bad": {"cmd": "exit 7"}})
+        done = program("launch", file, "--wait", "ready")
+        assert (done.returncode, done.stderr.splitlines()) == (
+            7,
+            ["bad failed: exit code 7", "late running: not ready within 0.3 s"],
+        )
+
+    def test_waiting_for_the_start_of_what_cannot_start(self, program: Program) -> None:
+        broken = program.folder / "broken"
+        broken.write_bytes(b"\x7fELF, or so it says")
+        broken.chmod(0o755)
+        late = {"cmd": FOREVER, "ready": {"command": ["false"], "timeout": 0.1}}
+        later = {"command": str(broken), "starts_after": {"first": "succeeded"}}
+        done = program("launch", program.file("rl", {"first": "true", "a": later, "late": late}), "--wait", "started")
+        assert done.returncode == 1
+        assert re.fullmatch(r"a failed: cannot be started with '.*/broken': .*\n", done.stderr)
+
     def test_name_overrides_that_of_the_file(self, program: Program) -> None:
         (program.folder / "sub").mkdir()
         file = program.file("rl", {"a": "pwd"}).rename(program.folder / "sub" / "rl.yml")
@@ -239,6 +286,28 @@ class TestDelete:
         assert (done.returncode, done.stdout) == (0, "deleted rl\n")
         assert done.stderr.startswith("no experiment 'othr'; did you mean 'other'?")
         assert program.json("delete", "-f", "othr") == []
+
+    @pytest.mark.parametrize("content", ["", '{"experiment": ', "{}", "null"])
+    def test_one_whose_record_is_broken(self, program: Program, rl: str, content: str) -> None:
+        pid = program.cluster.describe_process(rl, "learner").pid
+        program.ended("other", {"a": "true"})
+        (program.state / "local" / rl / "manifest.json").write_text(content)
+        done = program("ls")
+        assert done.returncode == 3
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "other"]
+        assert done.stderr.startswith("symphony: error: the record of experiment 'rl' is broken")
+        done = program("delete", "--dry-run", rl)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr.startswith(
+            "would delete rl, of which this is known: the record of experiment 'rl' is broken"
+        )
+        assert program.json("delete", "--dry-run", rl) == [rl]
+        assert "--force" in program("delete", rl).stderr
+        assert program.ok("delete", "-f", rl) == "deleted rl\n"
+        assert program.left() == ["other"]
+        assert pid is not None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
     def test_trouble_with_one_does_not_keep_the_others(self, program: Program) -> None:
         """An experiment on another host, of a home directory that hosts share."""

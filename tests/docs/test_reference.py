@@ -208,7 +208,7 @@ def test_what_a_backend_does_not_hold_to_is_told(tmp_path: Path, bound: str | No
 
 
 def test_what_a_backend_does_not_claim_it_does_not_do(tmp_path: Path) -> None:
-    promise = parity.Promise(test="test_x", section="one", says="X.", needs="copy")
+    promise = parity.Promise(test="test_x", section="one", says="X.", needs="forward")
     assert [parity.cell(promise, name, {}) for name in parity.BACKENDS] == ["no", "no", "yes"]
 
 

@@ -428,6 +428,32 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
         ("build: {base: python:3}", "build says how the image is made, and image, the repository"),
         ("[1]", "the file is a mapping of settings, not [1]"),
         ("agents: [", "not YAML: "),
+        ("image: 5", "image is text, not 5"),
+        ("page_port: 70000", "page_port: the port of 'page' is 70000; ports go from 1 to 65535"),
+        ("run: {updates: ten}", "run.updates is a whole number of at least 1, not 'ten'"),
+        ("run: {updates: 0}", "run.updates is a whole number of at least 1, not 0"),
+        ("run: {pace: -1}", "run.pace is a number of at least 0, not -1"),
+        ("run: {patience: 0}", "run.patience is a number of at least 0.1, not 0"),
+        ("run: {target: .nan}", "run.target is a number, not nan"),
+        ("run: {target: high}", "run.target is a number, not 'high'"),
+        ("run: {forever: 1}", "run.forever is true or false, not 1"),
+        ("run: {seed: 1.5}", "run.seed is a whole number, not 1.5"),
+        ("results: {nfs: 5}", "results.nfs is text, not 5"),
+        ("results: {nfs: 's:/x'}", "results.nfs is what is mounted, and where is not said: add results.folder"),
+        ("results: {host_path: /y}", "results.host_path is what is mounted, and where is not said"),
+        ("nodes: {terraform: 5}", "nodes.terraform is text, not 5"),
+        ("nodes: [x]", "nodes is a mapping of settings, not ['x']"),
+        ("{image: rl, build: {options: --pull}}", "build.options is a list, not '--pull'"),
+        ("{image: rl, build: {options: [1]}}", "build.options[0] is text, not 1"),
+        ("pods: {agent: {tolerations: x}}", "pods.agent.tolerations is a list, not 'x'"),
+        ("pods: {agent: {tolerations: [{key: a, operator: Exist}]}}", "pods.agent: operator is Equal, Exists, not "),
+        ("pods: {agent: {tolerations: [{keys: a}]}}", "pods.agent: add_toleration knows no 'keys'"),
+        ("pods: {agent: {node_selector: {a: b c}}}", "pods.agent: label 'a' has a value that is not valid"),
+        ("roles: {learner: {request: {cpu: -1}}}", "roles.learner: cpu is an amount such as 2, '500m' or '4Gi', not"),
+        ("roles: {learner: {request: {cpus: 1}}}", "roles.learner: resource_request knows no 'cpus'"),
+        ("roles: {learner: {limit: {gpu: half}}}", "roles.learner: gpu is a whole number, not 'half'"),
+        ("roles: {agent: {env: [a]}}", "roles.agent.env is a mapping of settings, not ['a']"),
+        ("roles: {agent: {env: {a b: 1}}}", "roles.agent: variable name 'a b' is not valid"),
     ],
 )
 def test_a_wrong_configuration_is_told_in_one_line(example: Any, tmp_path: Path, content: str, said: str) -> None:
@@ -437,6 +463,75 @@ def test_a_wrong_configuration_is_told_in_one_line(example: Any, tmp_path: Path,
         example("configuration").load(path)
     assert str(told.value).startswith(f"{path}: {said}")
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--updates", "-5"), "run.updates is a whole number of at least 1, not -5"),
+        (("--updates", "0"), "run.updates is a whole number of at least 1, not 0"),
+        (("--pace", "-1"), "run.pace is a number of at least 0, not -1.0"),
+        (("--target", "nan"), "run.target is a number, not nan"),
+        (("--agents", "0"), "agents is a whole number of at least 1, not 0"),
+        (
+            ("--nfs", "s:/x"),
+            "results.nfs is what is mounted, and where is not said: add results.folder, or --results F",
+        ),
+        (("--host-path", "/x"), "results.host_path is what is mounted, and where is not said: "),
+        (("--nfs", "s:/x", "--results", "here"), "results: mount_path is an absolute path, not 'here'"),
+        (("--base", "foo"), "--base is what the image begins with that --build makes: add --build"),
+        (("--build",), "--build pushes the image that it makes: say where to, --repository IMAGE"),
+        (("--build", "--base", "x"), "build says how the image is made, and image, the repository to push it to, is "),
+        ((), "the programs run from an image, and none is given: --repository IMAGE"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line_and_no_file_is_blamed(run: Any, words: Any, said: str) -> None:
+    done = run("train", "-b", "kube", "--dry-run", *words, script=EXAMPLE / "launch.py")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"launch.py: error: {said}")
+
+
+def test_what_the_dispatcher_refuses_names_the_role(run: Any, tmp_path: Path) -> None:
+    """The dispatcher is there on a cluster alone."""
+    nodes = {"terraform": str(EXAMPLE / "cluster.tf.json")}
+    for assign, said in (
+        ({"assign_to": "node_pool", "node_pool_name": "agent"}, "no node pool 'agent'; did you mean 'agents'?"),
+        ({"assign_to": "machine", "node_pool_name": "agents", "process": 3}, "assign_to='machine' knows no 'process'"),
+        ({"node_pool_name": "agents"}, "assign_to is machine, gpu, resource, node_pool, "),
+    ):
+        file = tmp_path / "mine.yml"
+        file.write_text(json.dumps({"image": "rl", "nodes": nodes, "roles": {"agent": {"assign": assign}}}))
+        done = run("train", "-b", "kube", "--dry-run", "--config", file, script=EXAMPLE / "launch.py")
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert done.stderr.startswith(f"launch.py: error: roles.agent.assign: {said}")
+
+
+def test_a_file_that_builds_takes_its_image_from_the_command_line(example: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_text("build: {dockerfile: Other}")
+    found = example("configuration").load(path, {"image": "rl"})
+    assert (found.image, found.build.dockerfile) == ("rl", "Other")
+
+
+def test_build_uses_the_dockerfile_of_the_configuration(example: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_text("{image: rl, build: {dockerfile: Other}}")
+    parse = example("launch").Rl().get_subparser("train").parse_args
+    read = example("launch").read
+    wanted = read(parse(["--config", str(path), "--build", "--base", "b", "--repository", "r"]))
+    assert (wanted.image, wanted.build.dockerfile, wanted.build.base) == ("r", "Other", "b")
+    assert read(parse(["--build", "--repository", "r"])).build.dockerfile == "Dockerfile"
+
+
+def test_what_is_launched_says_how_to_visit_its_page(
+    example: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the words by which another command finds the same experiment."""
+    cluster = Cluster.new("kube", namespace="team-a", image="rl")
+    monkeypatch.setattr(type(cluster), "launch", lambda *_, **__: None)
+    line = example("launch").Rl("launch.py")
+    assert line.run(["train", "-b", "kube", "--namespace", "team-a", "--image", "rl"]) == 0
+    assert capsys.readouterr().out == "launched rl; the page: launch.py visit -b kube --namespace team-a rl page\n"
 
 
 def test_a_configuration_that_is_not_there_is_told(run: Any) -> None:

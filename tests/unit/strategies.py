@@ -114,6 +114,11 @@ yml = st.dictionaries(
     texts, st.one_of(_plain, st.lists(_plain, max_size=2), st.dictionaries(texts, _plain, max_size=2)), max_size=2
 )
 
+
+def _names_a_program(command: Any) -> bool:
+    return bool(command and (isinstance(command, str) or command[0]))
+
+
 container_level: dict[str, st.SearchStrategy[Any]] = {
     "env": environments,
     "resource_request": record(**_resources),
@@ -122,7 +127,7 @@ container_level: dict[str, st.SearchStrategy[Any]] = {
     "volumes": st.lists(volume, max_size=2, unique_by=_mounted_at),
     "container_yml": yml,
     "ready": st.one_of(
-        record({"command": strings()}, timeout=st.floats(0.1, 100)),
+        record({"command": strings().filter(_names_a_program)}, timeout=st.floats(0.1, 100)),
         record({"log": st.sampled_from(["ready", "^up$", r"\d+"])}, timeout=st.integers(1, 100)),
     ),
 }

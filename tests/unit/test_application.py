@@ -58,7 +58,10 @@ def test_it_says_what_the_plan_says(data: dict[str, Any]) -> None:
         ("zzz", ENV, "no service 'zzz' in the environment (SYMPH_ZZZ_HOST); there are replay-server"),
         ("zzz", {"SYMPHONY_EXPERIMENT": "e"}, "there are none"),
         ("zzz", {}, "this process was not launched by symphony"),
-        ("replay-server", {**ENV, "SYMPH_REPLAY_SERVER_PORT": "http"}, "no service 'replay-server' in the environment"),
+        ("replay-server", {**ENV, "SYMPH_REPLAY_SERVER_PORT": "http"},
+         "no service 'replay-server' in the environment: SYMPH_REPLAY_SERVER_PORT is 'http', which is no port"),
+        ("foo", {"SYMPH_FOO_HOST": "h", "SYMPH_FOO_PORT": "-1"}, "SYMPH_FOO_PORT is '-1', which is no port"),
+        ("foo", {"SYMPH_FOO_HOST": "h"}, "no service 'foo' in the environment (SYMPH_FOO_PORT); this process was not"),
     ],
 )  # fmt: skip
 def test_a_service_that_is_not_there(service: str, env: dict[str, str], message: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from symphony import Cluster, Experiment, ExperimentStatus, NotFound, ProcessStatus, SpecError
@@ -65,6 +68,14 @@ def test_a_new_experiment_takes_the_keywords_of_experiment() -> None:
 def test_an_unknown_option_of_a_backend_is_refused_with_the_near_miss(option: str, near: str) -> None:
     with pytest.raises(SpecError, match=rf"backend 'local' knows no option '{option}'; did you mean '{near}'"):
         Cluster.new("local", **{option: "x"})
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(("given", "what"), [("x1", "'x1'"), ({"name": "x1"}, "dict"), (None, "NoneType")])
+def test_what_is_launched_is_an_experiment(tmp_path: Path, given: Any, what: str, dry_run: bool) -> None:
+    cluster = Cluster.new("local", state_dir=tmp_path)
+    with pytest.raises(SpecError, match=rf"launch takes an Experiment, not {what}; make one with cluster\.new_exp"):
+        cluster.launch(given, dry_run=dry_run)
 
 
 def test_a_wrong_option_of_a_backend_is_refused() -> None:

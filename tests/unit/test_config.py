@@ -330,6 +330,21 @@ def test_a_name_that_cannot_have_it(surroundings: Surroundings, name: str, said:
 # --- clusters ---
 
 
+def test_an_option_of_the_programs_own_has_no_place_in_a_file(surroundings: Surroundings) -> None:
+    surroundings.project("options: {local: {preamble_cmds: 'true'}}\n")
+    with pytest.raises(SpecError, match=r"^backend 'local' knows no option 'start_dri'"):
+        Cluster.new("local", start_dri="a")
+    SymphonyConfig().update({"options": {"local": {"start_dri": "/a"}}})
+    with pytest.raises(SpecError, match=r"^options\.local\.start_dri in the configuration: backend 'local' knows no"):
+        Cluster.new("local")
+
+
+def test_the_profile_that_says_a_value_is_known(surroundings: Surroundings) -> None:
+    surroundings.project("image: i\nprofile: gke\nprofiles: {gke: {backend: kube}}\n")
+    config = SymphonyConfig()
+    assert [config.profile_of(field) for field in ("backend", "image", "context")] == ["gke", None, None]
+
+
 def test_a_cluster_has_the_options_that_are_configured_and_those_given_win(surroundings: Surroundings) -> None:
     surroundings.project(
         "backend: subproc\nnamespace: team-a\nimage: i\n"
@@ -348,8 +363,18 @@ def test_a_cluster_has_the_options_that_are_configured_and_those_given_win(surro
     ("written", "error", "said"),
     [
         ("backend: locl\n", PluginError, r"\.symphony\.yml:1:1: no backend 'locl'; did you mean 'local'"),
-        ("options: {local: {start_dri: a}}\n", SpecError, "knows no option 'start_dri'; did you mean 'start_dir'"),
-        ("options: {kubee: {expose: none}}\n", SpecError, r"options\.kubee.*did you mean 'kube'"),
+        (
+            "options: {local: {start_dri: a}}\n",
+            SpecError,
+            r"\.symphony\.yml:1:19: options\.local\.start_dri: .*knows no option 'start_dri'; did you mean 'start_dir'",
+        ),
+        ("options: {kubee: {expose: none}}\n", SpecError, r"yml:1:11: options\.kubee: .*did you mean 'kube'"),
+        (
+            "profile: x\nprofiles:\n  x:\n    options:\n      kubee:\n        expose: none\n",
+            SpecError,
+            r"\.symphony\.yml:5:7: options\.kubee: ",
+        ),
+        ("options: {local: {hold_ports: x}}\n", SpecError, r"yml:1:19: options\.local\.hold_ports: hold_ports is "),
     ],
 )
 def test_what_a_backend_does_not_know_is_told(

@@ -38,7 +38,7 @@ HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     (
         "is not ready in time",
         [started(ready=False), event("not-ready", reason="not ready within 5 s")],
-        {**RUNNING, "never_ready": True, "reason": "not ready within 5 s"},
+        {**RUNNING, "never_ready": True, "late": True, "reason": "not ready within 5 s"},
     ),
     (
         "is ready after all",
@@ -48,7 +48,14 @@ HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     (
         "was ready once, but its second run is not",
         [started(), exited(1, restarts_in=0.0, in_row=1), started(3.0, ready=False), event("not-ready", reason="r")],
-        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "was_ready": True, "reason": "r"},
+        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "was_ready": True, "late": True,
+         "reason": "r"},
+    ),
+    (
+        "was not ready in time, and is given time again in its second run",
+        [started(ready=False), event("not-ready", reason="r"), exited(1, restarts_in=0.0, in_row=1, reason="r"),
+         started(3.0, ready=False)],
+        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "never_ready": True},
     ),
     (
         "succeeds",

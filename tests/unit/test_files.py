@@ -32,7 +32,7 @@ YAML: list[tuple[str, str]] = [
     ("name: [", "e.yml:1:8: not YAML: while parsing a flow node"),
     ("name: e\n  b: c\n", "e.yml:2:4: not YAML: mapping values are not allowed here"),
     ("name: 'e\n", "e.yml:2:1: not YAML: while scanning a quoted scalar, found unexpected end of stream"),
-    ("a: &x [*x]\n", "e.yml:1:4: not YAML: an alias that contains itself"),
+    ("a: &x [*x]\n", "e.yml:1:4: nested more than 100 deep, or an alias that contains itself"),
     ("a: *x\n", "e.yml:1:4: not YAML: found undefined alias 'x'"),
     ("name: e\n---\nname: f\n", "e.yml:2:1: not YAML: expected a single document"),
     ("port_range: !!python/object:os.system e\n", "e.yml:1:13: not YAML: could not determine a constructor"),
@@ -43,6 +43,16 @@ YAML: list[tuple[str, str]] = [
     (HEAD + "    command: d\n", "e.yml:5:5: not YAML: the key 'command' stands twice"),
     (HEAD + "  p:\n    command: d\n", "e.yml:5:3: not YAML: the key 'p' stands twice"),
     (HEAD + "    env: {A: 1, 'A': 2}\n", "e.yml:5:17: not YAML: the key 'A' stands twice"),
+    # keys that are no text, as templates that were not filled in have them
+    ("name: e\nprocesses:\n  {{ proc }}:\n    command: c\n",
+     "e.yml:3:3: a key is text, not a mapping; quote '{{ ... }}'"),
+    ("name: {{ name }}\n", "e.yml:1:8: a key is text, not a mapping; quote '{{ ... }}'"),
+    (HEAD + "    env: {{ e }}\n", "e.yml:5:11: a key is text, not a mapping"),
+    (HEAD + "    env: {? [a] : b}\n", "e.yml:5:13: a key is text, not a list"),
+    (HEAD + "    env: {<<: {? [a] : b}}\n", "e.yml:5:18: a key is text, not a list"),
+    # nobody writes so many levels
+    ("[" * 5000 + "]" * 5000, "e.yml: nested more than 100 deep"),
+    ("name: " + "[" * 120 + "]" * 120, "e.yml:1:107: nested more than 100 deep"),
     # no experiment
     ("", "e.yml: the file is empty; an experiment begins with name: and processes:"),
     ("# nothing\n", "e.yml: the file is empty"),
@@ -99,7 +109,7 @@ YAML: list[tuple[str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), YAML, ids=ascii)
+@pytest.mark.parametrize(("text", "message"), YAML, ids=lambda text: ascii(text)[:80])
 def test_a_wrong_yaml_file_is_told_with_line_and_column(tmp_path: Path, text: str, message: str) -> None:
     assert message in refusal(tmp_path, text)
 
@@ -118,7 +128,13 @@ def test_a_wrong_yaml_file_is_told_with_line_and_column(tmp_path: Path, text: st
         ('{"name": "e", "env": {"A": true}}', "e.json: env.A: variable 'A' is text, not True"),
         ('{"name": "e", "env": {"A": "\\ud800"}}', "variable 'A' is not valid Unicode"),
         ('{"name": "e", "env": {"A": "\\u0000"}}', "variable 'A' holds a NUL character"),
+        ("[" * 100_000 + "]" * 100_000, "e.json: nested more than 100 deep"),
+        (
+            f'{{"name": "e", "processes": {{"p": {{"pod_yml": {"[" * 900 + "]" * 900}}}}}}}',
+            "e.json: nested more than 100",
+        ),
     ],
+    ids=lambda text: ascii(text)[:60],
 )
 def test_a_wrong_json_file_is_told(tmp_path: Path, text: str, message: str) -> None:
     assert message in refusal(tmp_path, text, "e.json")
@@ -128,6 +144,13 @@ def test_the_path_of_an_error_leads_to_the_wrong_place(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as caught:
         load(tmp_path, HEAD + "    env: {A: 1, 2B: 3}\n")
     assert caught.value.path == ("processes", "p", "env", "2B")
+
+
+def test_a_file_may_have_a_hundred_levels(tmp_path: Path) -> None:
+    deep = "{a: " * 95 + "1" + "}" * 95
+    assert load(tmp_path, HEAD + f"    pod_yml: {deep}\n")
+    deep = '{"a": ' * 95 + "1" + "}" * 95
+    assert load(tmp_path, f'{{"name": "e", "processes": {{"p": {{"command": "c", "pod_yml": {deep}}}}}}}', "e.json")
 
 
 def test_a_file_that_is_not_there_is_told_with_what_is_beside_it(tmp_path: Path) -> None:

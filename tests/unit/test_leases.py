@@ -196,6 +196,15 @@ def test_devices_are_given_out_once(devices: list[str]) -> None:
         assert later.take(3) == devices
 
 
+def test_a_device_is_one_however_its_number_is_written() -> None:
+    number = str(10_000_000 + os.getpid())  # that no machine has, and no test beside this one
+    with GpuLeases([number]) as one, GpuLeases([f"00{number}", f" {number} ", f"0{number}"]) as other:
+        assert other.devices == (number,)
+        assert one.take(1) == [number]
+        assert other.count_free() == 0
+        assert other.take(1) is None
+
+
 def manifest(*wanted: int) -> HostManifest:
     commands = [Command(name=f"p{index}", argv=("c",), cwd="/", gpus=count) for index, count in enumerate(wanted)]
     return HostManifest(
@@ -235,6 +244,8 @@ def test_too_few_devices_are_told_clearly(devices: list[str]) -> None:
         ({}, [], []),
         ({"CUDA_VISIBLE_DEVICES": "2,0"}, ["nvidia0"], ["2", "0"]),
         ({"CUDA_VISIBLE_DEVICES": " GPU-a , GPU-b "}, [], ["GPU-a", "GPU-b"]),
+        ({"CUDA_VISIBLE_DEVICES": "00,1, 007"}, [], ["0", "1", "7"]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-01,1,01"}, [], ["GPU-01", "1"]),
         ({"CUDA_VISIBLE_DEVICES": ""}, ["nvidia0"], []),
         ({"CUDA_VISIBLE_DEVICES": "-1"}, ["nvidia0"], []),
     ],

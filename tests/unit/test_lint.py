@@ -246,9 +246,40 @@ def test_the_remedy_names_the_service() -> None:
     exp.new_process("c", command="true").connects("db")
     db, page = found(exp)
     assert (db.level, db.what) == (ERROR, "--db names localhost:5432, but 'db' is served elsewhere")
-    assert db.mend == "connect to $SYMPH_DB_ADDR, listen on $SYMPH_PAGE_BIND_HOST"
+    assert db.mend == "connect to $SYMPH_DB_ADDR"
     assert (page.level, page.what) == (WARNING, "--page names 127.0.0.1:6006, where nobody but itself is")
-    assert page.mend == "connect to $SYMPH_REPLAY_ADDR, listen on $SYMPH_PAGE_BIND_HOST"
+    assert page.mend == "listen on $SYMPH_PAGE_BIND_HOST"
+
+
+LISTEN = "listen on $SYMPH_WEB_BIND_HOST, or, to connect, "
+CONNECT = "let it connect to the service it needs, and use that one's SYMPH_<NAME>_ADDR"
+
+
+@pytest.mark.parametrize(
+    ("args", "port", "mend"),
+    [
+        (["--redis", "localhost:6379"], None, LISTEN + CONNECT),  # symphony chooses the port: it may be this one
+        (["--redis", "localhost:6379"], 80, CONNECT),
+        (["--redis", "redis://:x@localhost"], None, CONNECT),
+        (["--redis", "localhost"], 80, LISTEN + CONNECT),
+        (["--bind", "localhost:6379"], 80, "listen on $SYMPH_WEB_BIND_HOST"),
+        (["--upstream", "localhost"], None, CONNECT),
+        (["tcp://127.0.0.1:5555"], None, LISTEN + CONNECT),  # to ZeroMQ it may be either
+        (["--page", "http://localhost:80/"], 80, "connect to $SYMPH_WEB_ADDR"),
+        (["--page", "localhost:80"], 80, "listen on $SYMPH_WEB_BIND_HOST"),
+    ],
+)
+def test_who_serves_something_may_connect_too(args: list[str], port: int | None, mend: str) -> None:
+    exp = one(args=args)
+    exp.get_process("a").exposes({"web": port})
+    assert [finding.mend for finding in found(exp)] == [mend]
+
+
+def test_who_serves_something_connects_to_what_it_is_joined_with() -> None:
+    exp = one(args=["--store", "localhost"])
+    exp.get_process("a").exposes("web").connects("replay")
+    exp.new_process("b", command="true").binds("replay")
+    assert [finding.mend for finding in found(exp)] == [LISTEN + "use $SYMPH_REPLAY_ADDR"]
 
 
 def test_this_machine_is_no_trouble_on_this_machine(local: Target) -> None:

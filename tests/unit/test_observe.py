@@ -63,6 +63,7 @@ def test_what_a_dead_supervisor_leaves(track: Track, alive: bool, state: str, re
     assert (str(process.state), process.reason) == (state, reason)
     assert process.pid == (10 if alive else None)
     assert process.ready == (alive and track.ready)
+    assert process.late == (process.state is State.RUNNING and not track.ready)  # nobody will see it ready
     assert found.processes[1].state is State.SUCCEEDED
 
 
@@ -76,13 +77,30 @@ def test_what_nobody_saw_the_end_of_never_succeeded(track: Track, alive: bool) -
     assert found.failed is not alive
 
 
+LATE = Track(state=State.RUNNING, started=1.0, late=True, never_ready=True, reason="not ready within 5 s")
+
+
+@pytest.mark.parametrize("track", [RUNNING, LATE, dataclasses.replace(LATE, state=State.FAILED), WAITING])
+def test_late_is_who_runs_and_was_not_ready_in_time(track: Track) -> None:
+    assert look(track).processes[0].late is (track is LATE)
+
+
 def test_looking_changes_nothing() -> None:
     track = dataclasses.replace(RUNNING)
     look(track, orphans={})
     assert track == RUNNING
 
 
-def test_an_experiment_of_another_host_says_so() -> None:
-    found = look(RUNNING, elsewhere="node-7")
-    assert found.note == "runs on node-7"
-    assert found.processes[0].state is State.RUNNING
+@pytest.mark.parametrize("track", [RUNNING, WAITING, BACKING_OFF])
+def test_what_runs_on_another_host_is_unknown_here(track: Track) -> None:
+    found = look(track, elsewhere="node-7")
+    process = found.processes[0]
+    assert found.note == "launched on node-7, which cannot be seen from here"
+    assert (process.state, process.ready, process.pid) == (State.UNKNOWN, False, None)
+    assert process.reason == "launched on node-7, which cannot be seen from here"
+    assert found.processes[1].state is State.SUCCEEDED
+
+
+def test_what_ended_on_another_host_has_ended() -> None:
+    found = look(FAILED, elsewhere="node-7").processes[0]
+    assert (found.state, found.exit_code, found.reason) == (State.FAILED, 3, "r")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import os
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host.commands import Command
+from symphony.host.commands import CannotLook, Command
 from symphony.host.probes import probe
 
 
@@ -80,7 +81,29 @@ def test_a_command_runs_in_the_process_s_environment_and_folder(tmp_path: Path) 
     assert command.probe(tmp_path / "log", 0, {**env, "WORD": "x"})() is False
 
 
-@pytest.mark.parametrize("test", [["no-such-program"], ["false"]])
-def test_a_command_that_fails_is_not_ready(tmp_path: Path, test: list[str]) -> None:
-    command = Command(name="p", argv=("c",), cwd=str(tmp_path), ready={"command": test})
+def test_a_command_that_fails_is_not_ready(tmp_path: Path) -> None:
+    command = Command(name="p", argv=("c",), cwd=str(tmp_path), ready={"command": ["false"]})
     assert command.probe(tmp_path / "log", 0, dict(os.environ))() is False
+
+
+def test_a_command_that_cannot_run_says_why(tmp_path: Path) -> None:
+    command = Command(name="p", argv=("c",), cwd=str(tmp_path), ready={"command": ["no-such-program"]})
+    with pytest.raises(CannotLook, match="^cannot run 'no-such-program': it was not found on its PATH$"):
+        command.probe(tmp_path / "log", 0, dict(os.environ))()
+
+
+def test_a_command_that_takes_too_long_says_so_and_is_ended_with_all_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symphony.host.probes.COMMAND_TIMEOUT", 0.3)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    test = ["sh", "-c", "sleep 100 >fifo; true"]
+    command = Command(name="p", argv=("/bin/sh",), cwd=str(tmp_path), ready={"command": test}, preamble=("true",))
+    with pytest.raises(CannotLook, match="^'sh' takes longer than 0.3 s$"):
+        command.probe(tmp_path / "log", 0, dict(os.environ))()
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    assert poll.poll(10_000) == [(reader, select.POLLHUP)], "whoever wrote has ended"
+    os.close(reader)

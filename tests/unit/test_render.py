@@ -286,7 +286,19 @@ def test_a_manifest_as_json_knows_it() -> None:
         env=st.dictionaries(texts, texts, max_size=2),
         ready=st.one_of(st.none(), st.builds(lambda line: {"log": line}, texts)),
         releases=st.lists(st.integers(1, 65535), max_size=2).map(tuple),
+        preamble=st.lists(texts, max_size=2).map(tuple),
     )
 )
 def test_a_command_survives_json(item: Command) -> None:
     assert Command.from_dict(json.loads(json.dumps(item.to_dict()))) == item
+
+
+def test_a_command_that_was_written_before_preambles_were() -> None:
+    item = Command(name="p", argv=("c",), cwd="/")
+    assert Command.from_dict({key: value for key, value in item.to_dict().items() if key != "preamble"}) == item
+
+
+def test_the_preamble_stands_in_the_record_outermost_first() -> None:
+    experiment = Experiment("e", preamble_cmds="a")
+    experiment.new_process("p", command="c", preamble_cmds=["b", "c"])
+    assert command(experiment, "p", defaults=Defaults(preamble_cmds=("z",))).preamble == ("z", "a", "b", "c")

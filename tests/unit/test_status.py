@@ -110,6 +110,6 @@ def test_a_status_as_json_knows_it() -> None:
     assert (data["name"], data["backend"], data["created"], data["note"]) == ("e", "paper", 1.0, "n")
     assert data["processes"][0] == {
         "name": "a", "group": "g", "state": "failed", "ready": False, "exit_code": 2, "reason": "", "restarts": 0,
-        "started": None, "ended": 2.0, "stopped": False, "pid": None,
+        "started": None, "ended": 2.0, "stopped": False, "pid": None, "late": False,
     }  # fmt: skip
     assert [item.path for item in status] == ["g/a", "b"]

@@ -19,6 +19,7 @@ STATUS = ExperimentStatus(
         ProcessStatus(name="new"),
         ProcessStatus(name="on", group="g", state=State.RUNNING, started=1.0),
         ProcessStatus(name="up", state=State.RUNNING, started=1.0, ready=True),
+        ProcessStatus(name="late", state=State.RUNNING, started=1.0, late=True, reason="not ready within 5 s"),
         ProcessStatus(name="again", state=State.PENDING, started=1.0, ended=2.0),
         ProcessStatus(name="never", state=State.FAILED),
         ProcessStatus(name="done", state=State.SUCCEEDED, started=1.0, ended=2.0),
@@ -30,7 +31,7 @@ STATUS = ExperimentStatus(
 @pytest.mark.parametrize(
     ("until", "going"),
     [
-        ("ended", ["new", "g/on", "up", "again"]),
+        ("ended", ["new", "g/on", "up", "late", "again"]),
         ("ready", ["new", "g/on", "again"]),
         ("started", ["new"]),
     ],
@@ -71,7 +72,7 @@ def test_on_this_machine(tmp_path: Path):
 @pytest.mark.parametrize(
     ("processes", "told"),
     [
-        (STATUS.processes, "e: 1 of 7 ready, 2 pending, 1 started, 1 failed, 1 succeeded, 1 unknown"),
+        (STATUS.processes, "e: 1 of 8 ready, 2 pending, 2 started, 1 failed, 1 succeeded, 1 unknown"),
         ((), "e: 0 of 0 ready"),
     ],
 )

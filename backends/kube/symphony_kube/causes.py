@@ -33,6 +33,7 @@ _ASIDE = re.compile(r"\.? *(no new claims to deallocate|preemption:).*", re.DOTA
 _EACH = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"node\(s\) had (?:untolerated )?taint(?:\(s\))? \{([^}]*?):? *\}.*")
 _SELECTOR = re.compile(r"node\(s\) didn't match (?:Pod's )?node (?:selector|affinity).*")
+_VOLUME = re.compile(r'^\w+\.\w+ failed for volume "[^"]*" ?: ')
 _EXEC = re.compile(r'exec: "(?P<command>[^"]*)": (?P<why>.*?)(?:: unknown)?$')
 _STAT = re.compile(r"^(?:stat|fork/exec|lstat) \S+: ")
 _BACK_OFF = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? restarting", re.IGNORECASE)
@@ -65,6 +66,13 @@ def image(reason: str, name: str, message: str) -> str:
     *_, last = one_line(message).rsplit(": ", 1)
     why = "" if '"' in last or last == message else f": {short(last)}"
     return f"{reason}: {name}{why}"
+
+
+def mounting(message: str) -> str:
+    """Why a volume is not mounted, from what its node said."""
+    told = _VOLUME.sub("", one_line(message))
+    _, output, last = told.rpartition(" Output: ")
+    return short(last if output else told)
 
 
 def cannot_start(message: str) -> str:

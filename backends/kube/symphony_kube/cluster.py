@@ -40,6 +40,7 @@ class KubeCluster(Cluster):
     """
 
     backend: ClassVar[str] = "kube"
+    dry_run_looks: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -233,12 +234,14 @@ class KubeCluster(Cluster):
         source: str,
         target: str,
         *,
+        dry_run: bool = False,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> None:
         """Copy files or folders from or to a process (``process:path``); see `symphony_kube.copy`."""
         from symphony_kube import copy
 
-        copy.transfer(self.api, self.scope(experiment), source, target, progress=progress)
+        transfer = copy.rehearse if dry_run else functools.partial(copy.transfer, progress=progress)
+        transfer(self.api, self.scope(experiment), source, target)
 
     def external_url(self, experiment: str, service: str) -> str:
         """Where an exposed service is reached from outside: ``host:port`` of its load balancer or node port."""

@@ -7,14 +7,15 @@ file, and only then takes the target's place. The container needs a shell, tar a
 from __future__ import annotations
 
 import posixpath
+import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
-from symphony.names import is_name
+from symphony.paths import Beside, ends
 from symphony_kube import archive, pods, run, streams
 from symphony_kube.archive import Digests
 from symphony_kube.errors import one_line
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 # Called with the bytes so far, and of how many, where that is known.
 Progress = Callable[[int, "int | None"], None]
 
-# The first lines of every script. What it says of itself comes after this mark, on standard error.
+# The first lines of every script. One that gives up says so on a line that begins with this mark, on standard error:
+# how it ended may never be told, where it left input unread.
 _SAID = "symphony: "
 _BEGIN = f"""\
-fail() {{ printf '{_SAID}%s\\n' "$1" >&2; exit 1; }}
+clean() {{ :; }}
+fail() {{ clean; printf '{_SAID}%s\\n' "$1" >&2; exit 1; }}
 for tool in "$@"; do [ "$tool" = -- ] && break; command -v "$tool" >/dev/null 2>&1 || fail "needs $tool"; done
 while [ "$1" != -- ]; do shift; done; shift
 for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; done
@@ -43,14 +46,16 @@ _SEND = (
     + """\
 cd -- "$1" 2>/dev/null || fail "no folder"
 [ -e "$2" ] || fail "not there"
-if [ -d "$2" ]; then cd -- "$2" && exec tar -cf - .; else exec tar -chf - "$2"; fi
+if [ -d "$2" ]; then cd -- "$2" || fail "cannot be read"; exec tar -cf - .; else exec tar -chf - "$2"; fi
 """
 )
 _SUM = """\
 if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +; else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
 """
-_DIGESTS = _BEGIN + 'cd -- "$1" || exit 1\n' + _SUM
-# Takes tar's stream by its length, tells the digests, and goes on when it is told that they are right.
+_DIGESTS = _BEGIN + 'cd -- "$1" 2>/dev/null || fail "no folder"\n' + _SUM
+# Says when it is ready, and only then is anything sent. Takes tar's stream by its length, tells the digests, and goes
+# on when it is told that they are right.
+_READY = b"ready\n"
 _RECEIVE = (
     _BEGIN
     + """\
@@ -60,53 +65,37 @@ if [ -d "$target" ]; then parent=$target; [ "$base" ] && target=$target/$base; f
 if [ "$kind" = file ]; then [ -d "$target" ] && fail "is a folder"
 elif [ -e "$target" ] && [ ! -d "$target" ]; then fail "is a file"; fi
 tmp=$parent/$tmp
-clean() { chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp"; }
-mkdir -m 700 "$tmp" || exit 1
+mkdir -m 700 "$tmp" || fail "its folder cannot be written to"
+clean() { chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp" 2>/dev/null; }
 trap clean EXIT
-trap 'exit 1' HUP INT TERM PIPE
-head -c "$size" | tar -xpf - -C "$tmp" || exit 1
+trap 'fail "it was broken off there"' HUP INT TERM
+trap 'exit 1' PIPE
+echo ready
+head -c "$size" | tar -xpf - -C "$tmp" || fail "it could not be unpacked"
 (set -- "$tmp" ./it; cd "$1" || exit 1
 """
     + _SUM
     + """\
-) || exit 1
-read -r answer && [ "$answer" = keep ] || exit 1
-if [ ! -d "$target" ]; then mv -f "$tmp/it" "$target" && chmod "$mode" "$target"; exit; fi
-cd "$tmp/it" || exit 1
+) || fail "what came could not be read again"
+read -r answer && [ "$answer" = keep ] || fail "it was broken off here"
+if [ ! -d "$target" ]; then
+    mv -f "$tmp/it" "$target" && chmod "$mode" "$target" || fail "it could not be put in its place"
+    exit
+fi
+cd "$tmp/it" || fail "it could not be put in its place"
 case $target in /*) ;; *) target=$OLDPWD/$target;; esac
-find . -type d -exec sh -c 'for d; do [ -d "$0/$d" ] || mkdir "$0/$d" || exit 1; done' "$target" {} + || exit 1
+find . -type d -exec sh -c 'for d; do [ -d "$0/$d" ] || mkdir "$0/$d" || exit 1; done' "$target" {} + ||
+    fail "could not be merged"
 find . ! -type d -exec sh -c 'for f; do [ -d "$0/$f" ] && [ ! -L "$0/$f" ] && exit 3
 mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "could not be merged"
 """
 )
+_GAVE_UP = re.compile(rb"^%s(.*)\n" % _SAID.encode(), re.MULTILINE)
+# How long what is sent may wait to be taken, in seconds.
+STALLED = 120.0
+
 _TOOLS = ("tar", "find")
 _TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remote:
-    """A path beside a process; a relative one begins in the folder of its container."""
-
-    process: str
-    group: str | None
-    path: str
-
-    def __str__(self) -> str:
-        return f"{self.group}/{self.process}:{self.path}" if self.group else f"{self.process}:{self.path}"
-
-
-def parse(text: str) -> Remote | None:
-    """``process:path`` or ``group/process:path``; None for a path of this machine.
-
-    >>> parse("learner:out/model.pt").path
-    'out/model.pt'
-    >>> parse("./learner:out")
-    """
-    whose, colon, path = text.partition(":")
-    parts = whose.split("/")
-    if not colon or len(parts) > 2 or not all(map(is_name, parts)):
-        return None
-    return Remote(process=parts[-1], group=parts[0] if len(parts) == 2 else None, path=path or ".")
 
 
 def transfer(api: Api, scope: Scope, source: str, target: str, *, progress: Progress | None = None) -> None:
@@ -117,31 +106,45 @@ def transfer(api: Api, scope: Scope, source: str, target: str, *, progress: Prog
     Raises `NotFound`, `SpecError`, and `BackendError` where what arrived is not what was sent.
     """
     tell: Progress = progress or (lambda _done, _of: None)
-    there, here = parse(source), parse(target)
-    if (there is None) == (here is None):
-        what = "two processes" if there else "two paths of this machine"
-        raise SpecError(
-            f"{source!r} and {target!r} are {what}: one of them is process:path, the other a path here (a path with "
-            "a colon begins with ./)"
-        )
+    there, here = ends(source, target)
     if there is not None:
         place = pods.running(api, scope, there.process, there.group)
-        _download(api, scope, place, there, Path(target), target.endswith("/"), tell)
+        _download(api, scope, place, there, target, tell)
     elif here is not None:
         place = pods.running(api, scope, here.process, here.group)
         _upload(api, scope, place, source, here, tell)
 
 
+def rehearse(api: Api, scope: Scope, source: str, target: str) -> None:
+    """Refuse what `transfer` would refuse before it looks into the container, and copy nothing."""
+    there, here = ends(source, target)
+    beside = there or here
+    if beside is not None:
+        pods.running(api, scope, beside.process, beside.group)
+    if there is not None:
+        _landing(there, target)
+    else:
+        archive.Outgoing(source)
+
+
 # --- from a process ---
 
 
-def _download(api: Api, scope: Scope, place: Place, source: Remote, target: Path, into: bool, tell: Progress) -> None:
-    folder, name = _split(source.path)
-    final = target / name if target.is_dir() and name != "." else target
-    if into and not target.is_dir():
-        raise NotFound(f"there is no folder {str(target)!r} here")
+def _landing(source: Beside, target: str) -> Path:
+    """Where here something from a process comes to stand. Raises `NotFound`."""
+    _, name = _split(source.path)
+    path = Path(target)
+    final = path / name if path.is_dir() and name != "." else path
+    if target.endswith("/") and not path.is_dir():
+        raise NotFound(f"there is no folder {str(path)!r} here")
     if not final.parent.is_dir():
         raise NotFound(f"there is no folder {str(final.parent)!r} here")
+    return final
+
+
+def _download(api: Api, scope: Scope, place: Place, source: Beside, target: str, tell: Progress) -> None:
+    folder, name = _split(source.path)
+    final = _landing(source, target)
     with archive.Incoming(final) as incoming:
         script = ["sh", "-c", _SEND, "sh", *_TOOLS, "--", folder, _plain(name)]
         with run.connect(api, scope, place, script) as channels:
@@ -169,6 +172,7 @@ class _Output:
         self._errors = bytearray()
         self._status: bytes | None = None
         self._count = 0
+        self._left, self._moved = 0, time.monotonic()
 
     def read(self, size: int = -1) -> bytes:
         """So many bytes, fewer only at the end."""
@@ -189,7 +193,7 @@ class _Output:
 
     def poll(self) -> None:
         """Send what waits, and take in what came; raises where the script has failed already."""
-        self._take(self._channels.wait(None if self._channels.full else 0.0)[0])
+        self._wait(None if self._channels.full else 0.0)
         if self._status is not None or self._channels.closed:
             self.finish()
 
@@ -204,8 +208,21 @@ class _Output:
     def _more(self) -> bool:
         if self._status is not None or self._channels.closed:
             return False
-        self._take(self._channels.wait(None)[0])
+        self._wait(None)
         return True
+
+    def _wait(self, timeout: float | None) -> None:
+        """Send and take in. Raises what the script says of itself, and `Unreachable` where nothing moves any more."""
+        messages, _ = self._channels.wait(timeout)
+        self._take(messages)
+        if _GAVE_UP.search(self._errors):
+            raise _failure(self._errors.decode(errors="replace"), self._what, self._place)
+        now, left = time.monotonic(), self._channels.backlog
+        if messages or left < self._left or not left:
+            self._moved = now
+        elif now > self._moved + STALLED:
+            raise Unreachable(f"cannot copy {self._what!r}: nothing was taken there for {STALLED:g} s; copy it again")
+        self._left = left
 
     def _take(self, messages: list[tuple[int, bytes]]) -> None:
         for channel, data in messages:
@@ -221,10 +238,10 @@ class _Output:
 
 def _failure(said: str, what: str, place: Place) -> BackendError | NotFound | SpecError:
     """The error for what a script said of itself, or a tool in it."""
-    _, mark, why = said.partition(_SAID)
-    why = why.strip()
-    if not mark:
+    found = _GAVE_UP.search(said.encode())
+    if found is None:
         return BackendError(f"cannot copy {what!r}: {one_line(said) or 'the copying was cut short'}")
+    why, before = found[1].decode(), one_line(said.encode()[: found.start()].decode())
     if why.startswith("needs "):
         return SpecError(f"cannot copy {what!r}: the image of {place.process!r} has no {why.removeprefix('needs ')}")
     words = {
@@ -232,15 +249,18 @@ def _failure(said: str, what: str, place: Place) -> BackendError | NotFound | Sp
         "not there": f"there is no such file or folder beside {place.process!r}",
         "is a folder": "a file cannot take the place of a folder",
         "is a file": "a folder cannot take the place of a file",
+        "could not be merged": "it could not be merged with what is there",
     }
+    if why not in words:
+        return BackendError(f"cannot copy {what!r}: {why}{f': {before}' if before else ''}")
     kind = NotFound if why in ("no folder", "not there") else SpecError
-    return kind(f"cannot copy {what!r}: {words.get(why, why)}")
+    return kind(f"cannot copy {what!r}: {words[why]}")
 
 
 # --- to a process ---
 
 
-def _upload(api: Api, scope: Scope, place: Place, source: str, target: Remote, tell: Progress) -> None:
+def _upload(api: Api, scope: Scope, place: Place, source: str, target: Beside, tell: Progress) -> None:
     tree = archive.Outgoing(source)
     parent, _ = _split(target.path)
     base = "" if Path(source).name in ("", "..") or source.endswith("/.") else Path(source).name
@@ -254,6 +274,8 @@ def _upload(api: Api, scope: Scope, place: Place, source: str, target: Remote, t
     script = ["sh", "-c", _RECEIVE, "sh", *_TOOLS_TO_RECEIVE, "--", *words]
     with run.connect(api, scope, place, script, stdin=True) as channels:
         output = _Output(channels, place, str(target), lambda _done, _of: None)
+        output.until((b"\n" + _READY,))
+        output.read(len(_READY))
         for data, done in _counted(tree.stream()):
             channels.send(streams.STDIN, data)
             tell(done, tree.size)

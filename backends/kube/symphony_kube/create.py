@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from symphony.errors import BackendError, LaunchFailed
+from symphony.errors import BackendError
 from symphony_kube import names, refusals
 from symphony_kube.errors import ApiError
 from symphony_kube.names import Scope
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+# A field that the server does not know is an error. Servers before 1.25 drop it without a word.
+STRICT = {"fieldValidation": "Strict"}
 AT_ONCE = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
 # How long the service account of a new namespace is waited for where it cannot be watched, in seconds.
 ACCOUNT = 10.0
@@ -60,7 +62,7 @@ class Creation:
         except BackendError as exc:
             if isinstance(exc, ApiError) and exc.status < 500:
                 del self.unsure[item.path]
-            raise LaunchFailed(refusals.cannot_create(item.kind, item.name, self._scope, exc)) from exc
+            raise refusals.failed(refusals.cannot_create(item.kind, item.name, self._scope, exc), exc) from exc
         self.made[item.path] = (item, body)
         del self.unsure[item.path]
         return body
@@ -73,7 +75,7 @@ class Creation:
         deadline = time.monotonic() + ACCOUNT
         while True:
             try:
-                return self._api.call("POST", item.collection, body=item.data, give_up=self.over)
+                return self._api.call("POST", item.collection, query=STRICT, body=item.data, give_up=self.over)
             except ApiError as exc:
                 if exc.status == 409 and exc.reason == "AlreadyExists":
                     return self._mine(item, exc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,24 @@ def _context(place: str, asked: str | None) -> dict[str, Any]:
         raise NotFound(f"the kubeconfig {place} has no context {name!r}{hint}")
     cluster = known[name].get("cluster")
     servers = {item["name"]: (item["cluster"] or {}).get("server") for item in found["clusters"]}
-    if not servers.get(cluster):
+    server = servers.get(cluster)
+    if not server:
         raise BackendError(f"the kubeconfig {place} has no server for the cluster {cluster!r} of its context {name!r}")
+    if not _is_address(server):
+        raise BackendError(
+            f"the kubeconfig {place} has the server {server!r} for the cluster {cluster!r} of its context {name!r}; "
+            "write https://HOST:PORT"
+        )
     return {"name": name, "namespace": known[name].get("namespace")}
+
+
+def _is_address(server: object) -> bool:
+    """Whether the server of a cluster can be called: kubectl takes one without a scheme, the client does not."""
+    try:
+        parts = urllib.parse.urlsplit(str(server))
+        return parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _read(place: str) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from symphony.status import ExperimentStatus
 from symphony_kube import delete, gone, look, names, observe, refusals, waves
 from symphony_kube.api import METADATA
 from symphony_kube.containers import seconds
-from symphony_kube.create import Creation, NameTaken, in_parallel
+from symphony_kube.create import STRICT, Creation, NameTaken, in_parallel
 from symphony_kube.errors import ApiError
+from symphony_kube.hatches import Hatch, unknown
 from symphony_kube.manifest import KubeManifest
 from symphony_kube.names import Scope
 from symphony_kube.objects import NAMESPACES, Item, collection, item, labels, listed, ours, said, stamped
@@ -91,7 +92,7 @@ def _shared_is_live(api: Api, scope: Scope) -> bool | None:
     try:
         pods = listed(api.call("GET", path, query={"labelSelector": scope.selector}))
     except ApiError as exc:
-        raise LaunchFailed(refusals.cannot("list", "pods", scope, exc)) from exc
+        raise refusals.failed(refusals.cannot("list", "pods", scope, exc), exc) from exc
     if not pods:
         return None
     seen = observe.observe(scope.experiment, pods, now=time.time())
@@ -104,7 +105,8 @@ def _namespace_is_live(api: Api, scope: Scope) -> bool | None:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
         if exc.status != 403:
-            raise LaunchFailed(refusals.cannot_create("Namespace", scope.namespace, scope, exc, verb="read")) from exc
+            text = refusals.cannot_create("Namespace", scope.namespace, scope, exc, verb="read")
+            raise refusals.failed(text, exc) from exc
         return None  # who may not read it may perhaps create it
     if found is None:
         return None
@@ -166,7 +168,8 @@ def _attempt(
             raise LaunchFailed(
                 f"{why or 'the launch was broken off'}; what was created could not all be taken back, "
                 f"in namespace {scope.namespace!r} there is left: {', '.join(left)}; delete {scope.experiment!r} "
-                "when that is mended"
+                "when that is mended",
+                trouble=isinstance(why, BackendError) and refusals.is_trouble(why),
             ) from exc
         if why is None or why is exc:
             raise
@@ -179,7 +182,7 @@ def _why(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
         return _taken(api, scope, exc)
     if isinstance(exc, (LaunchFailed, AlreadyExists)):
         return exc
-    return LaunchFailed(str(exc)) if isinstance(exc, BackendError) else None
+    return refusals.failed(str(exc), exc) if isinstance(exc, BackendError) else None
 
 
 def _taken(api: Api, scope: Scope, exc: NameTaken) -> BackendError | AlreadyExists:
@@ -188,12 +191,13 @@ def _taken(api: Api, scope: Scope, exc: NameTaken) -> BackendError | AlreadyExis
     if exc.found is None or not ours(exc.found, scope.experiment):
         if taken.kind == "Namespace":
             return _foreign(scope)
-        return LaunchFailed(refusals.cannot_create(taken.kind, taken.name, scope, exc.cause))
+        return LaunchFailed(refusals.taken(taken.kind, taken.name, scope, exc.found))
     try:
         if not _is_old(exc.found) or _is_live(api, scope, exc.found):
             return already_exists(scope.experiment)
     except BackendError as trouble:
-        return LaunchFailed(f"{said(taken.kind, taken.name)} is there already, and how it is cannot be told: {trouble}")
+        text = f"{said(taken.kind, taken.name)} is there already, and how it is cannot be told: {trouble}"
+        return refusals.failed(text, trouble)
     return _Leftovers(f"{said(taken.kind, taken.name)} is left of an earlier launch of {scope.experiment!r}")
 
 
@@ -294,25 +298,35 @@ def _see_alone(api: Api, scope: Scope, creation: Creation, first: Item, mine: Ob
 
 
 def check(api: Api, manifest: KubeManifest) -> None:
-    """Have the API server check every object, and create nothing. Raises `LaunchFailed` for one that it refuses.
+    """Have the API server check every object, and create nothing. Raises `LaunchFailed` for one that it refuses,
+    and for a field in pod_yml or container_yml that it does not know.
 
     Where the namespace is not there yet, the others are checked in the namespace ``default``.
     """
     scope = manifest.scope
     namespace = scope.namespace if scope.shared else ANY_NAMESPACE
-    bodies = list(manifest)
-    in_parallel(partial(_check, api, scope, namespace), bodies, threads=api.connections)
+    todo: list[tuple[Object, list[Hatch]]] = [(body, []) for body in manifest.ground]
+    for unit, body in zip(manifest.roster, manifest.units, strict=True):
+        todo.append((body, [hatch for hatch in manifest.hatches if hatch.unit == unit.name]))
+    in_parallel(partial(_check, api, scope, namespace), todo, threads=api.connections)
 
 
-def _check(api: Api, scope: Scope, namespace: str, body: Object) -> None:
+def _check(api: Api, scope: Scope, namespace: str, given: tuple[Object, list[Hatch]]) -> None:
+    body, own = given
     kind, name = body["kind"], body["metadata"]["name"]
     # Names were checked before; an object that is there already must not be in the way.
-    meta = {**body["metadata"], "name": f"symphony-check-{secrets.token_hex(6)}"}
+    stand_in = f"symphony-check-{secrets.token_hex(6)}"
+    meta = {**body["metadata"], "name": stand_in}
     if kind != "Namespace":
         meta["namespace"] = namespace
-    given = item({**body, "metadata": meta}, namespace)
+    asked = item({**body, "metadata": meta}, namespace)
+    there = Scope(experiment=scope.experiment, namespace=namespace, shared=scope.shared)
     try:
-        api.call("POST", given.collection, query={"dryRun": "All"}, body=given.data)
+        answer = api.call("POST", asked.collection, query={"dryRun": "All", **STRICT}, body=asked.data)
     except ApiError as exc:
-        asked = Scope(experiment=scope.experiment, namespace=namespace, shared=scope.shared)
-        raise LaunchFailed(refusals.cannot_create(kind, name, asked, exc)) from exc
+        exc.detail = exc.detail.replace(stand_in, name)
+        raise refusals.failed(refusals.cannot_create(kind, name, there, exc), exc) from exc
+    for hatch in own:
+        dropped = unknown(hatch, answer)
+        if dropped:
+            raise LaunchFailed(refusals.unknown_fields(kind, name, there, hatch.where, dropped))

@@ -11,7 +11,7 @@ from symphony.errors import NotFound
 from symphony.lookup import awaited, no_experiment, too_late
 from symphony.names import is_name
 from symphony.status import ExperimentStatus
-from symphony_kube import names
+from symphony_kube import names, stuck
 from symphony_kube.api import METADATA, Api, Object
 from symphony_kube.errors import ApiError
 from symphony_kube.names import Scope
@@ -69,8 +69,12 @@ def _paths(namespace: str) -> dict[str, str]:
 
 
 def describe(api: Api, scope: Scope) -> ExperimentStatus:
-    """How an experiment is: one list of its Pods, and one of its Jobs where it has any. `NotFound` without it."""
-    return status_of(api, scope, observed(api, scope)[0])
+    """How an experiment is: one list of its Pods, and one of its Jobs where it has any. `NotFound` without it.
+
+    What a Pod waits for that is being set up for long is asked as well.
+    """
+    observer, pods = observed(api, scope)
+    return stuck.explained(api, scope, status_of(api, scope, observer), pods, now=time.time())
 
 
 def observed(api: Api, scope: Scope) -> tuple[Observer, list[Object]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 from symphony.cluster import Manifest
 from symphony.plan import Ignored
+from symphony_kube import private
+from symphony_kube.hatches import Hatch
 from symphony_kube.names import Scope
 from symphony_kube.roster import Roster
 
@@ -29,6 +30,7 @@ class KubeManifest(Manifest):
 
     ``ground`` has what comes before every Pod: the Namespace (where it is the experiment's own), Secrets,
     ConfigMaps and Services. ``units`` has the Pod or Job of each unit of the ``roster``, in its order.
+    ``hatches`` is what users wrote into them themselves, ``reads`` the files that became Secrets and ConfigMaps.
     Its text is YAML that ``kubectl create -f -`` and ``kubectl apply -f -`` take, without the values of secrets.
     """
 
@@ -38,6 +40,8 @@ class KubeManifest(Manifest):
     units: tuple[Object, ...]
     roster: Roster
     ignored: tuple[Ignored, ...] = ()
+    hatches: tuple[Hatch, ...] = ()
+    reads: tuple[Path, ...] = ()
 
     def __iter__(self) -> Iterator[Object]:
         yield from self.ground
@@ -60,23 +64,17 @@ class KubeManifest(Manifest):
         note = [_REDACTED_NOTE] if any(item["kind"] == "Secret" for item in shown) else []
         return "".join([*note, to_yaml_documents(shown)])
 
-    def write(self, path: str | os.PathLike[str]) -> None:
+    def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
         """Write the YAML with the values of secrets to a file that only its owner can read, new or not.
 
-        The file gets its name in one step, complete. Raises OSError.
+        With ``dry_run`` nothing is written. Raises `SpecError` for what is there and is no file, for a link, and for
+        a file that the experiment is made from; `NotFound` without its folder; and OSError.
         """
-        from symphony.spec.files import to_yaml_documents
+        target = private.check(os.fspath(path), self.reads)
+        if not dry_run:
+            from symphony.spec.files import to_yaml_documents
 
-        target = Path(path)
-        aside = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(to_yaml_documents(list(self)))
-            aside.replace(target)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+            private.write(target, to_yaml_documents(list(self)))
 
 
 def encoded(item: Object) -> bytes:

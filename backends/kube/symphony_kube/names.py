@@ -26,6 +26,9 @@ OURS = f"{MANAGED_BY}={SYMPHONY}"
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 
+# How long the names of these may be; of the others, which become labels and host names, `MAX_LENGTH`.
+_LONGEST = {"Secret": 253, "ConfigMap": 253}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -49,14 +52,14 @@ class Scope:
         """The labels of all objects of the experiment."""
         return {MANAGED_BY: SYMPHONY, EXPERIMENT: self.experiment}
 
-    def object_name(self, name: str) -> str:
-        """The name of the object that stands for a process, a group or a service; `SpecError` where too long."""
+    def object_name(self, name: str, kind: str = "Pod") -> str:
+        """The name of the object that stands for a process, a group, a service or files; `SpecError` where too long."""
         if not self.shared:
             return name
-        full = f"{self.experiment}-{name}"
-        if len(full) > MAX_LENGTH:
+        full, longest = f"{self.experiment}-{name}", _LONGEST.get(kind, MAX_LENGTH)
+        if len(full) > longest:
             raise SpecError(
-                f"{full!r} has {len(full)} characters, and Kubernetes takes {MAX_LENGTH}: in the shared namespace "
+                f"{full!r} has {len(full)} characters, and Kubernetes takes {longest}: in the shared namespace "
                 f"{self.namespace!r} names begin with the experiment's; shorten {self.experiment!r} or {name!r}"
             )
         return full

@@ -99,5 +99,10 @@ def labels(body: Object) -> Mapping[str, str]:
 
 def ours(body: Object, experiment: str) -> bool:
     """Whether symphony made an object, for this experiment."""
+    return experiment_of(body) == experiment
+
+
+def experiment_of(body: Object) -> str | None:
+    """The experiment for which symphony made an object; None where symphony did not."""
     found = labels(body)
-    return found.get(names.MANAGED_BY) == names.SYMPHONY and found.get(names.EXPERIMENT) == experiment
+    return found.get(names.EXPERIMENT) if found.get(names.MANAGED_BY) == names.SYMPHONY else None

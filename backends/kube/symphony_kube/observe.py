@@ -318,6 +318,7 @@ class Observer:
                 restarts=track.restarts,
                 started=track.started,
                 ended=track.ended,
+                late=track.state is State.RUNNING and track.never_ready and not track.ready,
             )
             known = self._statuses[name] = (track, status)
         return known[1]

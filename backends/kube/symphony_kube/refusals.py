@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, LaunchFailed
+from symphony.names import listing
 from symphony_kube.errors import ApiError
 from symphony_kube.names import Scope
-from symphony_kube.objects import plural, said
+from symphony_kube.objects import experiment_of, plural, said
 
 # What a Service, a Secret or a ConfigMap is needed for, in the words of the specification.
 _NEEDED = {
@@ -16,6 +19,18 @@ _NEEDED = {
     "ConfigMap": "files that are mounted as configuration",
 }
 _LACKS_RIGHT = re.compile(r'cannot (\w+) resource "')
+
+
+def is_trouble(exc: BackendError) -> bool:
+    """Whether the server is away or not itself, or does not know the user: what was asked for may be right."""
+    if isinstance(exc, LaunchFailed):
+        return exc.trouble
+    return not isinstance(exc, ApiError) or exc.status in (401, 429) or exc.status >= 500
+
+
+def failed(text: str, exc: BackendError) -> LaunchFailed:
+    """The error of a launch that ``exc`` broke off."""
+    return LaunchFailed(text, trouble=is_trouble(exc))
 
 
 def is_quota(exc: ApiError) -> bool:
@@ -49,6 +64,32 @@ def cannot_create(kind: str, name: str, scope: Scope, exc: BackendError, *, verb
     return f"cannot {verb} {said(kind, name)}{where}: {exc.detail}{f'; {mend}' if mend else ''}"
 
 
+def taken(kind: str, name: str, scope: Scope, found: Mapping[str, Any] | None) -> str:
+    """Why an object could not be created whose name another has: ``found``, or None where it may not be read."""
+    text = f"cannot create {said(kind, name)} in namespace {scope.namespace!r}"
+    if found is None:
+        return f"{text}: one of that name is there, and whose it is may not be read; choose another name"
+    owner = experiment_of(found)
+    if owner is None:
+        return (
+            f"{text}: one of that name is there; it is not symphony's and was left alone: choose another name, or "
+            "delete it yourself"
+        )
+    return (
+        f"{text}: one of that name belongs to experiment {owner!r}, which is left alone: in a shared namespace names "
+        f"begin with the experiment's, and {scope.experiment!r} and {owner!r} begin alike; rename the experiment or "
+        "what is in it"
+    )
+
+
+def unknown_fields(kind: str, name: str, scope: Scope, where: str, fields: Sequence[str]) -> str:
+    """Why an object would not become what its user wrote: a server that does not know a field leaves it out."""
+    return (
+        f"cannot create {said(kind, name)} in namespace {scope.namespace!r} as it is written: {where} has what the "
+        f"server does not know and would leave out: {listing(fields)}"
+    )
+
+
 def cannot(verb: str, what: str, scope: Scope, exc: BackendError) -> str:
     """Why something else could not be done, such as to list Pods."""
     if not isinstance(exc, ApiError):
@@ -70,8 +111,6 @@ def _mend(kind: str, scope: Scope, exc: ApiError) -> str:
         return _missing_right(kind, scope)
     if no_account(exc):
         return "service accounts belong to a namespace: create it there, or choose a namespace that has it"
-    if exc.status == 409:
-        return "it is not symphony's and was left alone: choose another name, or delete it yourself"
     if exc.status == 404 and scope.shared:
         return f"create namespace {scope.namespace!r}, or choose another with namespace="
     return {400: "see what pod_yml and container_yml put in", 413: "it is too large: files belong on a volume"}.get(

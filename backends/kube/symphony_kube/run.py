@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import secrets
 import select
 import signal
 import stat
@@ -31,9 +32,14 @@ if TYPE_CHECKING:
 SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
 
 # How to give standard input an end on servers before 1.30, whose protocol has none: by its length where that is
-# known, else piece by piece as lines of base64, until an empty one.
-_BY_LENGTH = 'n=$1; shift; head -c "$n" | "$@"'
-_BY_LINES = 'while read -r x && [ -n "$x" ] && printf %s "$x" | base64 -d; do :; done | "$@"'
+# known, else piece by piece as lines of base64, until an empty one. What a command leaves of its input is read after
+# it, since how it ended is told only then; of a pipe, which may have no end, no more is sent once it has ended.
+_BY_LENGTH = 'n=$1; shift; head -c "$n" | { "$@"; code=$?; cat >/dev/null; exit $code; }'
+_BY_LINES = """\
+over=$1; shift
+while read -r x && [ -n "$x" ] && printf %s "$x" | base64 -d; do :; done | {
+"$@"; code=$?; printf %s "$over" >&2; cat >/dev/null; exit $code; }
+"""
 _LINE = 12 << 10
 
 _ABSENT = ("executable file not found", "no such file or directory", "not found in $PATH")
@@ -226,9 +232,10 @@ def _passed_through(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -
         with connect(api, scope, place, argv) as channels:
             end = _feed(channels, None, None)
         return exit_code(end, place, argv)
-    asked, encode = _how_to_feed(api, scope, place, given)
+    over = f"[symphony {secrets.token_hex(16)}]"
+    asked, encode = _how_to_feed(api, scope, place, given, over)
     with connect(api, scope, place, [*asked, *argv], stdin=True) as channels:
-        end = _feed(channels, given, encode)
+        end = _feed(channels, given, encode, over.encode())
     try:
         return exit_code(end, place, argv)
     except NotFound as exc:
@@ -240,15 +247,18 @@ def _passed_through(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -
 
 
 def _how_to_feed(
-    api: Api, scope: Scope, place: Place, given: _Input
+    api: Api, scope: Scope, place: Place, given: _Input, over: str
 ) -> tuple[list[str], Callable[[bytes], bytes] | None]:
-    """What to put before a command so that its input comes to an end, and how to write the input then."""
+    """What to put before a command so that its input comes to an end, and how to write the input then.
+
+    ``over`` is the word on standard error that the command has ended and needs no more input.
+    """
     with connect(api, scope, place, ["true"]) as channels:  # tells the protocol; whether there is a "true" is no matter
         if channels.can_end:
             return [], None
     if given.length is not None:
         return ["sh", "-c", _BY_LENGTH, "sh", str(given.length)], bytes
-    return ["sh", "-c", _BY_LINES, "sh"], _lines
+    return ["sh", "-c", _BY_LINES, "sh", over], _lines
 
 
 def _lines(data: bytes) -> bytes:
@@ -276,9 +286,51 @@ def _input() -> _Input | None:
     return _Input(first=first) if first else None
 
 
-def _feed(channels: Channels, given: _Input | None, encode: Callable[[bytes], bytes] | None) -> End | None:
-    """Pass output and input until the command ends; how it ended."""
+class _Word:
+    """Takes a word out of a stream, as soon as that has said it."""
 
+    def __init__(self, word: bytes) -> None:
+        self._word = word
+        self._held = b""
+        self.said = False
+
+    def rest(self, data: bytes) -> bytes:
+        """What may be passed on now that ``data`` came: all but what may be the beginning of the word."""
+        if self.said or not self._word:
+            return data
+        data = self._held + data
+        before, found, after = data.partition(self._word)
+        if found:
+            self.said, self._held = True, b""
+            return before + after
+        most = min(len(data), len(self._word) - 1)
+        held = next((size for size in range(most, 0, -1) if self._word.startswith(data[-size:])), 0)
+        self._held = data[len(data) - held :]
+        return data[: len(data) - held]
+
+    def last(self) -> bytes:
+        """What was kept back, at the end of the stream."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _feed(
+    channels: Channels, given: _Input | None, encode: Callable[[bytes], bytes] | None, over: bytes = b""
+) -> End | None:
+    """Pass output and input until the command ends; how it ended.
+
+    No more input is read once standard error has said ``over``, which is not passed on.
+    """
+    word = _Word(over)
+    try:
+        return _exchange(channels, given, encode, word)
+    finally:
+        _write(streams.STDERR, word.last())
+
+
+def _exchange(
+    channels: Channels, given: _Input | None, encode: Callable[[bytes], bytes] | None, over: _Word
+) -> End | None:
     def pass_on(data: bytes) -> None:
         if data or encode is not None:
             channels.send(streams.STDIN, encode(data) if encode is not None else data)
@@ -293,10 +345,9 @@ def _feed(channels: Channels, given: _Input | None, encode: Callable[[bytes], by
         for channel, data in messages:
             if channel == streams.STATUS:
                 return streams.end_of(data)
-            if channel in (streams.STDOUT, streams.STDERR):
-                _write(channel, data)
-        if 0 in ready:
-            data = _read(0)
+            _write(channel, over.rest(data) if channel == streams.STDERR else data)
+        if reading and (over.said or 0 in ready):
+            data = b"" if over.said else _read(0)
             reading = bool(data)
             pass_on(data)
     return None

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from symphony.host.children import Ended, StartRefused
 from symphony.host.commands import Command
@@ -19,7 +21,7 @@ from symphony.host.identity import birth
 from symphony.host.limits import raise_open_files
 from symphony.host.loop import Loop
 from symphony.host.rundir import RunDirectory
-from symphony_tmux.client import DEFAULT_SERVER, Answer
+from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, Answer
 from symphony_tmux.ending import CLOSED, End, Ends, TmuxChild
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import BEGAN, ENDED, Report
@@ -29,16 +31,26 @@ from symphony_tmux.windows import Windows
 # The first batch makes the session, and all others wait for it.
 FIRST_BATCH, BATCH = 8, 50
 LOOK_EVERY = 0.2
+# What a word of a command costs beside its bytes, and room for the variables that tmux adds.
+_POINTER, _OF_TMUX = 8, 4096
 
 
 class TmuxChildren:
     """The windows of one session; see `symphony.host.children.Children`."""
 
-    def __init__(self, loop: Loop, run: RunDirectory, ended: Ended, *, server_name: str = DEFAULT_SERVER) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        run: RunDirectory,
+        ended: Ended,
+        *,
+        server_name: str = DEFAULT_SERVER,
+        answer_within: float = ANSWER_WITHIN,
+    ) -> None:
         self._loop = loop
         self._run = run
         self._ended = ended
-        self._windows = Windows(run, server_name)
+        self._windows = Windows(run, server_name, answer_within)
         raise_open_files()
         self._gates = Gates(run.path / "gates")
         self._ends = Ends(loop, self._windows, self._gates, self._tell)
@@ -96,8 +108,9 @@ class TmuxChildren:
         self._loop.post(self._log_all)
 
     def _prepare(self, command: Command, env: Mapping[str, str]) -> None:
-        """Make the log and the gate; raises OSError for a folder or a command that is not there."""
+        """Make the log and the gate; raises OSError for a folder a command that is not there or too long."""
         _check(command, env)
+        _check_size(self._windows.session.argv(command, env), env)
         log = self._run.log(command.name)
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
         self._gates.prepare(command.name)
@@ -245,3 +258,27 @@ def _check(command: Command, env: Mapping[str, str]) -> None:
         found = found or os.path.exists(path)  # noqa: PTH110
     number = errno.EACCES if found else errno.ENOENT
     raise OSError(number, os.strerror(number), program)
+
+
+def _check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Raise what execve(2) would: one word of a command and its environment is too long, or all together are.
+
+    ``argv`` is that of the keeper, the longest command of a window. Each word ends with a NUL and has a pointer.
+    """
+    words, variables = (_bytes(part) for part in (argv, [*env, *env.values()]))
+    word_limit = 32 * os.sysconf("SC_PAGE_SIZE")
+    too_long = words + variables + _POINTER * (len(argv) + len(env)) + _OF_TMUX > _together()
+    if sys.platform == "linux" and max(words, variables) > word_limit:
+        pairs = (f"{key}={value}" for key, value in env.items())
+        too_long = too_long or any(_bytes([word]) > word_limit for word in chain(argv, pairs))
+    if too_long:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+
+
+def _bytes(words: Sequence[str]) -> int:
+    return len(os.fsencode("\0".join(words))) + 1
+
+
+def _together() -> int:
+    """How many bytes a command and its environment may have; Linux has a bound that sysconf does not tell."""
+    return min(os.sysconf("SC_ARG_MAX"), 6 << 20) if sys.platform == "linux" else os.sysconf("SC_ARG_MAX")

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.errors import NotFound, SpecError
-from symphony.host.cluster import HostCluster
+from symphony.errors import BackendError, NotFound, SpecError
+from symphony.host.cluster import HostCluster, _Observer
 from symphony.host.observe import SUPERVISOR_DIED
 from symphony.host.rundir import RunDirectory
 from symphony.status import LogLine
-from symphony_tmux.client import DEFAULT_SERVER, program
+from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, program
 from symphony_tmux.keeper import clean, is_mark, last_lines
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
+    from symphony.host.logs import Tail
     from symphony.host.render import HostManifest
     from symphony.spec import Experiment
     from symphony.status import ExperimentStatus
@@ -32,15 +35,19 @@ class TmuxCluster(HostCluster):
     """Processes of this machine, each in a window of a tmux server of symphony's own.
 
     An experiment is a session of its name, a process a window ``process`` or ``group:process`` in declaration
-    order. A window stays when its process has ended. ``server_name`` is the server (tmux's ``-L``); the other
-    options are those of `HostCluster`. What a process writes is on its screen and whole in its log.
+    order. A window stays when its process has ended. ``server_name`` is the server (tmux's ``-L``), which may take
+    ``answer_within`` seconds for an answer; the other options are those of `HostCluster`. What a process writes is
+    on its screen and whole in its log.
     """
 
     backend: ClassVar[str] = "tmux"
     children: ClassVar[str] = "symphony_tmux.children:TmuxChildren"
 
-    def __init__(self, *, server_name: str = DEFAULT_SERVER, **options: Any) -> None:
+    def __init__(
+        self, *, server_name: str = DEFAULT_SERVER, answer_within: float = ANSWER_WITHIN, **options: Any
+    ) -> None:
         super().__init__(**options)
+        self._answer_within = _seconds(answer_within)
         self._server_name = _server_name(server_name)
 
     def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> HostManifest:
@@ -48,7 +55,7 @@ class TmuxCluster(HostCluster):
         return super()._launch(experiment, force=force, on_change=on_change)
 
     def _children_options(self) -> dict[str, Any]:
-        return {"server_name": self._server_name}
+        return {"server_name": self._server_name, "answer_within": self._answer_within}
 
     def _remove(self, run: RunDirectory) -> None:
         """Remove the session of an experiment of which nothing runs, and its run directory."""
@@ -56,8 +63,13 @@ class TmuxCluster(HostCluster):
         if socket is not None:
             from symphony_tmux.server import Server
 
-            Server(socket).kill(run.name, run.load_manifest()["run_id"])
-        super()._remove(run)
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    Server(socket, self._answer_within).kill(run.name, _run_id(run))
+            finally:  # a server that hangs removes the session when it is continued
+                super()._remove(run)
+        else:
+            super()._remove(run)
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
         """The status; without a supervisor the processes are found by their windows' keepers."""
@@ -80,11 +92,11 @@ class TmuxCluster(HostCluster):
         if socket is not None:
             from symphony_tmux.server import Server
 
-            server = Server(socket)
-            title = found.path.replace("/", ":")
-            window = server.window(run.name, run.load_manifest()["run_id"], title)
+            server = Server(socket, self._answer_within)
+            manifest = run.load_manifest()
+            window = server.window(run.name, manifest["run_id"], found.name)
             if window is not None:
-                server.attach(run.name, window)
+                server.attach(run.name, manifest["run_id"], window, {**os.environ, **manifest["env"]})
                 return
         raise NotFound(
             f"process {found.path!r} has no window: it is {found.state}"
@@ -118,23 +130,49 @@ class TmuxCluster(HostCluster):
     def _iter_logs(
         self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
     ) -> Iterator[LogLine]:
-        if tail is None:
+        if not tail:
             yield from super()._iter_logs(run, names, follow, since, tail)
             return
-        surplus = {name: _surplus(run, name, since, tail) for name in names}
-        for line in super()._iter_logs(run, names, follow, since, tail + 1):
-            if surplus[line.process]:
-                surplus[line.process] -= 1
-            else:
-                yield line
+        from symphony.host.logs import follow as follow_logs
+        from symphony.host.logs import merged
+
+        lines, tails = merged(run, names, since=since, tail=tail + 1)
+        yield from _last(lines, {name: tail - _unfinished(log) for name, log in tails.items()})
+        if follow:
+            yield from follow_logs(run, tails, _Observer(run).ended(names))
+        else:
+            for name, log in tails.items():
+                yield from (LogLine(process=name, text=text) for text in log.last())
 
 
-def _surplus(run: RunDirectory, process: str, since: float | None, tail: int) -> int:
-    """How many lines too many the last ``tail + 1`` are, now, where a mark may count as one."""
-    from symphony.host.logs import read
+def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
+    """The last lines of each process, as many as ``wanted`` says."""
+    last: list[LogLine] = []
+    for line in reversed(lines):
+        if wanted[line.process] > 0:
+            wanted[line.process] -= 1
+            last.append(line)
+    return last[::-1]
 
-    text = clean(read(run, process, since=since, tail=tail + 1))
-    return len(last_lines(text, tail + 1).splitlines()) - len(last_lines(text, tail).splitlines())
+
+def _unfinished(log: Tail) -> bool:
+    """Whether a line was left unfinished where a log was left, which is one of the last; a mark alone is none."""
+    from symphony.host.logs import line_start
+
+    start = line_start(log.path, log.offset)
+    if start == log.offset:
+        return False
+    with log.path.open("rb") as file:
+        file.seek(start)
+        return not is_mark(file.read(log.offset - start).decode(errors="replace"))
+
+
+def _run_id(run: RunDirectory) -> str:
+    """The mark of a run. FileNotFoundError where its record is gone or broken: its session then stays."""
+    try:
+        return str(run.load_manifest()["run_id"])
+    except BackendError as exc:
+        raise FileNotFoundError(run.manifest) from exc
 
 
 def _socket(run: RunDirectory) -> str | None:
@@ -153,3 +191,9 @@ def _server_name(name: object) -> str:
             f"server_name {USERS_SERVER!r} is the user's own tmux server, which is left alone; choose another"
         )
     return name
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise SpecError(f"answer_within is a number of seconds above 0, not {value!r}")
+    return float(value)

@@ -15,7 +15,7 @@ from symphony_tmux.client import Answer
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import mark
 from symphony_tmux.render import Pane
-from symphony_tmux.windows import SERVER_DIED, SESSION_CLOSED, Windows
+from symphony_tmux.windows import SERVER_GONE, SERVER_SILENT, SESSION_CLOSED, Windows
 
 SOON, LATER = 0.002, 0.05
 PATIENCE = 5.0
@@ -153,7 +153,8 @@ class Ends:
             self._release(end)
         elif end.waited >= UNFREEZE and not end.unfrozen:
             end.unfrozen = True
-            self._windows.unfreeze(end.child.pane)
+            if not self._windows.unfreeze(end.child.pane):
+                self._release(end)
 
 
 def _gone(child: TmuxChild) -> bool:
@@ -162,6 +163,8 @@ def _gone(child: TmuxChild) -> bool:
 
 
 def _why_gone(answer: Answer) -> str:
+    if answer.late:
+        return SERVER_SILENT
     if answer.no_server:
-        return SERVER_DIED
+        return SERVER_GONE
     return SESSION_CLOSED if answer.error else CLOSED

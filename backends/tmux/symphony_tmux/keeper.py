@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 # A command for terminals (OSC) of a number that none knows: ignored, and passed on to the log.
 _MARK = "\x1b]5379;symphony;{}\x1b\\"
-_MARKS = re.compile(r"\x1b\]5379;symphony;\d+\x1b\\")
+_MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 
 BEGAN, ENDED = "began", "ended"
 
@@ -106,12 +106,12 @@ def clean(text: str) -> str:
 
 
 def is_mark(line: str) -> bool:
-    """Whether a line is the mark of a keeper and nothing else: no line at all."""
+    """Whether a line is marks of keepers and nothing else: no line at all."""
     return _MARKS.fullmatch(line) is not None
 
 
 def last_lines(text: str, count: int) -> str:
-    r"""The last lines of a text.
+    r"""The last lines of a text. They end at newlines alone, as everywhere in logs.
 
     >>> last_lines("one\ntwo\nthree", 2)
     'two\nthree'

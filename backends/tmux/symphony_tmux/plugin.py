@@ -10,6 +10,8 @@ def symphony_backend() -> BackendInfo:
         name="tmux",
         summary="one tmux window per process, on a server of its own",
         load="symphony_tmux.cluster:TmuxCluster",
-        capabilities=frozenset({"launch", "logs", "exec", "login", "external-url", "topology", "restart", "gpu"}),
+        capabilities=frozenset(
+            {"launch", "logs", "exec", "login", "copy", "external-url", "topology", "restart", "gpu"}
+        ),
         extra="tmux",
     )

@@ -17,7 +17,10 @@ from symphony.host.rundir import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 
 HISTORY_LINES = 10_000
-RUN_OPTION = "@symphony_run"
+# Options of symphony's own: a session has the id of its run, a window the name of its process.
+RUN_OPTION, PROCESS_OPTION = "@symphony_run", "@symphony_process"
+# A session for a terminal to which none was attached after so many seconds ends.
+UNATTACHED = 10
 
 # What describes a terminal or the shell that was in it: those of the launcher would be wrong in a window.
 OF_A_TERMINAL = frozenset(
@@ -25,8 +28,9 @@ OF_A_TERMINAL = frozenset(
 )
 # What the server itself was given (see `symphony_tmux.client.clean_environment`), and its windows are not.
 OF_THE_SERVER = ("HOME", "LANG", "TMUX_TMPDIR")
-# What tmux, or the keeper, sets whatever it was told.
-OVERRULED = frozenset({"SHELL", "TMUX_PANE", "PWD", "OLDPWD", "_"})
+# What tmux, or the keeper, may set whatever it was told: env(1) sets it after them.
+OVERRULED = OF_A_TERMINAL | {"SHELL"}
+ENV = "/usr/bin/env"  # not by PATH, which is the process's own
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -90,7 +94,7 @@ class Session:
         index = self.windows[first.name]
         given = env.get("SHELL", "")
         shell = quote(given if os.access(given, os.X_OK) else "/bin/sh")
-        shared = {key: value for key, value in env.items() if key not in OF_A_TERMINAL and key != MARK}
+        shared = _shared(env)
         move = [f"move-window -s {self.target} -t {self.target}{index}"] if index else []
         return [
             "set-option -s message-limit 0",  # the messages would show every command with its variables
@@ -105,7 +109,7 @@ class Session:
                     *(self._unshare(key, shared) for key in first.env),
                     f"set-option -t {self.target} {RUN_OPTION} {self.run_id}",
                     *move,
-                    f"set-option -w -t {self.target}{index} remain-on-exit on",
+                    self._keep(first, f"{self.target}{index}"),
                     f'display-message -p -t {self.target} "server #{{pid}} #{{socket_path}}"',
                     *(self.add(command, env) for command in others),
                 ]
@@ -116,8 +120,16 @@ class Session:
         """Add the window of a process, at its place or, where somebody has that, at the end."""
         index = self.windows[command.name]
         place = "" if anywhere else str(index)
-        keep = "" if anywhere else f" ; set-option -w -t {self.target}{index} remain-on-exit on"
+        keep = "" if anywhere else f" ; {self._keep(command, f'{self.target}{index}')}"
         return f"new-window -d -t {self.target}{place} {self._window(command, env)}{keep}"
+
+    def keep(self, command: Command, window: Window) -> str:
+        """Mark a window that was added anywhere, and let it stay when its process has ended."""
+        return self._keep(command, window.id)
+
+    def _keep(self, command: Command, window: str) -> str:
+        options = {"remain-on-exit": "on", PROCESS_OPTION: command.name}
+        return " ; ".join(f"set-option -w -t {window} {option} {value}" for option, value in options.items())
 
     def respawn(self, command: Command, env: Mapping[str, str], pane: str) -> str:
         """Start a process again in the window that it had."""
@@ -136,10 +148,6 @@ class Session:
         """Tell how the panes of the session are, each as `PANE` says."""
         return f'list-panes -s -t {self.target} -F "{PANE}"'
 
-    def kill(self) -> str:
-        """Remove the session if it is the one of this run."""
-        return " ".join(map(quote, kill_words(self.run.name, self.run_id)))
-
     def _unshare(self, key: str, shared: Mapping[str, str]) -> str:
         """Take a variable of the first process back out of the session's, which all its windows would get."""
         if key in shared:
@@ -154,25 +162,28 @@ class Session:
         return f"{' '.join(words)} -- {self._argv(command, env)}"
 
     def _environment(self, command: Command, env: Mapping[str, str]) -> str:
-        """The variables of one window: its own, and those that a session cannot give to all of its windows."""
-        chosen = {key: value for key, value in self.own_env.items() if key in OF_A_TERMINAL}
-        variables = {MARK: env[MARK], **chosen, **command.env}
+        """The variables of one window: its own, but for those that env(1) sets, and the mark."""
+        variables = {MARK: env[MARK], **{key: value for key, value in command.env.items() if key not in OVERRULED}}
         return " ".join(f"-e {quote(f'{key}={value}')}" for key, value in variables.items())
 
     def _argv(self, command: Command, env: Mapping[str, str]) -> str:
+        return " ".join(map(quote, self.argv(command, env)))
+
+    def argv(self, command: Command, env: Mapping[str, str]) -> list[str]:
+        """The command of a window: its keeper, and what that runs."""
         chosen = {**self.own_env, **command.env}
         overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRULED & chosen.keys())]
-        words = [
+        return [
+            self._shell(env, command),
             f"{self.gates}/{KEEPER}",
             f"{self.gates}/{REPORTS}",
             self.gate(command.name),
             f"{self.limits.umask:03o}",
             str(self.limits.files),
             command.cwd,
-            *(["env", *overruled] if overruled else []),
+            *([ENV, *overruled] if overruled else []),
             *command.argv,
         ]
-        return " ".join([self._shell(env, command), *map(quote, words)])
 
     def _shell(self, env: Mapping[str, str], command: Command) -> str:
         """The shell that is the keeper: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
@@ -181,9 +192,50 @@ class Session:
 
 
 def kill_words(session: str, run_id: str) -> list[str]:
-    """The command that removes a session if it is the one of that run, and nobody else's of the same name."""
-    ours = f"#{{==:#{{{RUN_OPTION}}},{run_id}}}"
-    return ["if-shell", "-F", "-t", f"={session}:", ours, f"kill-session -t ={session}:"]
+    """The command that removes a session if it is the one of that run, and nobody else's of the same name.
+
+    It then tells which sessions are left: terminals that are attached to the run have sessions of their own, which
+    keep the windows. See `of_run`.
+    """
+    remove = ["if-shell", "-F", "-t", f"={session}:", _is_of(run_id), f"kill-session -t ={session}:"]
+    return [*remove, ";", "list-sessions", "-F", f"session #{{session_id}} #{{{RUN_OPTION}}}"]
+
+
+def attached(session: str, run_id: str, *, name: str, window: str, env: Mapping[str, str]) -> list[str]:
+    """Make, for a terminal, a session ``name`` of the same windows, which shows one of them.
+
+    So each terminal has a current window of its own. ``env`` is for windows that are opened in it by hand. It tells
+    its id, or nothing where there is no such session of that run.
+
+    It ends when the terminal is detached, or where none comes. (tmux has ``destroy-unattached`` for that, which in some
+    versions ends the server instead when two clients go at once.)
+    """
+    variables = " ".join(f"-e {quote(f'{key}={value}')}" for key, value in _shared(env).items())
+    own = f"={name}:"
+    commands = [
+        f'new-session -d -E -t ={session}: -s {name} -P -F "#{{session_id}}" {variables}',
+        f"set-option -t {own} {RUN_OPTION} {run_id}",
+        f'set-option -t {own} status-left "[{session}] "',
+        f"select-window -t {own}{window}",
+        f"run-shell -b -d {UNATTACHED} -C {{ {_unused(name)} }}",
+        f"set-hook -t {own} client-detached {{ {_unused(name)} }}",
+    ]
+    return [f'if-shell -F -t ={session}: "{_is_of(run_id)}" {{ {" ; ".join(commands)} }}']
+
+
+def _unused(name: str) -> str:
+    """Remove a session to which no terminal is attached."""
+    return f'if-shell -F -t ={name}: "#{{==:#{{session_attached}},0}}" {{ kill-session -t ={name}: }}'
+
+
+def _is_of(run_id: str) -> str:
+    """The condition that a session is one of that run."""
+    return f"#{{==:#{{{RUN_OPTION}}},{run_id}}}"
+
+
+def _shared(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a session gives to all of its windows."""
+    return {key: value for key, value in env.items() if key not in OF_A_TERMINAL and key != MARK}
 
 
 # --- what tmux answers ---
@@ -218,6 +270,12 @@ def windows(answer: Sequence[str]) -> dict[int, Window]:
     """The windows that were made, by place."""
     found = (line.split() for line in answer if line.startswith("window "))
     return {int(place): Window(int(place), name, pane, int(pid)) for _, place, name, pane, pid in found}
+
+
+def of_run(answer: Sequence[str], run_id: str) -> list[str]:
+    """The ids of the sessions of a run that are left, as `kill_words` tells them."""
+    found = (line.split() for line in answer if line.startswith("session "))
+    return [words[1] for words in found if words[2:] == [run_id]]
 
 
 def panes(answer: Sequence[str]) -> dict[str, Pane]:

@@ -15,16 +15,21 @@ from symphony_tmux import render
 from symphony_tmux.client import OLDEST, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
 
-SERVER_DIED = "the tmux server died"
+# A server whose last session is closed ends: from outside that looks as if it had been killed.
+SERVER_GONE = "the tmux server has gone (it died, or its last session was closed by hand)"
+SERVER_SILENT = "the tmux server does not answer"
 SESSION_CLOSED = "its tmux session was closed by hand"
+# Of what is only looked at, nobody waits as long for an answer as a launch does: in seconds.
+LOOK_WITHIN = 5.0
 
 
 class Windows:
     """The session of an experiment on the server of that name. Must be made before limits are raised."""
 
-    def __init__(self, run: RunDirectory, server_name: str) -> None:
+    def __init__(self, run: RunDirectory, server_name: str, answer_within: float) -> None:
         self._name = server_name
-        self._tmux = Tmux(name=server_name)
+        self._within = answer_within
+        self._tmux = Tmux(name=server_name, within=answer_within)
         self._server: ProcessId | None = None
         manifest = run.load_manifest()
         self.session = Session(
@@ -45,7 +50,7 @@ class Windows:
             answer = self._tmux.ask(self.session.create(batch, env), start=True)
             self._note_server(answer)
             return lambda: answer
-        return self._tmux.send([self._window(command, env) for command in batch]).answer
+        return self._tmux.send([self._window(command, env) for command in batch])
 
     def _window(self, command: Command, env: Mapping[str, str]) -> str:
         pane = self._panes.get(command.name)
@@ -57,7 +62,7 @@ class Windows:
             self.made = True
             pid, socket = found
             self._server = identify(pid)
-            self._tmux = Tmux(socket=socket)
+            self._tmux = Tmux(socket=socket, within=self._within)
             (self.session.run.path / "socket").write_text(socket)
 
     def take(self, batch: Sequence[Command], answer: Answer, env: Mapping[str, str]) -> dict[str, Window | str]:
@@ -75,17 +80,19 @@ class Windows:
 
     def _elsewhere(self, command: Command, env: Mapping[str, str], failed: Answer) -> tuple[Window | None, Answer]:
         """Somebody closed the window of a process that restarts, or opened one at its place: it goes to the end."""
-        if failed.no_server:
+        if failed.no_server or failed.late:
             return None, failed
         answer = self._tmux.ask([self.session.add(command, env, anywhere=True)])
         window = render.windows(answer.lines).get(self.session.windows[command.name])
         if window is not None:
-            self._tmux.ask([f"set-option -w -t {window.id} remain-on-exit on"])
+            self._tmux.ask([self.session.keep(command, window)])
         return window, answer
 
     def _refusal(self, answer: Answer) -> str:
         """Why there is no window, and what to do about it."""
         name, session = self._name, self.session.run.name
+        if answer.late:
+            return f"got no window: {answer.error}"
         if "duplicate session" in answer.error:
             return (
                 f"got no window: the tmux server {name!r} has a session {session!r} that is not of these experiments; "
@@ -96,7 +103,7 @@ class Windows:
         ):
             return f"got no window: this tmux ({self._tmux.program}) is older than {OLDEST}; install a newer one"
         if self.made and answer.no_server:
-            return f"got no window: {SERVER_DIED}"
+            return f"got no window: {SERVER_GONE}"
         if "can't find session" in answer.error or "can't find window" in answer.error:
             return f"got no window: {SESSION_CLOSED}"
         where = "" if self.made else f"; its socket is below {os.environ.get('TMUX_TMPDIR') or '/tmp'} (TMUX_TMPDIR)"
@@ -111,7 +118,7 @@ class Windows:
     def look(self) -> tuple[dict[str, Pane], Answer]:
         """How the panes of the session are, by id."""
         self._wake_server()
-        answer = self._tmux.ask([self.session.look()])
+        answer = self._tmux.ask([self.session.look()], within=LOOK_WITHIN)
         return {} if answer.error else render.panes(answer.lines), answer
 
     def _wake_server(self) -> None:
@@ -123,9 +130,9 @@ class Windows:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._server.pid, signal.SIGCHLD)
 
-    def unfreeze(self, pane: str) -> None:
-        """Type Ctrl-Q: after a Ctrl-S a keeper could not write its mark."""
-        self._tmux.ask([f"send-keys -t {pane} C-q"])
+    def unfreeze(self, pane: str) -> bool:
+        """Type Ctrl-Q: after a Ctrl-S a keeper could not write its mark. False where tmux hangs."""
+        return not self._tmux.ask([f"send-keys -t {pane} C-q"], within=LOOK_WITHIN).late
 
     def sink(self, process: str) -> int | None:
         """What writes the log of a process: a child of the tmux server."""
@@ -150,9 +157,16 @@ class Windows:
         self._panes.pop(process, None)
 
     def remove(self) -> None:
-        """Remove the session, once it was made."""
-        if self.made:
-            self._tmux.ask([self.session.kill()])
+        """Remove the session, if it was made."""
+        remove(self._tmux, self.session.run.name, self.session.run_id)
+
+
+def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
+    """Remove the session of a run, and those of terminals that are attached to it. None there is no error."""
+    answer = tmux.tell(render.kill_words(session, run_id))
+    for left in render.of_run(answer.lines, run_id):
+        tmux.tell(["kill-session", "-t", left])
+    return answer
 
 
 def process_of(keeper: int) -> int:

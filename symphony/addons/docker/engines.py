@@ -18,7 +18,8 @@ BUILDX, BUILDKIT, CLASSIC, PODMAN = "docker-buildx", "docker-buildkit", "docker-
 _BUILD = {
     BUILDX: ("buildx", "build", "--load", "--progress=plain"),
     BUILDKIT: ("build", "--progress=plain"),
-    CLASSIC: ("build",),
+    # Without the last it leaves the container of each step that failed.
+    CLASSIC: ("build", "--force-rm"),
     PODMAN: ("build",),
 }
 # What docker itself is told of its builder.
@@ -28,6 +29,8 @@ _ENV: dict[str, dict[str, str]] = {
     CLASSIC: {"DOCKER_BUILDKIT": "0"},
     PODMAN: {},
 }
+# How docker begins to say what to do about the builder that it was told to use here: nothing to tell the user.
+_NOTICE = "DEPRECATED: The legacy builder is deprecated"
 _DIGEST = re.compile(r"\bdigest: (sha256:[0-9a-f]{64})\b")
 
 
@@ -67,7 +70,7 @@ class Engine:
     ) -> str | None:
         """Build; the image's id, or None where the engine does not keep what it built."""
         command = self.build_command(folder, dockerfile, answer, tag, options)
-        step(f"building {dockerfile} by {self.kind}", command, self.env, output)
+        step(f"building {dockerfile} by {self.kind}", command, self.env, output, without=_NOTICE)
         told = answer.read_text().strip() if answer.exists() else ""
         # With some builders the answer is the id of what was built, not of what was loaded; the tag tells then.
         return next((found for name in (told, tag) if name and (found := self.image_id(name))), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,22 +19,40 @@ _ASKING = 20.0
 _ENDING = 10.0
 # How many of the last lines of a step are kept; how many of them an error tells, and how much of each.
 _KEPT, _TOLD, _WIDTH = 100, 6, 300
+# ECMA-48: control sequences and strings, which colour and move what a terminal shows; and what else is no text.
+_CONTROLS = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~] | \x1b[]PX^_].*?(?:\x07|\x1b\\) | \x1b[ -/]*[0-~] | [^\t -\x7e\xa0-\U0010ffff]",
+    re.VERBOSE,
+)
 
 
-def step(what: str, command: Sequence[str], env: Mapping[str, str], output: Output | None = None) -> list[str]:
+def step(
+    what: str, command: Sequence[str], env: Mapping[str, str], output: Output | None = None, *, without: str = ""
+) -> list[str]:
     """Run a command and hand its output on line by line, each with its newline; its last lines.
 
-    Raises `BackendError` with the last of them where it fails; ``what`` begins the message.
+    A paragraph that begins with ``without`` is left out. Raises `BackendError` with the last lines where it fails;
+    ``what`` begins the message.
     """
     last: deque[str] = deque(maxlen=_KEPT)
     with _running(command, env) as running:
-        for line in running.stdout or ():
+        for line in _leaving_out(without, running.stdout or ()):
             last.append(line.rstrip())
             if output is not None:
                 output(f"{last[-1]}\n")
     if running.returncode:
         raise failed(what, running.returncode, last)
     return list(last)
+
+
+def _leaving_out(beginning: str, lines: Iterable[str]) -> Iterator[str]:
+    """The lines but for paragraphs that begin so, each with the indented and the empty lines that follow."""
+    within = False
+    for line in lines:
+        begins = bool(beginning) and line.startswith(beginning)
+        within = begins or (within and (line.startswith(" ") or not line.strip()))
+        if not within:
+            yield line
 
 
 @contextlib.contextmanager
@@ -89,6 +108,7 @@ def asked(
 
 def failed(what: str, code: int, lines: Iterable[str]) -> BackendError:
     """The error of a step that failed, in one line: the last that it said stand in it, parted by ``|``."""
-    told = [line.strip() for line in lines if line.strip().strip("-")]
+    plain = (_CONTROLS.sub("", line).strip() for line in lines)
+    told = [line for line in plain if line.strip("-")]
     said = " | ".join(line[:_WIDTH] for line in told[-_TOLD:])
     return BackendError(f"{what} failed with exit code {code}: {said or 'it said nothing'}")

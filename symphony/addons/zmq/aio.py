@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.addons.zmq import context, sockets, wire
 from symphony.addons.zmq.end import End
-from symphony.addons.zmq.errors import ZmqClosedError, ZmqMessageError, ZmqOrderError, ZmqTimeoutError
+from symphony.addons.zmq.errors import (
+    ZmqClosedError,
+    ZmqError,
+    ZmqMessageError,
+    ZmqOptionError,
+    ZmqOrderError,
+    ZmqTimeoutError,
+)
 from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup, whole
 from symphony.addons.zmq.sockets import NOW, READABLE, WRITABLE, Fault
 
@@ -36,12 +43,12 @@ class AsyncPeer(End):
     _topics: Sequence[bytes] = ()
 
     def __init__(self, **options: Unpack[Options]) -> None:
-        self._setup = setup(type(self).__name__, self._binds, options)
+        self._setup = setup(type(self).__name__, self._binds, options, self._own)
         self._dumps, self._loads = self._setup.dumps, self._setup.loads
         self._ended = threading.Event()
         self._socket = self._open()
         self._closing = False
-        self._address = sockets.endpoint(self._socket)
+        self._address = sockets.endpoint(self._socket, self._place.address)
         context.remember(self)
 
     def _open(self, *, again: str | None = None) -> AsyncSocket:
@@ -77,22 +84,31 @@ class AsyncPeer(End):
     def _allowed(self, timeout: Timeout) -> float | None:
         return self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
 
-    async def _when(self, event: int, call: Callable[[int], Awaitable[Any]], timeout: float | None, what: str) -> Any:
+    async def _when(
+        self,
+        event: int,
+        call: Callable[[int], Awaitable[Any]],
+        timeout: float | None,
+        what: str,
+        deadline: float | None = None,
+    ) -> Any:
         """The result of a call on the socket, once it does not have to wait.
 
-        A call that was begun is never given up, since a message could be lost with it.
+        ``deadline`` is when the ``timeout`` ends that began earlier. The call is made when it can be done at once: who
+        is cancelled while he waits for it could lose a message.
         """
-        if timeout is None:
-            return await call(0)
-        deadline = time.monotonic() + timeout
+        if deadline is None and timeout is not None:
+            deadline = time.monotonic() + timeout
+        at_once = timeout is None
         while True:
-            if not await sockets.pending(self._socket, event, deadline):
+            if not at_once and not await sockets.pending(self._socket, event, deadline):
                 raise ZmqTimeoutError(f"{self._setup.place.what}: {what} in {timeout:g} s")
             try:
                 return await call(NOW)
-            except Fault as exc:  # another task was quicker
+            except Fault as exc:  # another task was quicker, or this did not wait yet
                 if not sockets.is_later(exc):
                     raise
+            at_once = False
 
 
 class AsyncReceiving(AsyncPeer):
@@ -136,8 +152,8 @@ class AsyncZmqPush(AsyncPeer):
                     self._allowed(timeout),
                     "no message could be sent",
                 )
-            except TypeError as exc:
-                raise wire.not_bytes(data) from exc
+            except (TypeError, BufferError) as exc:
+                raise wire.not_bytes(data, self._dumps) from exc
 
 
 class AsyncZmqPull(AsyncReceiving):
@@ -168,6 +184,7 @@ class AsyncZmqSub(AsyncReceiving):
 
     _kind: ClassVar[int] = sockets.SUB
     _binds: ClassVar[bool] = False
+    _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
         self._topics = wire.encoded_topics(topics)
@@ -192,6 +209,7 @@ class AsyncZmqClient(AsyncPeer):
 
     _kind: ClassVar[int] = sockets.REQ
     _binds: ClassVar[bool] = False
+    _own: ClassVar[tuple[str, ...]] = ("retries",)
 
     def __init__(self, *, retries: int = 0, **options: Unpack[Options]) -> None:
         self._retries = whole(retries, "retries")
@@ -212,12 +230,15 @@ class AsyncZmqClient(AsyncPeer):
         deadline = None if allowed is None else time.monotonic() + allowed
         with self._in_words():
             try:
-                await self._when(WRITABLE, lambda flags: self._socket.send(data, flags), allowed, "nobody was there")
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                frames: list[bytes] = await self._when(READABLE, self._socket.recv_multipart, left, "no answer came")
+                await self._when(
+                    WRITABLE, lambda flags: self._socket.send(data, flags), allowed, "nobody was there", deadline
+                )
+                frames: list[bytes] = await self._when(
+                    READABLE, self._socket.recv_multipart, allowed, "no answer came", deadline
+                )
                 return frames
-            except TypeError as exc:
-                raise wire.not_bytes(data) from exc
+            except (TypeError, BufferError) as exc:
+                raise wire.not_bytes(data, self._dumps) from exc
             except BaseException:
                 self._renew()
                 raise
@@ -265,8 +286,10 @@ class AsyncZmqServer(AsyncPeer):
         """Answer every request with what ``handler``, a function or a coroutine function, returns for it.
 
         To the end of the task, or until this is closed. What the handler raises is answered to the client as an error
-        and logged.
+        and logged. Where the task is cancelled while it handles a request, that is answered with an error too.
         """
+        if not callable(handler):
+            raise ZmqOptionError(f"a handler is a function that returns the reply to a request, not {handler!r}")
         while not self._closing:
             try:
                 reply = handler(await self.recv(timeout=None))
@@ -277,15 +300,22 @@ class AsyncZmqServer(AsyncPeer):
                 _log.exception("%s: a request was answered with an error", self._setup.place.what)
                 if self._due:
                     await self._answer(wire.failure_of(exc))
+            except BaseException as exc:
+                with contextlib.suppress(ZmqError):
+                    await self._answer(wire.failure_of(exc))
+                raise
+
+    def disown(self) -> None:
+        """Leave the socket, and whoever waits for an answer, to the parent of this process, which was forked."""
+        super().disown()
+        self._due = False
 
     async def _answer(self, frames: Sequence[Any]) -> None:
         if not self._due:
-            raise ZmqOrderError(
-                f"{self._setup.place.what}: recv and send alternate, and no request waits for an answer"
-            )
+            raise self._unasked()
         with self._in_words():
             try:
                 await self._socket.send_multipart(frames)
-            except TypeError as exc:
-                raise wire.not_bytes(frames[0]) from exc
+            except (TypeError, BufferError) as exc:
+                raise wire.not_bytes(frames[0], self._dumps) from exc
         self._due = False

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.addons.zmq import sockets
-from symphony.addons.zmq.errors import ZmqClosedError, ZmqMessageError, ZmqOrderError
+from symphony.addons.zmq.errors import (
+    ZmqClosedError,
+    ZmqMessageError,
+    ZmqOptionError,
+    ZmqOrderError,
+)
 from symphony.addons.zmq.options import USUAL, Timeout
 from symphony.addons.zmq.peer import Peer, Receiving
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, Fault
@@ -73,7 +79,7 @@ class Answering(Peer):
 
     def _answer(self, frames: Sequence[Any]) -> None:
         if not self._due:
-            raise ZmqOrderError(f"{self._place.what}: recv and send alternate, and no request waits for an answer")
+            raise self._unasked()
         if self._busy:
             raise self._taken()
         self._busy = True
@@ -85,14 +91,19 @@ class Answering(Peer):
             else:
                 self._socket.send_multipart(frames, NOW)
             self._due = False
-        except TypeError as exc:
-            raise not_bytes(frames[0]) from exc
+        except (TypeError, BufferError) as exc:
+            raise not_bytes(frames[0], self._dumps) from exc
         except Fault as exc:
             raise sockets.failure(self._place, exc) from exc
         finally:
             self._busy = False
             if self._closing:
                 self._finish()
+
+    def disown(self) -> None:
+        """Leave the socket, and whoever waits for an answer, to the parent of this process, which was forked."""
+        super().disown()
+        self._due = False
 
     def _awaited(self, timeout: Timeout) -> Any:
         flags = self._flags if timeout is USUAL else NOW
@@ -139,8 +150,10 @@ class ZmqServer(Answering):
         """Answer every request with what ``handler`` returns for it, until `stop` or `close`.
 
         With ``blocking`` here, else in a thread that does not keep the program from ending. What the handler raises
-        is answered to the client as an error and logged, and the loop goes on.
+        is answered to the client as an error and logged, and the loop goes on; with ``blocking``, `SystemExit` and
+        `KeyboardInterrupt` are answered, and raised here.
         """
+        _check(handler)
         self._refuse_beside_loop("start_loop")
         if self._due:
             raise ZmqOrderError(f"{self._place.what}: a request waits for its answer: send it before start_loop")
@@ -150,7 +163,7 @@ class ZmqServer(Answering):
         self._idle.clear()
         if blocking:
             self._loop = threading.current_thread()
-            self._run(handler)
+            self._run(handler, blocking=True)
         else:
             name = f"{type(self).__name__} {self._place.what}"
             self._loop = threading.Thread(target=self._run, args=(handler,), name=name, daemon=True)
@@ -167,31 +180,40 @@ class ZmqServer(Answering):
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the loop has ended, for ``timeout`` seconds at most; whether it has. Not from the handler."""
-        return self._idle.is_set() if self._loop is threading.current_thread() else self._idle.wait(timeout)
+        if self._loop is threading.current_thread():
+            return self._idle.is_set()
+        return self._idle.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
-    def _run(self, handler: Handler) -> None:
+    def disown(self) -> None:
+        """Leave the socket and the loop to the parent of this process, which was forked."""
+        super().disown()
+        self._loop, self._idle = None, threading.Event()
+        self._idle.set()
+
+    def _run(self, handler: Handler, *, blocking: bool = False) -> None:
         try:
             while not self._stopping:
                 frames = self._next(WAITING, None)
                 if frames is not None:
-                    self._handle(frames, handler)
+                    self._handle(frames, handler, blocking=blocking)
         except ZmqClosedError:
             pass
         finally:
             self._loop = None
             self._idle.set()
 
-    def _handle(self, frames: Sequence[bytes], handler: Handler) -> None:
+    def _handle(self, frames: Sequence[bytes], handler: Handler, *, blocking: bool) -> None:
         try:
             reply = handler(self._read(frames))
             self._answer([reply if self._dumps is None else self._dumps(reply)])
-        except Exception as exc:
-            if not self._closing:
+        except BaseException as exc:
+            # In a thread, `SystemExit` would end the loop and nothing else, without a word.
+            ends = blocking and not isinstance(exc, Exception)
+            if not ends and not self._closing:
                 _log.exception("%s: a request was answered with an error", self._place.what)
             self._answer_failure(exc)
-        except BaseException as exc:
-            self._answer_failure(exc)
-            raise
+            if ends:
+                raise
 
     def _answer_failure(self, exc: BaseException) -> None:
         if self._due:
@@ -200,6 +222,13 @@ class ZmqServer(Answering):
     def _refuse_beside_loop(self, call: str) -> None:
         if self._loop is not None:
             raise ZmqOrderError(f"{self._place.what}: a loop answers here; stop and join it before {call}")
+
+
+def _check(handler: object) -> None:
+    if not callable(handler):
+        raise ZmqOptionError(f"a handler is a function that returns the reply to a request, not {handler!r}")
+    if any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None)))):  # noqa: B004
+        raise ZmqOptionError("an async handler needs an event loop: await serve(handler) of an AsyncZmqServer there")
 
 
 class ZmqReceiver(Answering, Receiving):

@@ -26,6 +26,7 @@ class Asking(Peer):
 
     _kind: ClassVar[int] = sockets.REQ
     _binds: ClassVar[bool] = False
+    _own: ClassVar[tuple[str, ...]] = ("retries",)
 
     def __init__(self, *, retries: int = 0, **options: Unpack[Options]) -> None:
         self._retries = whole(retries, "retries")
@@ -52,8 +53,8 @@ class Asking(Peer):
                 raise self._gone()
             self._say(data, deadline)
             return self._heard(flags, deadline)
-        except TypeError as exc:
-            raise not_bytes(data) from exc
+        except (TypeError, BufferError) as exc:
+            raise not_bytes(data, self._dumps) from exc
         except Fault as exc:
             self._renew()
             raise sockets.failure(self._place, exc) from exc
@@ -94,7 +95,7 @@ class ZmqClient(Asking):
     """Asks a server; it connects, unless ``bind=True``.
 
     A request that has no reply after ``timeout`` seconds is sent ``retries`` times more, each with that time, and may
-    so be handled more than once.
+    so be handled more than once. Without a timeout, here or in the call, it waits, and is never sent again.
     """
 
     def request(self, message: Any, *, timeout: Timeout = USUAL) -> Any:
@@ -110,7 +111,7 @@ class ZmqSender(Asking):
     """Sends messages of which it knows that they were received; it connects, unless ``bind=True``.
 
     One that was not acknowledged after ``timeout`` seconds is sent ``retries`` times more, and may so be received more
-    than once.
+    than once. Without a timeout, here or in the call, it waits, and is never sent again.
     """
 
     def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:

@@ -2,6 +2,7 @@
 
 ZeroMQ sends in the background: a program that ends at once would lose what it sent last. Whatever is open at the end
 of the program is closed then, and the end waits for messages on their way, each socket's for its ``linger`` at most.
+So it is with a child of multiprocessing. A child made by ``os.fork`` that ends by ``os._exit`` has no such end.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Mapping
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # How long the end of the program waits for calls of other threads to notice that their object was closed, in seconds.
 _NOTICE = 1.0
+# When that is in a child of multiprocessing: after what others do there. Queues, for one, are emptied at -5.
+_LAST = -100
 
 
 class Closable(Protocol):
@@ -35,6 +39,9 @@ class Closable(Protocol):
 
     def wait_closed(self, timeout: float) -> bool:
         """Whether they are closed, after at most ``timeout`` seconds."""
+
+    def disown(self) -> None:
+        """Be closed for a forked child, and leave them to the parent."""
 
 
 class _Process:
@@ -52,6 +59,7 @@ class _Process:
         with self.lock:
             if self.context is None:
                 self.context = zmq.Context()
+                _end_with_child(self)
             return self.context
 
     def end(self) -> None:
@@ -60,7 +68,7 @@ class _Process:
         for item in found:
             item.close()
         closed = [item.wait_closed(_NOTICE) for item in found]
-        if self.context is not None and all(closed):
+        if self.context is not None and not self.context.closed and all(closed):
             self.context.term()
 
 
@@ -69,13 +77,48 @@ _here = _Process()
 
 def _begin_anew() -> None:
     global _here
-    _forked.append(_here)  # its context belongs to the parent, and must not be ended here
+    inherited: list[Closable] = list(_here.open)
+    for item in inherited:
+        item.disown()
+    _forked.append((_here, inherited))  # context and sockets are the parent's, and must not be ended here
     _here = _Process()
 
 
-_forked: list[_Process] = []
+_forked: list[tuple[_Process, list[Closable]]] = []
 os.register_at_fork(after_in_child=_begin_anew)
 atexit.register(lambda: _here.end())
+
+
+def _end_with_child(process: _Process) -> None:
+    """Where this is a child of multiprocessing, end with it: forked ones leave by ``os._exit``, without atexit.
+
+    This comes with the first socket. What the child is told before it begins, multiprocessing has it forget, the
+    function of this module for atexit too; and who uses multiprocessing has imported it by now.
+    """
+    util, running = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if util is None or running is None or running.parent_process() is None:
+        return
+    if sys.version_info >= (3, 13):  # where this comes when the threads have ended
+        util.Finalize(None, process.end, exitpriority=_LAST)
+    elif util.is_exiting():  # and one of its threads goes on
+        _end_after_threads(process)
+    else:
+        util.Finalize(None, _end_after_threads, args=(process,), exitpriority=_LAST)
+
+
+def _end_after_threads(process: _Process) -> None:
+    """End after the other threads, as a program does. They are waited for when this has returned, and so is its own."""
+    Thread(target=_await_threads, args=(process,), name="symphony-end", daemon=False).start()
+
+
+def _await_threads(process: _Process) -> None:
+    here = {threading.current_thread(), threading.main_thread()}
+    while others := [
+        each for each in threading.enumerate() if each.is_alive() and not each.daemon and each not in here
+    ]:
+        for thread in others:
+            thread.join()
+    process.end()
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:

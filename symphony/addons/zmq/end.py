@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import abc
+import threading
 import warnings
 from typing import TYPE_CHECKING, ClassVar
 
-from symphony.addons.zmq.errors import ZmqClosedError
+from symphony.addons.zmq.errors import ZmqClosedError, ZmqError, ZmqOrderError
 
 if TYPE_CHECKING:
-    import threading
-
     from symphony.addons.zmq.options import Setup
     from symphony.addons.zmq.places import Place
 
@@ -20,7 +19,10 @@ class End(abc.ABC):
 
     _kind: ClassVar[int]
     _binds: ClassVar[bool]
+    # The keywords of this class beside those that all have.
+    _own: ClassVar[tuple[str, ...]] = ()
     _closing = True
+    _inherited = False
     _setup: Setup
     _address: str
     _ended: threading.Event
@@ -51,11 +53,28 @@ class End(abc.ABC):
         """Whether the socket is closed, after at most ``timeout`` seconds."""
         return self._ended.wait(timeout)
 
+    def disown(self) -> None:
+        """Be closed for a forked child, and leave the socket to the parent. For the one thread that a fork leaves.
+
+        Locks are made anew: another thread may have held them when it came to the fork.
+        """
+        self._closing = self._inherited = True
+        self._ended = threading.Event()
+        self._ended.set()
+
     def __del__(self) -> None:
         """Close what was forgotten, and say so: the end of the program waits for every open socket."""
         if not self._closing:
             self.close()
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
 
-    def _gone(self) -> ZmqClosedError:
-        return ZmqClosedError(f"{self._place.what}: this {type(self).__name__} was closed")
+    def _gone(self) -> ZmqError:
+        this = f"{self._place.what}: this {type(self).__name__}"
+        if self._inherited:
+            return ZmqOrderError(f"{this} was opened before the fork and is the parent's; open another after the fork")
+        return ZmqClosedError(f"{this} was closed")
+
+    def _unasked(self) -> ZmqError:
+        if self._closing:
+            return self._gone()
+        return ZmqOrderError(f"{self._place.what}: recv and send alternate, and no request waits for an answer")

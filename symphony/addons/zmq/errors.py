@@ -3,7 +3,8 @@
     ZmqError (a SymphonyError)
     ├── ZmqOptionError (also a ValueError)      a keyword that cannot be used
     │   └── ZmqAddressError                     an address that is malformed, in use or of another machine
-    ├── ZmqOrderError (also a ValueError)       a call out of turn: recv and send alternate; one thread at a time
+    ├── ZmqOrderError (also a ValueError)       a call out of turn: recv and send alternate; one thread at a time;
+    │                                           nothing that was opened before a fork is used after it
     ├── ZmqMessageError (also a ValueError)     a message that the serializer cannot write or read
     ├── ZmqTimeoutError (also a TimeoutError)   nothing came, or could be sent, in time
     ├── ZmqRemoteError                          the server's handler failed; the text is its error
@@ -30,7 +31,10 @@ class ZmqAddressError(ZmqOptionError):
 
 
 class ZmqOrderError(ZmqError, ValueError):
-    """A call out of turn: a server's recv and send alternate, and no object is used by two threads at once."""
+    """A call out of turn: a server's recv and send alternate, and no object is used by two threads at once.
+
+    Nor is one that was opened before a fork used after it.
+    """
 
 
 class ZmqMessageError(ZmqError, ValueError):
@@ -47,3 +51,11 @@ class ZmqRemoteError(ZmqError):
 
 class ZmqClosedError(ZmqError):
     """The object was closed, here or by another thread."""
+
+
+def told(exc: BaseException) -> str:
+    """What an exception says of itself; nothing where it fails even at that."""
+    try:
+        return str(exc)
+    except Exception:
+        return ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-import math
 import os
+import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from symphony.addons.zmq.errors import ZmqOptionError
 from symphony.addons.zmq.places import Place, find
@@ -14,6 +15,10 @@ from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.names import listing, near
 
 LINGER = 5.0
+# ZeroMQ keeps numbers of messages and of milliseconds in 32 bits.
+MOST = 2**31 - 1
+
+Number = TypeVar("Number", int, float)
 
 
 class Options(TypedDict, total=False):
@@ -27,7 +32,7 @@ class Options(TypedDict, total=False):
     serializer: Serializer
     timeout: float | None
     hwm: int | None
-    linger: float
+    linger: float | None
 
 
 class Usual(enum.Enum):
@@ -42,21 +47,28 @@ Timeout = float | None | Usual
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a socket is opened with. ``timeout`` and ``linger`` are in seconds, ``hwm`` is in messages."""
+    """What a socket is opened with. ``timeout`` and ``linger`` are in seconds, ``hwm`` is in messages.
+
+    No ``timeout`` and no ``linger`` are as long as it takes.
+    """
 
     place: Place
     timeout: float | None
     hwm: int | None
-    linger: float
+    linger: float | None
     dumps: Dumps | None
     loads: Loads | None
 
 
-def setup(who: str, binds: bool, options: Options) -> Setup:
-    """The keywords given to the class ``who``, which binds unless they say otherwise. Raises `ZmqOptionError`."""
+def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
+    """The keywords given to the class ``who``, which binds unless they say otherwise, and has some of its ``own``.
+
+    Raises `ZmqOptionError`.
+    """
+    known = [*Options.__annotations__, *own]
     for key in options:
         if key not in Options.__annotations__:
-            hint = near(key, Options.__annotations__) or f"; it knows {listing(Options.__annotations__, limit=20)}"
+            hint = near(key, known) or f"; it knows {listing(known, limit=20)}"
             raise ZmqOptionError(f"{who} knows no {key!r}{hint}")
     bind = options.get("bind")
     if bind is not None and not isinstance(bind, bool):
@@ -72,8 +84,8 @@ def setup(who: str, binds: bool, options: Options) -> Setup:
             environ=os.environ,
         ),
         timeout=seconds(options.get("timeout"), "timeout"),
-        hwm=None if options.get("hwm") is None else whole(options.get("hwm"), "hwm"),
-        linger=seconds(options.get("linger", LINGER), "linger") or 0.0,
+        hwm=None if options.get("hwm") is None else _at_most(MOST, whole(options.get("hwm"), "hwm"), "hwm"),
+        linger=_linger(options.get("linger", LINGER)),
         dumps=dumps,
         loads=loads,
     )
@@ -83,7 +95,7 @@ def seconds(value: object, what: str) -> float | None:
     """A number of seconds of at least 0, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
         raise ZmqOptionError(f"{what} is a number of seconds of at least 0, not {value!r}")
     return float(value)
 
@@ -92,4 +104,15 @@ def whole(value: object, what: str) -> int:
     """A whole number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ZmqOptionError(f"{what} is a whole number of at least 0, not {value!r}")
+    return value
+
+
+def _linger(value: object) -> float | None:
+    found = seconds(value, "linger")
+    return None if found is None else _at_most(MOST // 1000, found, "linger", "; None is for ever")
+
+
+def _at_most(most: int, value: Number, what: str, hint: str = "") -> Number:
+    if value > most:
+        raise ZmqOptionError(f"{what} is at most {most}, not {value!r}{hint}")
     return value

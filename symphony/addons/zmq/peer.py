@@ -36,7 +36,7 @@ class Peer(End):
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
-        self._setup = setup(type(self).__name__, self._binds, options)
+        self._setup = setup(type(self).__name__, self._binds, options, self._own)
         self._busy = False
         self._end = threading.Lock()
         self._ended = threading.Event()
@@ -50,7 +50,7 @@ class Peer(End):
         except BaseException:
             self._waker.close()
             raise
-        self._address = sockets.endpoint(self._socket)
+        self._address = sockets.endpoint(self._socket, self._place.address)
         self._closing = False
         context.remember(self)
 
@@ -81,6 +81,11 @@ class Peer(End):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def disown(self) -> None:
+        """Leave the socket to the parent of this process, which was forked."""
+        super().disown()
+        self._end, self._busy = threading.Lock(), False
 
     def _taken(self) -> ZmqOrderError:
         return ZmqOrderError(
@@ -113,14 +118,16 @@ class Peer(End):
 
         Raises `ZmqTimeoutError`, which says that ``what`` did not happen, and `ZmqClosedError`.
         """
-        ready = sockets.poll([(self._socket, event), self._woken], sockets.milliseconds(deadline))
-        if self._closing:
-            self._finish()
-            context.rest_in_peace()
-            raise self._gone() from None
-        if not ready:
-            raise ZmqTimeoutError(f"{self._place.what}: {what} in {self._patience:g} s") from None
-        return ready[0] != self._woken  # the socket comes first
+        while True:
+            ready = sockets.poll([(self._socket, event), self._woken], sockets.milliseconds(deadline))
+            if self._closing:
+                self._finish()
+                context.rest_in_peace()
+                raise self._gone() from None
+            if ready:
+                return ready[0] != self._woken  # the socket comes first
+            if sockets.is_over(deadline):
+                raise ZmqTimeoutError(f"{self._place.what}: {what} in {self._patience:g} s") from None
 
 
 class Receiving(Peer):
@@ -180,8 +187,8 @@ class Sending(Peer):
             self._put(data, flags)
         except Fault as exc:
             self._put_later(exc, data, self._deadline(timeout, flags))
-        except TypeError as exc:
-            raise not_bytes(data) from exc
+        except (TypeError, BufferError) as exc:
+            raise not_bytes(data, self._dumps) from exc
         finally:
             self._busy = False
             if self._closing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError
+from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, told
 from symphony.errors import PluginError
 from symphony.names import near
 
@@ -45,7 +45,7 @@ def _writing(dumps: Dumps, name: str) -> Dumps:
             return dumps(message)
         except Exception as exc:
             raise ZmqMessageError(
-                f"the {name} serializer cannot write a message of type {type(message).__name__}: {exc}"
+                f"the {name} serializer cannot write a message of type {type(message).__name__}: {told(exc)}"
             ) from exc
 
     return write
@@ -57,7 +57,7 @@ def _reading(loads: Loads, name: str) -> Loads:
             return loads(data)
         except Exception as exc:
             raise ZmqMessageError(
-                f"the {name} serializer cannot read a message of {len(data)} bytes: {exc}; "
+                f"the {name} serializer cannot read a message of {len(data)} bytes: {told(exc)}; "
                 "both sides take the same serializer"
             ) from exc
 
@@ -76,13 +76,16 @@ def _json() -> tuple[Dumps, Loads]:
 
 
 def _msgpack() -> tuple[Dumps, Loads]:
+    import functools
+
     try:
         import msgpack  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise PluginError(
             "the serializer 'msgpack' needs the package 'msgpack'; install it with: pip install msgpack"
         ) from None
-    return msgpack.packb, msgpack.unpackb
+    # Unless told otherwise it refuses to read numbers as keys, which it writes.
+    return msgpack.packb, functools.partial(msgpack.unpackb, strict_map_key=False)
 
 
 def _pickle() -> tuple[Dumps, Loads]:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import math
 import os
+import socket as plain
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import zmq
 
 from symphony.addons.zmq import context
 from symphony.addons.zmq.errors import ZmqAddressError, ZmqError
-from symphony.addons.zmq.options import Setup
+from symphony.addons.zmq.options import MOST, Setup
 from symphony.addons.zmq.places import Place
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ poll = zmq.zmq_poll
 # How long a call on a socket waits inside ZeroMQ, in seconds: most of what is waited for comes sooner. Only then does
 # it wait in such a way that another thread can end it, which takes longer to begin and to end.
 QUICK = 0.01
+# The longest wait that ZeroMQ can be asked for; a longer one is several. In ms.
+LONGEST = MOST
 # A socket's recv, with its flags and whether to copy.
 Take = Callable[[int, bool], zmq.Frame]
 
@@ -42,6 +45,7 @@ Take = Callable[[int, bool], zmq.Frame]
 _CONNECT_TIMEOUT = 1_500
 # A peer whose machine is gone, so that nobody says goodbye, is noticed after this. In ms.
 _HEARTBEAT, _SILENCE = 10_000, 30_000
+_FOR_EVER = -1
 # How long an address may be in use by a socket that this program has closed, and ZeroMQ not yet. In seconds.
 _FREE_AGAIN = 0.5
 
@@ -87,7 +91,9 @@ def _ready(socket: AnySocket, setup: Setup, topics: Sequence[bytes], again: str 
 def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     """Set the options of a socket that is not bound or connected yet."""
     # Subscriptions to a publisher that has gone are messages on their way too, and nobody waits for those.
-    socket.linger = 0 if socket.type == zmq.SUB else math.ceil(setup.linger * 1000)
+    socket.linger = (
+        0 if socket.type == zmq.SUB else _FOR_EVER if setup.linger is None else math.ceil(setup.linger * 1000)
+    )
     socket.connect_timeout = _CONNECT_TIMEOUT
     socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT, _SILENCE
     if setup.hwm is not None:
@@ -111,6 +117,8 @@ def _attach(socket: AnySocket, place: Place, address: str) -> None:
     deadline = time.monotonic() + _FREE_AGAIN
     while True:
         try:
+            if place.bind and _is_taken(address):
+                raise zmq.ZMQError(errno.EADDRINUSE)
             (socket.bind if place.bind else socket.connect)(address)
             return
         except zmq.ZMQError as exc:
@@ -119,11 +127,28 @@ def _attach(socket: AnySocket, place: Place, address: str) -> None:
             time.sleep(0.005)  # ZeroMQ closes in the background and tells nobody when it has
 
 
+def _is_taken(address: str) -> bool:
+    """Whether somebody listens at an ipc address, from whom ZeroMQ would take it without a word."""
+    path = address.removeprefix("ipc://")
+    if path in (address, "*"):
+        return False
+    with (
+        contextlib.suppress(OSError),
+        plain.socket(plain.AF_UNIX) as probe,
+    ):  # a path that is too long is for ZeroMQ to tell
+        probe.setblocking(False)
+        said = probe.connect_ex(f"\0{path[1:]}" if path.startswith("@") else path)
+        return said in (0, errno.EAGAIN, errno.EPROTOTYPE)
+    return False
+
+
 def _refusal(place: Place, exc: zmq.ZMQError) -> str:
+    tcp, verb = place.address.startswith("tcp:"), "listen" if place.bind else "connect"
+    part, other = ("port", "a port from 1024 on") if tcp else ("address", "another address")
     where = place.what if place.what == place.address else f"{place.what} ({place.address})"
     why = {
-        errno.EADDRINUSE: "the address is in use; end who listens there, or choose another port",
-        errno.EACCES: "this user may not listen there; choose a port from 1024 on",
+        errno.EADDRINUSE: f"the address is in use; end who listens there, or choose another {part}",
+        errno.EACCES: f"this user may not {verb} there; choose {other}",
     }.get(exc.errno or 0, f"{exc.strerror}")
     if exc.errno in (errno.ENODEV, errno.EADDRNOTAVAIL):
         why = (
@@ -143,10 +168,13 @@ def failure(place: Place, exc: zmq.ZMQError) -> ZmqError:
     return ZmqError(f"{place.what}: {exc.strerror}")
 
 
-def endpoint(socket: AnySocket) -> str:
-    """Where a socket is bound or connected, with the port that it got."""
-    last = socket.getsockopt(zmq.LAST_ENDPOINT)
-    return last.decode().rstrip("\0") if isinstance(last, bytes) else ""
+def endpoint(socket: AnySocket, address: str) -> str:
+    """Where a socket is that was bound or connected to ``address``, with the port that it got."""
+    try:
+        last = socket.getsockopt(zmq.LAST_ENDPOINT)
+    except zmq.ZMQError:  # longer than pyzmq can tell
+        return address
+    return last.decode().rstrip("\0") if isinstance(last, bytes) else address
 
 
 def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
@@ -155,8 +183,13 @@ def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
 
 
 def milliseconds(deadline: float | None) -> int:
-    """How long is left, as ZeroMQ takes it; -1 for ever."""
-    return -1 if deadline is None else max(0, math.ceil((deadline - time.monotonic()) * 1000))
+    """How long is left, as ZeroMQ takes it, and as much of it as it takes; -1 for ever."""
+    return -1 if deadline is None else max(0, math.ceil(min((deadline - time.monotonic()) * 1000, LONGEST)))
+
+
+def is_over(deadline: float | None) -> bool:
+    """Whether nothing is left."""
+    return deadline is not None and time.monotonic() >= deadline
 
 
 def frames(take: Take, flags: int) -> list[bytes]:
@@ -172,7 +205,10 @@ def frames(take: Take, flags: int) -> list[bytes]:
 async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bool:
     """Wait until a socket of asyncio is readable or writable; False where it is not before the deadline."""
     asking: Any = socket.poll  # whose types pyzmq has only for other sockets
-    return bool(await asking(milliseconds(deadline), event))
+    while not await asking(milliseconds(deadline), event):
+        if is_over(deadline):
+            return False
+    return True
 
 
 class Waker:

@@ -27,7 +27,7 @@ class ZmqPub(Sending):
     _binds: ClassVar[bool] = True
 
     def send(self, topic: str, message: Any) -> None:
-        """Publish a message. Raises `ZmqClosedError` and `ZmqMessageError`."""
+        """Publish a message. Raises `ZmqClosedError`, `ZmqMessageError`, and `ZmqOptionError` for the topic."""
         self._send(wire.publication(topic, message, self._dumps), None)
 
     def _use(self, socket: Socket) -> None:
@@ -50,6 +50,7 @@ class ZmqSub(Receiving):
 
     _kind: ClassVar[int] = sockets.SUB
     _binds: ClassVar[bool] = False
+    _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
         self._topics = wire.encoded_topics(topics)

@@ -12,16 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, ZmqRemoteError
+from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, ZmqRemoteError, told
 from symphony.addons.zmq.serializers import Dumps, Loads
 
 ERROR = b"symphony-error"
 
 
-def not_bytes(message: object) -> ZmqMessageError:
-    """The error for a message of which no serializer made bytes."""
+def not_bytes(data: object, dumps: Dumps | None) -> ZmqMessageError:
+    """The error for what ``dumps`` made of a message, or for the message itself, where that cannot be sent."""
+    kind = type(data).__name__
+    try:
+        memoryview(data)  # type: ignore[arg-type]
+    except TypeError:
+        if dumps is not None:
+            return ZmqMessageError(
+                f"the given serializer made {kind} of a message, not bytes; let its dumps return bytes"
+            )
+    else:
+        return ZmqMessageError(f"a message is bytes in one piece, and this {kind} is not; send bytes(...) of it")
     return ZmqMessageError(
-        f"without a serializer a message is bytes, not {type(message).__name__}; "
+        f"without a serializer a message is bytes, not {kind}; "
         "give both sides serializer='str', 'json', 'msgpack', or a pair of functions"
     )
 
@@ -44,7 +54,7 @@ def reply_of(frames: Sequence[bytes], loads: Loads | None) -> Any:
 
 def failure_of(exc: BaseException | str) -> list[bytes]:
     """The frames of a reply that is an error."""
-    text = exc if isinstance(exc, str) else f"{type(exc).__name__}: {exc}"
+    text = exc if isinstance(exc, str) else ": ".join(filter(None, (type(exc).__name__, told(exc))))
     return [text.encode(errors="replace"), ERROR]
 
 
@@ -53,9 +63,11 @@ def publication(topic: object, message: Any, dumps: Dumps | None) -> tuple[bytes
     data = message if dumps is None else dumps(message)
     if type(data) is not bytes:
         try:
-            memoryview(data)
+            whole = memoryview(data).contiguous
         except TypeError as exc:
-            raise not_bytes(message) from exc
+            raise not_bytes(data, dumps) from exc
+        if not whole:  # which ZeroMQ would say after the topic was sent
+            raise not_bytes(data, dumps)
     return encoded(topic), data
 
 
@@ -68,12 +80,19 @@ def published(frames: Sequence[bytes], loads: Loads | None) -> tuple[str, Any]:
 
 
 def encoded(topic: object) -> bytes:
-    """A topic as it stands on the wire."""
+    """A topic as it stands on the wire. Raises `ZmqOptionError`."""
     if not isinstance(topic, str):
         raise ZmqOptionError(f"a topic is text, not {topic!r}")
-    return topic.encode()
+    try:
+        return topic.encode()
+    except UnicodeEncodeError as exc:
+        raise ZmqOptionError(f"topic {topic!r} has no form in UTF-8: {exc.reason}") from exc
 
 
-def encoded_topics(topics: str | Iterable[str]) -> list[bytes]:
+def encoded_topics(topics: object) -> list[bytes]:
     """One or several topics as they stand on the wire."""
-    return [encoded(topic) for topic in ([topics] if isinstance(topics, str) else topics)]
+    if isinstance(topics, str):
+        return [encoded(topics)]
+    if isinstance(topics, (bytes, bytearray)) or not isinstance(topics, Iterable):
+        raise ZmqOptionError(f"topics is text, or several texts, not {topics!r}")
+    return [encoded(topic) for topic in topics]

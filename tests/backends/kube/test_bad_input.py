@@ -1,13 +1,16 @@
 """What users get wrong: one line each, and nothing is left behind."""
 
 import json
+import re
 import socket
 import time
 
 import pytest
 
 from symphony import Cluster
+from symphony.commandline.exits import BACKEND, WRONG_USE, exit_code
 from symphony.errors import BackendError, LaunchFailed, NotFound, SpecError, SymphonyError, Unreachable
+from symphony_kube.retries import Patience
 
 from .conftest import there, unplaced
 
@@ -68,6 +71,53 @@ def test_with_a_server_that_is_not_trusted(kube_cluster, open_cluster, tmp_path,
 def test_with_a_token_that_has_expired(kube_cluster, open_cluster, name):
     path = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
     told(open_cluster(kubeconfig=str(path)), name, BackendError, "does not accept these credentials.*log in again")
+
+
+@pytest.mark.parametrize(
+    "server", ["nonsense", "localhost:8080", "ftp://x", "https://", "https://x:port", "https://[x"]
+)
+def test_with_a_server_that_is_no_address(kube_cluster, open_cluster, tmp_path, name, server, recwarn, capfd):
+    path = kubeconfig(kube_cluster, tmp_path, server=server)
+    said = f"has the server '{re.escape(server)}' for the cluster .*; write https://HOST:PORT"
+    told(open_cluster(kubeconfig=str(path)), name, BackendError, said, within=3)
+    assert not recwarn
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("status", "where"), [(401, "/pods"), (429, "/services"), (500, "/pods"), (503, "/services")])
+def test_trouble_with_the_server_is_not_the_users_mistake(
+    kube_cluster, kube_faults, open_cluster, name, status, where, monkeypatch
+):
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    monkeypatch.setattr(cluster.api, "patience", Patience(pauses=()))
+    exp = cluster.new_experiment(name)
+    unplaced(exp, "worker").binds("web")
+    kube_faults.answer(status, path=where)
+    verbs = [cluster.launch, lambda exp: cluster.launch(exp, dry_run="server")]
+    for verb in verbs:
+        with pytest.raises(BackendError) as caught:
+            verb(exp)
+        assert exit_code(caught.value) == BACKEND, caught.value
+    kube_faults.clear()
+    kube_faults.answer(403, method="POST", path=where)
+    for verb in verbs:
+        with pytest.raises(LaunchFailed) as caught:
+            verb(exp)
+        assert exit_code(caught.value) == WRONG_USE
+    kube_faults.clear()
+    assert there(kube_cluster) == {}
+
+
+def test_a_server_that_goes_away_in_a_launch_is_not_the_users_mistake(kube_cluster, kube_faults, open_cluster, name):
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    cluster.api.patience = Patience(pauses=())
+    exp = cluster.new_experiment(name)
+    unplaced(exp, "worker").binds("web")
+    kube_faults.reset(method="POST")
+    with pytest.raises(LaunchFailed) as caught:
+        cluster.launch(exp)
+    assert exit_code(caught.value) == BACKEND
+    kube_faults.clear()
 
 
 def kubeconfig(kube, tmp_path, **cluster):

@@ -22,6 +22,7 @@ class TestKube(Scenarios):
     backend = "kube"
     held: ClassVar = {"node_selector": {"symphony.test/no-such-node": "true"}}
     held_because = "Unschedulable: "
+    dry_run = "--dry-run=server"
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -3,11 +3,12 @@
 import hashlib
 import os
 import stat
+import time
 
 import pytest
 
-from symphony.errors import BackendError, NotFound, SpecError
-from symphony_kube.copy import parse, transfer
+from symphony.errors import BackendError, NotFound, SpecError, Unreachable
+from symphony_kube.copy import transfer
 
 from .using import FOREVER, launched, python
 
@@ -166,6 +167,40 @@ def test_what_cannot_be_copied_is_one_line_and_leaves_nothing(worker, tmp_path, 
     assert (tmp_path / "file").read_text() == "whole"
 
 
+@pytest.mark.parametrize(
+    ("target", "error", "said"),
+    [
+        ("/no/such/dir/", NotFound, "there is no such folder beside 'worker'"),
+        ("/etc/hostname/x", NotFound, "there is no such folder"),
+        ("/proc/", BackendError, "its folder cannot be written to: mkdir: .*/proc/"),
+        ("/sys/x", BackendError, "its folder cannot be written to: mkdir: .*Read-only"),
+    ],
+)
+def test_more_than_any_buffer_holds_is_refused_at_once_as_well(worker, tmp_path, target, error, said):
+    (tmp_path / "file").write_bytes(os.urandom(2_000_000))
+    begun = time.monotonic()
+    with pytest.raises(error, match=said):
+        worker.cp(tmp_path / "file", f"worker:{target}")
+    assert time.monotonic() - begun < 10
+
+
+def test_a_disk_that_becomes_full_is_told_and_nothing_is_left_there(worker, tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(80 << 20)
+    with pytest.raises(BackendError, match="it could not be unpacked: tar: it: "):
+        worker.cp(tmp_path / "file", "worker:/dev/shm/")  # of 64 MiB
+    assert worker.sh("ls -A /dev/shm") == ""
+
+
+def test_a_script_that_says_nothing_and_takes_nothing_is_given_up(worker, tmp_path, monkeypatch):
+    monkeypatch.setattr("symphony_kube.copy.STALLED", 0.5)
+    monkeypatch.setattr("symphony_kube.streams.PING_EVERY", 0.2)
+    monkeypatch.setattr("symphony_kube.copy._RECEIVE", "echo ready; exec sleep 20")
+    (tmp_path / "file").write_bytes(os.urandom(20 << 20))
+    with pytest.raises(Unreachable, match=r"nothing was taken there for 0\.5 s"):
+        worker.cp(tmp_path / "file", "worker:x")
+
+
 def test_a_missing_tool_is_named(worker, tmp_path, monkeypatch):
     monkeypatch.setattr("symphony_kube.copy._TOOLS", ("tar", "no-such-tool"))
     with pytest.raises(SpecError, match="the image of 'worker' has no no-such-tool"):
@@ -181,17 +216,3 @@ def test_a_difference_is_seen_and_nothing_kept(worker, tmp_path, monkeypatch):
         worker.cp("worker:/etc/hostname", tmp_path / "never")
     assert worker.sh("ls -A /tmp | grep -e never -e symphony- || true") == ""
     assert os.listdir(tmp_path) == ["file"]
-
-
-@pytest.mark.parametrize(
-    ("text", "process", "group", "path"),
-    [("a:b", "a", None, "b"), ("g/a:/b:c", "a", "g", "/b:c"), ("a:", "a", None, ".")],
-)
-def test_paths_beside_processes(text, process, group, path):
-    found = parse(text)
-    assert (found.process, found.group, found.path) == (process, group, path)
-
-
-@pytest.mark.parametrize("text", ["a", "./a:b", "/a:b", "A:b", "a/b/c:d", "../a:b", "a b:c"])
-def test_paths_of_this_machine(text):
-    assert parse(text) is None

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony import Experiment, NotFound, PluginError, SpecError
+from symphony import Cluster, Experiment, NotFound, PluginError, SpecError
 from symphony.kube import GKEDispatcher, KubeCluster, NodePool, NodePoolDispatcher, Process, ProcessGroup, Reserve
 from symphony_kube.dispatch.pools import Resources, Taint
 
@@ -221,6 +221,65 @@ def test_a_process_is_assigned_before_it_is_put_into_its_group(lab, exp):
         lab.assign_to_node_pool(processes[2], node_pool_name="medium", process_group=group, cpu=0.1)
     group.add_processes(processes[:2])
     assert pods(exp)["squad"]["nodeSelector"] == {"name": "medium"}
+
+
+def test_a_process_that_comes_into_another_group_is_refused(lab, exp):
+    meant, other = ProcessGroup("meant"), exp.new_process_group("other")
+    process = Process("p", container_image="image", command="true")
+    lab.assign_to_node_pool(process, node_pool_name="medium", process_group=meant)
+    said = "process 'p' was assigned to machines with process_group='meant', and is added to "
+    with pytest.raises(SpecError, match=f"{said}the group 'other': add it to the group 'meant', or assign it again"):
+        other.add_process(process)
+    with pytest.raises(SpecError, match=f"{said}experiment '{exp.name}' on its own: "):
+        exp.add_process(process)
+    # Assigned again it may, and the first group is as it was.
+    lab.assign_to_node_pool(process, node_pool_name="medium", process_group=other)
+    other.add_process(process)
+    assert (meant.settings.node_selector, meant.settings.tolerations) == ({}, [])
+    assert pods(exp)["other"]["nodeSelector"] == {"name": "medium"}
+
+
+def test_a_group_stays_placed_for_those_of_its_members_that_were_not_assigned_elsewhere(lab, exp):
+    one, two = exp.new_process_group("one"), exp.new_process_group("two")
+    first, second = (Process(name, container_image="image", command="true") for name in "ab")
+    for process in (first, second):
+        lab.assign_to_node_pool(process, node_pool_name="medium", process_group=one)
+    lab.assign_to_node_pool(second, node_pool_name="small", process_group=two)
+    assert (one.settings.node_selector, two.settings.node_selector) == ({"name": "medium"}, {"name": "small"})
+
+
+def test_a_process_that_was_assigned_alone_is_told_of_process_group(lab, exp):
+    group = exp.new_process_group("squad")
+    process = Process("p", container_image="image", command="true")
+    lab.assign_to_node_pool(process, node_pool_name="medium")
+    with pytest.raises(
+        SpecError, match="node_selector, tolerations; set them on the group 'squad' .*, or give process_group="
+    ):
+        group.add_process(process)
+    lab.assign_to_node_pool(process, node_pool_name="medium", process_group=group)
+    group.add_process(process)
+    assert pods(exp)["squad"]["nodeSelector"] == {"name": "medium"}
+
+
+@pytest.mark.parametrize("reserve", [{"pods_millicores": 1}, 500, False])
+def test_a_reserve_that_is_none_is_refused(reserve):
+    said = r"reserve is a Reserve, for example Reserve\(pods_millicores="
+    with pytest.raises(SpecError, match=said):
+        GKEDispatcher(LAB, reserve=reserve)
+    with pytest.raises(SpecError, match=said):
+        NodePoolDispatcher.from_cluster(Cluster.new("kube"), reserve=reserve)
+
+
+@pytest.mark.parametrize("key", ["process", "self"])
+def test_a_configuration_cannot_name_the_process(lab, exp, key):
+    with pytest.raises(SpecError, match=f"assign_to='machine' knows no '{key}'"):
+        lab.assign_to(new(exp, "p"), **{"assign_to": "machine", "node_pool_name": "medium", key: 3})
+
+
+def test_a_process_may_be_given_by_its_keyword(lab, exp):
+    assert lab.assign_to(process=new(exp, "p"), assign_to="machine", node_pool_name="medium").name == "medium"
+    with pytest.raises(SpecError, match="a Process is assigned, not None"):
+        lab.assign_to(assign_to="machine", node_pool_name="medium")
 
 
 @pytest.mark.parametrize(

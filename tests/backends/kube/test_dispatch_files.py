@@ -106,6 +106,28 @@ def setting(key, value):
     return change
 
 
+def taint(value):
+    return setting(
+        "taint", [{"key": "y", "effect": "NO_EXECUTE"}, {"key": "x", "value": value, "effect": "NO_EXECUTE"}]
+    )
+
+
+def machine_alone(accelerator):
+    """No label tells of GPUs."""
+
+    def change(lab):
+        config = config_of(lab, "v100")
+        del config["labels"]["gpu_type"], config["labels"]["gpu_count"]
+        config["guest_accelerator"] = accelerator
+
+    return change
+
+
+def dynamic_alone(lab):
+    machine_alone(None)(lab)
+    setting("dynamic", {"guest_accelerator": {"for_each": [1]}})(lab)
+
+
 def pool(value):
     def change(lab):
         lab["resource"][KIND]["v100"] = value
@@ -142,6 +164,23 @@ WRONG = [
     (setting("taint", {"value": "x", "effect": "NO_EXECUTE"}), "node_config.taint[0].key is missing"),
     (setting("taint", [{"key": "x", "effect": ""}]), "node_config.taint[0].effect is missing"),
     (setting("taint", [{"key": "x", "effect": "NO_SCHEDUL"}]), "not 'NO_SCHEDUL'; did you mean 'NO_SCHEDULE'"),
+    (setting("taint", {"key": 5, "effect": "NO_EXECUTE"}), "node_config.taint[0].key is text, not 5"),
+    (setting("taint", {"key": "bad key!", "effect": "NO_EXECUTE"}), "taint[0].key: label key 'bad key!' is not valid"),
+    (setting("taint", {"key": "${var.k}", "effect": "NO_EXECUTE"}), "node_config.taint[0].key is '${var.k}': Terra"),
+    (taint("${var.team}"), "node_config.taint[1].value is '${var.team}': Terraform's expressions are not evaluated"),
+    (taint({"a": 1}), "node_config.taint[1].value is text, not {'a': 1}"),
+    (taint("a b"), "node_config.taint[1].value: label 'x' has a value that is not valid: 'a b'"),
+    (setting("dynamic", {"taint": {"for_each": [1]}}), "node_config.dynamic.taint: Terraform's dynamic blocks are"),
+    (setting("dynamic", [{"taint": [{"for_each": [1]}]}]), "node_config.dynamic.taint: Terraform's dynamic blocks are"),
+    (dynamic_alone, "node_config.dynamic.guest_accelerator: Terraform's dynamic blocks are not evaluated here; write"),
+    (setting("dynamic", 3), "node_config.dynamic is an object, not 3"),
+    (pool({"dynamic": {"node_config": {}}}), "dynamic.node_config: Terraform's dynamic blocks are not evaluated"),
+    (label("gpu_type", "${var.gpu}"), "node_config.labels.gpu_type is '${var.gpu}': Terraform's expressions are not"),
+    (label("gpu_type", "two words"), "node_config.labels.gpu_type: label 'gpu_type' has a value that is not valid"),
+    (label("gpu_type", ["a"]), "node_config.labels.gpu_type is text, not ['a']"),
+    (label("gpu_type", "k80"), "gpu_type is 'k80', and node_config.guest_accelerator.type is 'nvidia-tesla-v100'; mak"),
+    (machine_alone({"count": 1, "type": "${var.gpu}"}), "node_config.guest_accelerator.type is '${var.gpu}': Terra"),
+    (machine_alone({"count": "${var.n}", "type": "x"}), "node_config.guest_accelerator.count is '${var.n}': Terraf"),
     (setting("guest_accelerator", "v100"), "node_config.guest_accelerator is an object, not 'v100'"),
     (pool(None), "it is missing"),
     (pool({}), "node_config is missing"),
@@ -164,6 +203,25 @@ def test_a_wrong_pool_is_told_by_file_pool_and_field(lab, tmp_path, change, said
     assert "\n" not in message
     with pytest.raises(SpecError, match="^the cluster's description: node pool 'v100"):
         GKEDispatcher(lab)
+
+
+@pytest.mark.parametrize("kind", ["v100", "V100", "tesla-v100", "nvidia_tesla_v100"])
+def test_a_type_of_gpus_may_be_written_short(lab, kind):
+    label("gpu_type", kind)(lab)
+    assert GKEDispatcher(lab).get_node_pool("v100").gpu_type == kind
+
+
+@pytest.mark.parametrize(
+    "accelerator", [{"count": "${var.n}", "type": "${var.gpu}"}, {"count": 4, "type": "${var.gpu}"}]
+)
+def test_labels_tell_what_an_expression_does_not(lab, accelerator):
+    setting("guest_accelerator", accelerator)(lab)
+    assert GKEDispatcher(lab).get_node_pool("v100").gpu_type == "nvidia-tesla-v100"
+
+
+def test_dynamic_blocks_of_what_is_not_read_are_passed_over(lab):
+    setting("dynamic", {"metadata": {"for_each": []}, "guest_accelerator": {}})(lab)  # labels tell of the GPUs
+    assert GKEDispatcher(lab).get_node_pool("v100")
 
 
 NO_POOLS = [

@@ -108,6 +108,36 @@ def test_input_from_a_pipe_a_file_and_none(worker, tmp_path):
         assert worker.piped("sh", "-c", "cat; echo done", **given).stdout == b"done\n"
 
 
+@pytest.mark.parametrize("command", [["sh", "-c", "echo err >&2; exit 3"], ["no-such-program"]])
+def test_a_command_that_leaves_its_input_unread_ends_as_it_does(worker, tmp_path, command):
+    code, said = (3, b"err\n") if command[0] == "sh" else (127, None)
+    data = os.urandom(3_000_000)
+    (tmp_path / "data").write_bytes(data)
+    with (tmp_path / "data").open("rb") as file:
+        ends = [worker.piped(*command, stdin=file), worker.piped(*command, input=data)]
+    for done in ends:
+        assert done.returncode == code
+        assert b"[symphony" not in done.stderr
+        assert said is None or done.stderr == said
+
+
+def test_of_a_pipe_without_an_end_no_more_is_read_than_the_command_wants(worker):
+    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
+        done = worker.piped("sh", "-c", "head -c 4; echo '[symphony ' >&2", stdin=endless.stdout)
+        endless.stdout.close()
+        endless.wait()
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"y\ny\n", b"[symphony \n")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
+def test_a_word_is_taken_out_of_a_stream_however_that_is_cut(size):
+    for text, left in ((b"a[[over]b", b"a[b"), (b"[ove[over]", b"[ove"), (b"[over", b"[over"), (b"none", b"none")):
+        word = run._Word(b"[over]")
+        found = b"".join(word.rest(text[start : start + size]) for start in range(0, len(text), size))
+        assert found + word.last() == left
+        assert word.said == (b"[over]" in text)
+
+
 def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_path):
     argv = worker.argv("sh", "-c", "echo ready; read x; echo got $x; stty size; exit 5")
     shell = ["sh", "-c", '"$@"; echo code $?; stty -a | tr " ;" "\\n\\n" | grep -x -e icanon -e echo', "sh", *argv]

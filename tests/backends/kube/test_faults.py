@@ -156,9 +156,9 @@ def test_trouble_at_one_call_of_a_launch_into_a_new_namespace_is_not_noticed(
 
 CALLS = [
     ("GET", r"/pods\?", "pods|API server"),
-    ("POST", "/services$", "service"),
-    ("POST", "/secrets$", "secret"),
-    ("POST", "/pods$", "pod"),
+    ("POST", "/services[?]", "service"),
+    ("POST", "/secrets[?]", "secret"),
+    ("POST", "/pods[?]", "pod"),
 ]
 
 
@@ -185,7 +185,7 @@ def test_trouble_that_lasts_takes_a_new_namespace_back(kube_cluster, kube_faults
     manifest = manifest_of(spaces, name, tmp_path)
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=HURRIED)) as api:
         api.call("GET", "/version")
-        kube_faults.reset(method="POST", path="/pods$", after=True)
+        kube_faults.reset(method="POST", path="/pods[?]", after=True)
         with pytest.raises(LaunchFailed, match=r"cannot create pod 'db' in namespace"):
             launched(api, manifest)
     assert space(kube_cluster, name) is None

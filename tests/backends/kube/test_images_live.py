@@ -181,6 +181,25 @@ class Refusing(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def test_a_step_that_fails_is_told_in_plain_words_and_leaves_no_container(
+    builders, kube_cluster, tmp_path, label, capfd
+):
+    """The containers of the engine that are there before and after are those of others."""
+    coloured = f"printf '\\033[31mred\\033[0m\\n'; echo of {label[1]} >&2; exit 3"
+    (tmp_path / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nRUN {coloured}\n")
+    options = [*label, "--network=none"]
+    with pytest.raises(BackendError, match="failed with exit code") as caught:
+        DockerBuilder(tmp_path / "Dockerfile", folders(tmp_path, one="1"), tmp_path, build_options=options).build()
+    said = str(caught.value)
+    assert "red" in said
+    assert f"of {label[1]}" in said
+    for text in (said, capfd.readouterr().err):
+        assert "DOCKER_BUILDKIT" not in text
+    assert "\x1b" not in said
+    left = builders.docker("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
+    assert kube_cluster.namespace not in left
+
+
 @pytest.fixture
 def refusing():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:

@@ -161,6 +161,48 @@ def test_an_object_that_is_not_ours_is_left_alone_and_all_is_taken_back(kube_clu
     assert kube_cluster.raw.find(kube_cluster.path(f"services/{name}-web"))["metadata"]["uid"] == uid
 
 
+def of_kind(cluster, experiment, kind, rest, file):
+    """An experiment of one process, with an object of a kind that is called so."""
+    exp = cluster.new_experiment(experiment)
+    process = unplaced(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
+    if kind == "job":
+        process.job()
+    elif kind == "service":
+        process.binds(rest)
+    elif kind == "secret":
+        process.mount_secret(rest, "/m", files=[str(file)])
+    elif kind == "config map":
+        process.mount_config(rest, "/m", files=[str(file)])
+    return exp
+
+
+def test_of_two_experiments_whose_names_begin_alike_the_second_is_told_whose_a_name_is(
+    kube_cluster, shared, name, tmp_path
+):
+    (tmp_path / "file").write_text("x")
+    for kind in ("pod", "job", "service", "secret", "config map"):
+        shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
+        before = there(kube_cluster)
+        said = f"cannot create {kind} '{name}-x-y'.* belongs to experiment '{name}-x'"
+        with pytest.raises(LaunchFailed, match=said) as caught:
+            shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
+        assert f"{name!r} and '{name}-x' begin alike; rename the experiment or what is in it" in str(caught.value)
+        assert "delete" not in str(caught.value)
+        assert there(kube_cluster) == before
+        shared.delete(f"{name}-x")
+
+
+def test_of_a_name_whose_owner_may_not_be_read_nothing_is_claimed(kube_cluster, kube_faults, open_cluster, name):
+    taken = {"metadata": {"name": f"{name}-web"}, "spec": {"ports": [{"port": 80}]}}
+    kube_cluster.raw.call("POST", kube_cluster.path("services"), taken)
+    kube_faults.answer(403, method="GET", path=f"/services/{name}-web")
+    cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
+    exp = cluster.new_experiment(name)
+    unplaced(exp, "worker").binds("web")
+    with pytest.raises(LaunchFailed, match="whose it is may not be read; choose another name"):
+        cluster.launch(exp)
+
+
 def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(kube_cluster, shared, name, monkeypatch):
     exp = shared.new_experiment(name)
     unplaced(exp, "worker").binds("web")
@@ -306,5 +348,5 @@ def test_the_server_checks_everything_and_nothing_is_created(kube_cluster, eithe
     assert there(kube_cluster) == {}
     assert space(kube_cluster, name) is None
     unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
-    with pytest.raises(LaunchFailed, match=r"cannot create pod '.*wrong'.*Sometimes"):
+    with pytest.raises(LaunchFailed, match=r"cannot create pod '.*wrong'.*Pod \"(.*-)?wrong\" is invalid.*Sometimes"):
         either.launch(exp, dry_run="server")

@@ -299,6 +299,19 @@ def test_another_gpu_may_be_asked_for() -> None:
     assert item["resources"] == {"limits": {"amd.com/gpu": "1"}}
 
 
+def test_a_test_runs_behind_the_preamble_of_its_process(tmp_path: Path) -> None:
+    exp, process = one(command="sleep 1", start_dir="deep", preamble_cmds=["export A=1; echo said", "cd ."])
+    process.ready(command=["sh", "-c", 'echo $A "$1"', "x", "a b"])
+    (tmp_path / "deep").mkdir()
+    command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
+    unescaped = [word.replace("$$", "$") for word in command]  # what the kubelet does
+    done = subprocess.run(unescaped, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("1 a b\n", "said\n")
+    process.preamble_cmds = ["exit 3"]
+    command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 3
+
+
 # --- the roster ---
 
 
@@ -370,24 +383,23 @@ def test_without_secrets_it_has_no_note() -> None:
     assert str(SPECIMENS["group"].manifest()).startswith("---\napiVersion: v1\nkind: Namespace\n")
 
 
-def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(tmp_path: Path) -> None:
-    manifest = SPECIMENS["everything"].manifest()
-    for name in ("new.yml", "old.yml"):
-        path = tmp_path / name
-        if name == "old.yml":
-            path.write_text("old")
-            path.chmod(0o644)
-        manifest.write(path)
-        assert path.stat().st_mode & 0o777 == 0o600
-        assert list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) == list(manifest)
-    assert {path.name for path in tmp_path.iterdir()} == {"new.yml", "old.yml"}
-
-
-def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder"):
-        SPECIMENS["group"].manifest().write(tmp_path / "folder")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+def test_in_a_shared_namespace_a_secret_may_have_a_longer_name_than_a_pod() -> None:
+    exp = Experiment("e" * 60)
+    exp.secrets["wandb"] = "tokens/wandb"
+    process = exp.new_process("pp", command="c").set_env_secret("TOKEN", "wandb")
+    process.mount_config("c" * 190, "/c", files=["conf/blob"])
+    manifest = rendered(exp, namespace="team-a")
+    (secret,), (config,) = (by_kind(manifest)[kind] for kind in ("Secret", "ConfigMap"))
+    assert secret["metadata"]["name"] == f"{'e' * 60}-symphony-secrets"
+    spec = spec_of(manifest, "pp")
+    assert [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume] == [
+        secret["metadata"]["name"]
+    ]
+    assert spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"] == secret["metadata"]["name"]
+    assert spec["volumes"][1]["configMap"]["name"] == config["metadata"]["name"] == f"{'e' * 60}-{'c' * 190}"
+    process.mount_config("d" * 193, "/d", files=["conf/blob"])
+    with pytest.raises(SpecError, match=f"254 characters, and Kubernetes takes 253.*shorten '{'e' * 60}' or 'd"):
+        rendered(exp, namespace="team-a")
 
 
 def test_over_the_wire_an_object_is_json() -> None:

@@ -58,6 +58,17 @@ def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
     assert "'train' is there already (failed), and a job cannot be changed: replace it with --force" in again.stderr
 
 
+@pytest.mark.parametrize("how", [("--follow", "--json"), ("--wait",)], ids=str)
+def test_a_job_that_no_node_takes_says_why_once(kube_cluster, argv, symphony, how):
+    words = ["--name", "stuck", "--image", kube_cluster.image, "--node-selector", "symphony.test/no-such-node=true"]
+    with subprocess.Popen(argv("submit", *words, *how, "--", "true"), stdout=-1, stderr=-1, text=True) as run:
+        assert run.stderr.readline().startswith(("launched stuck", "submitted stuck"))
+        assert run.stderr.readline().startswith("main: pending: Unschedulable: 0/")
+        assert symphony("delete", "-f", "stuck").returncode == 0
+        shown, said = run.communicate(timeout=60)
+    assert (shown, "pending" in said) == ("", False)
+
+
 def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(kube_cluster, argv, symphony, node):
     folder = kube_cluster.namespace
     words = ["--name", "train", "--image", kube_cluster.image, "--mount", "/tmp:/save", "--node-selector", node]

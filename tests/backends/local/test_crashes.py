@@ -4,13 +4,14 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 
 import psutil
 import pytest
 
-from symphony import BackendError, Cluster, State
+from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
 from symphony.host.rundir import RunDirectory
 from symphony.testing import until
 from symphony.testing.contract import all_running
@@ -262,3 +263,56 @@ def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(cluster,
     gate.write_text("go")
     supervisor.wait(20)
     assert carrying("by-hand") == []
+
+
+# --- another host, or this one under another name ---
+
+
+@pytest.fixture
+def away(cluster, experiment):
+    """An experiment whose supervisor and processes ended with a host that had another name; one was over by then."""
+    python(experiment, "p", FOREVER)
+    experiment.new_process("over", cmd="exit 3")
+    experiment.new_process("later", command="true").starts_after("p", "succeeded")
+    cluster.launch(experiment)
+    until(cluster, "exp", lambda now: now.processes[1].state is State.FAILED)
+    kill(supervisor_of(cluster))
+    kill(cluster.describe_process("exp", "p").pid)
+    record = cluster._root / "exp" / "supervisor.json"
+    signed = json.loads(record.read_text())
+    record.write_text(json.dumps({**signed, "host": "oldname", "boot": "another"}))
+    yield cluster
+    if record.exists():
+        record.write_text(json.dumps(signed))
+
+
+def test_what_runs_on_another_host_is_not_told_as_running(away):
+    now = away.describe_experiment("exp")
+    assert "oldname" in now.note
+    assert [process.state for process in now] == [State.UNKNOWN, State.FAILED, State.UNKNOWN]
+    assert "oldname" in now.processes[0].reason
+    assert now.processes[0].pid is None
+    assert away.wait("exp", timeout=5) == now
+    with pytest.raises(NotFound, match="oldname"):
+        away.exec_command("exp", "p", "true")
+
+
+@pytest.mark.parametrize("what", ["delete", "stop", "launch", "force"])
+def test_the_way_out_of_an_experiment_of_another_host_is_said_and_nothing_is_lost(away, what):
+    again = away.new_experiment("exp")
+    again.new_process("p", command="true")
+    folder = away._root / "exp"
+    events = (folder / "events.jsonl").read_text()
+    verbs = {
+        "delete": lambda: away.delete("exp"),
+        "stop": lambda: away.stop("exp"),
+        "launch": lambda: away.launch(again),
+        "force": lambda: away.launch(again, force=True),
+    }
+    with pytest.raises(AlreadyExists if what == "launch" else BackendError) as refusal:
+        verbs[what]()
+    assert "'exp' was launched on oldname" in str(refusal.value)
+    assert f"remove the folder {folder}" in str(refusal.value)
+    assert (folder / "events.jsonl").read_text() == events
+    shutil.rmtree(folder)
+    away.launch(again)

@@ -58,7 +58,13 @@ def test_what_a_window_got_is_cleaned():
     assert keeper.mark(7) == MARK
     assert keeper.clean(f"one\r\ntwo{MARK}again\r\n{MARK}") == "one\ntwoagain\n"
     assert keeper.clean("\x1b]5379;other\x1b\\\r") == "\x1b]5379;other\x1b\\\r"
-    assert [keeper.is_mark(line) for line in (MARK, MARK + "x", "", MARK + "\r")] == [True, False, False, False]
+    assert [keeper.is_mark(line) for line in (MARK, MARK * 2, MARK + "x", "", MARK + "\r")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     assert [keeper.last_lines("a\r\n\nb", count) for count in (0, 1, 2, 9)] == ["", "b", "\nb", "a\r\n\nb"]
 
 
@@ -76,6 +82,81 @@ def test_the_mark_is_in_no_log_and_on_no_screen(cluster, experiment):
     assert [cluster.get_log("exp", name, tail=1) for name in "pq"] == ["two\n", "two"]
     assert [line.text for line in cluster.iter_logs("exp", ["p"], follow=True, tail=1)] == ["two"]
     assert tmux("capture-pane", "-p", "-S", "-", "-t", "=exp:0").split("Pane is dead")[0].split() == ["one", "two"]
+
+
+# One line, whatever other places of a computer take for the end of one.
+LINE = "{}\r{} done\f\v\x1c\x85\u2028end"
+
+
+def lines_of(process, *numbers):
+    return [LINE.format(process, number) for number in numbers]
+
+
+def writes(to, name, folder=None):
+    """A process that writes three lines and, given a folder, three more once a file ``go`` is in it."""
+    program = f"import os, time\nfor n in range(6):\n    print({LINE!r}.format('{name}', n))\n" + (
+        "    while n == 2 and not os.path.exists('go'): time.sleep(0.02)\n" if folder else ""
+    )
+    return python(to, name, program, start_dir=folder)
+
+
+@pytest.mark.parametrize("tail", [0, 1, 2, 5, 9])
+def test_the_last_lines_of_what_has_ended(cluster, experiment, tail):
+    for name in "pq":
+        writes(experiment, name)
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=30)
+    last = range(max(0, 6 - tail), 6)
+    for name in "pq":
+        assert cluster.get_log("exp", name, tail=tail) == "".join(f"{line}\n" for line in lines_of(name, *last))
+        for follow in (False, True):
+            found = [line.text for line in cluster.iter_logs("exp", [name], tail=tail, follow=follow)]
+            assert found == lines_of(name, *last)
+    for follow in (False, True):
+        merged = list(cluster.iter_logs("exp", tail=tail, follow=follow))
+        assert sorted(line.text for line in merged) == sorted(lines_of("p", *last) + lines_of("q", *last))
+
+
+@pytest.mark.parametrize("tail", [1, 2])
+def test_the_last_lines_of_what_goes_on(cluster, experiment, tmp_path, tail):
+    for name in "pq":
+        writes(experiment, name, str(tmp_path))
+    cluster.launch(experiment)
+    eventually(lambda: all(cluster.get_log("exp", name).count("\n") == 3 for name in "pq"))
+    so_far = range(3 - tail, 3)
+    assert [line.text for line in cluster.iter_logs("exp", ["p"], tail=tail)] == lines_of("p", *so_far)
+    follows = cluster.iter_logs("exp", tail=tail, follow=True)
+    begins = [next(follows).text for _ in range(2 * tail)]
+    assert sorted(begins) == sorted(lines_of("p", *so_far) + lines_of("q", *so_far))
+    (tmp_path / "go").touch()
+    assert sorted(line.text for line in follows) == sorted(lines_of("p", 3, 4, 5) + lines_of("q", 3, 4, 5))
+
+
+def test_a_log_that_grows_as_it_is_opened_loses_no_line(cluster, launched, monkeypatch):
+    """The process ends at the very moment: where a line was the one before the last, now its mark is the last."""
+    launched("print('same'); print('up'); print('same'); input()")
+    from symphony.host import logs
+
+    real = logs.merged
+
+    def merged(run, *args, **options):
+        with run.log("p").open("a") as log:
+            log.write(MARK)
+        return real(run, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(logs, "merged", merged)
+        assert [line.text for line in cluster.iter_logs("exp", tail=1)] == ["same"]
+
+
+def test_a_line_that_is_begun_is_the_last(cluster, launched):
+    launched("print('one'); print('up'); print('beg', end=''); input(); print('un')")
+    eventually(said(cluster, "beg"))
+    assert [line.text for line in cluster.iter_logs("exp", tail=1)] == ["beg"]
+    follows = cluster.iter_logs("exp", tail=2, follow=True)
+    assert next(follows).text == "up"
+    press("Enter")  # its echo ends the line
+    assert [line.text for line in follows] == ["beg", "un"]
 
 
 def test_the_mark_of_one_run_is_not_in_the_next(cluster, experiment):

@@ -1,5 +1,6 @@
 """Bad input, and a tmux that dies or is tampered with: one clear line each, nothing half-made, delete cleans up."""
 
+import json
 import os
 import signal
 import subprocess
@@ -14,12 +15,13 @@ from symphony.status import State
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER, SERVER
-from tests.backends.tmux.conftest import python, server_pid, tmux, windows
+from tests.backends.tmux.conftest import eventually, python, server_pid, tmux, windows
 
 STUBBORN = (
     "import signal, time, os; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; print('up', flush=True)\n"
     "while True: time.sleep(100)"
 )
+GONE = "the tmux server has gone (it died, or its last session was closed by hand)"
 WITH_CHILD = (
     "import subprocess as s, time; s.Popen(['sleep', '1000'], start_new_session=True); print('up'); time.sleep(1000)"
 )
@@ -27,8 +29,6 @@ WITH_CHILD = (
 
 def marked(cluster, name="exp"):
     """Ids of all processes that carry the mark of an experiment, found without the code under test."""
-    import json
-
     run_id = json.loads((cluster._root / name / "manifest.json").read_text())["run_id"]
 
     def look():
@@ -69,7 +69,7 @@ def is_clean(cluster, running):
 def test_a_server_that_is_killed(cluster, running):
     os.kill(server_pid(), signal.SIGKILL)
     plain, stubborn = ended_first(cluster)
-    assert (plain.state, plain.reason) == (State.UNKNOWN, "nobody saw its end: the tmux server died")
+    assert (plain.state, plain.reason) == (State.UNKNOWN, f"nobody saw its end: {GONE}")
     assert plain.failed
     assert stubborn.state is State.RUNNING  # it lives, and is told to
     is_clean(cluster, running)
@@ -93,6 +93,14 @@ def test_a_session_that_is_killed_by_hand(cluster, running):
     assert status.processes[0].reason == "nobody saw its end: its tmux session was closed by hand"
     is_clean(cluster, running)
     assert windows("mine")
+
+
+def test_the_last_session_that_is_killed_by_hand(cluster, running):
+    """The server ends with it, a little later: from then on nobody can tell that from its death."""
+    tmux("kill-session", "-t", "=exp")
+    reasons = [f"nobody saw its end: {said}" for said in (GONE, "its tmux session was closed by hand")]
+    assert ended_first(cluster).processes[0].reason in reasons
+    is_clean(cluster, running)
 
 
 def test_a_window_that_is_closed_by_hand(cluster, running):
@@ -124,8 +132,6 @@ def test_what_would_restart_cannot_without_its_session(cluster, experiment):
 
 
 def test_the_supervisor_dies(cluster, running):
-    import json
-
     supervisor = json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"]
     os.kill(supervisor, signal.SIGKILL)
     psutil.wait_procs([psutil.Process(supervisor)] if psutil.pid_exists(supervisor) else [], timeout=10)
@@ -245,6 +251,108 @@ def test_tmux_is_too_old(cluster, experiment, monkeypatch, tmp_path):
         nothing_was_made(cluster, experiment, LaunchFailed, "is older than 3.3; install a newer one")
 
 
+def test_a_command_or_an_environment_that_is_too_long(cluster, tmp_path):
+    """It is refused as on local, by the bounds of the system: for one word (on Linux), and for all together."""
+    word = 32 * os.sysconf("SC_PAGE_SIZE") - 1
+    long = {f"LONG_{number}": "x" * 100_000 for number in range(70)}
+    local = Cluster.new("local", state_dir=str(tmp_path / "local"))
+    for args, env in [
+        (["x" * (word + 1)], {}),
+        (["é" * (word // 2 + 1)], {}),
+        ([], {"A": "x" * (word - 1)}),
+        ([], long),
+    ]:
+        said = []
+        for backend in (local, cluster):
+            experiment = backend.new_experiment("exp")
+            python(experiment, "first", FOREVER)
+            python(experiment, "worker", "pass", *args, env=env)
+            nothing_was_made(backend, experiment, LaunchFailed, "'worker' cannot be started .*: Argument list too long")
+            with pytest.raises(LaunchFailed) as caught:
+                backend.launch(experiment)
+            said.append(str(caught.value))
+        assert said[0] == said[1]
+
+
+def test_a_command_and_a_variable_that_are_just_not_too_long(cluster, experiment):
+    word = 32 * os.sysconf("SC_PAGE_SIZE") - 1
+    program = "import os, sys; print(len(sys.argv[1]), len(os.environ['A']))"
+    python(experiment, "worker", program, "x" * word, env={"A": "x" * (word - 2)})
+    cluster.launch(experiment)
+    assert cluster.wait("exp", timeout=30).exit_code == 0, cluster.get_log("exp", "worker")
+    assert cluster.get_log("exp", "worker") == f"{word} {word - 2}\n"
+
+
+@pytest.fixture
+def hangs(options, running):
+    """A cluster with little patience, and the server of what runs, which is stopped."""
+    pid = server_pid()
+    os.kill(pid, signal.SIGSTOP)
+    yield Cluster.new("tmux", **options, answer_within=1), pid
+    if psutil.pid_exists(pid):
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_server_that_hangs_refuses_a_launch(hangs, running):
+    cluster, pid = hangs
+    experiment = cluster.new_experiment("other")
+    for number in range(100):
+        python(experiment, f"worker-{number}", FOREVER, "x" * 10_000)  # more than a pipe takes
+    match = rf"'worker-0' got no window: the tmux server 'test' does not answer; continue it .kill -CONT {pid}. or end"
+    with pytest.raises(LaunchFailed, match=match) as caught:
+        cluster.launch(experiment)
+    assert "\n" not in str(caught.value)
+    assert cluster.list_experiments() == ["exp"]
+    os.kill(pid, signal.SIGCONT)
+    assert tmux("list-sessions", "-F", "#S") == "exp\n"  # nor does it take place now
+    cluster.launch(experiment)
+
+
+def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options, monkeypatch):
+    """What was made is taken back, of tmux once it goes on."""
+    python(experiment, "first", FOREVER).ready(log="^up")
+    python(experiment, "second", FOREVER, start_dir="/").starts_after("first")
+    cluster.launch(experiment)
+    pid = server_pid()
+    real = subprocess.run(["which", "tmux"], capture_output=True, text=True, check=True).stdout.strip()
+    folder = cluster._root.parent / "bin"
+    folder.mkdir()
+    (folder / "tmux").write_text(
+        f'#!/bin/sh\ncase "$*" in *start-server*) {real} "$@"; code=$?; kill -STOP {pid}; exit $code;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    (folder / "tmux").chmod(0o755)
+    other = cluster.new_experiment("other")
+    for number in range(100):
+        python(other, f"worker-{number}", FOREVER).termination_grace_period(1)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+            with pytest.raises(LaunchFailed, match="does not answer; continue it") as caught:
+                Cluster.new("tmux", **options, answer_within=1).launch(other)
+        assert "\n" not in str(caught.value)
+        assert cluster.list_experiments() == ["exp"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    eventually(lambda: tmux("list-sessions", "-F", "#S") == "exp\n")
+
+
+def test_a_server_that_hangs_lets_delete_do_the_rest(hangs, running):
+    cluster, pid = hangs
+    with pytest.raises(BackendError, match=rf"'test' does not answer; continue it .kill -CONT {pid}.") as caught:
+        cluster.delete("exp")
+    assert "\n" not in str(caught.value)
+    assert cluster.list_experiments() == []
+    os.kill(pid, signal.SIGCONT)
+    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf"), float("nan")])
+def test_no_time_to_answer_in(seconds):
+    with pytest.raises(SpecError, match="answer_within is a number of seconds above 0"):
+        Cluster.new("tmux", answer_within=seconds)
+
+
 @pytest.mark.parametrize("name", ["default", "", "a/b", "a b", 3, ".."])
 def test_server_names_that_cannot_be(name):
     with pytest.raises(SpecError, match="server_name"):
@@ -321,8 +429,6 @@ def test_two_launchers_at_one_instant_share_a_server(cluster, options):
         "    assert status.exit_code == 0, status; assert cluster.get_log(sys.argv[2], 'p') == 'hi\\n'\n"
         "    cluster.delete(sys.argv[2])"
     )
-    import json
-
     words = [sys.executable, "-c", code, json.dumps(options)]
     launchers = [subprocess.Popen([*words, f"exp-{i}"], stderr=subprocess.PIPE, text=True) for i in range(5)]
     for launcher in launchers:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from symphony import Cluster
-from symphony.errors import NotFound
+from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
@@ -50,6 +50,25 @@ def test_the_variables_of_the_first_process_are_its_own(cluster, experiment, mon
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
     assert cluster.get_log("exp", "second") == "None inherited\n"
+
+
+@pytest.mark.parametrize("of", ["process", "experiment"])
+def test_what_describes_a_terminal_may_be_ones_own(cluster, experiment, of):
+    """In the first window, in another, and after a restart: tmux has values of its own for it."""
+    chosen = {"TERM": "dumb", "TMUX": "", "TERM_PROGRAM": "mine", "COLUMNS": "7", "SHELL": "/opt/mine"}
+    names = ("first", "second", "last")
+    if of == "experiment":
+        experiment.set_envs(chosen)
+    for name in names:
+        program = f"import os; print(*(os.environ[key] for key in {list(chosen)}), sep=',')"
+        python(experiment, name, program, env=chosen if of == "process" else None)
+    again = experiment.get_process("last").set_env("AGAIN", "1").restart_policy("Always")
+    cluster.launch(experiment)
+    until(cluster, "exp", lambda now: now.processes[2].restarts >= 1 and all(item.started for item in now))
+    eventually(lambda: all(cluster.get_log("exp", name).endswith("\n") for name in names))
+    for name in names:
+        assert set(cluster.get_log("exp", name).splitlines()) == {"dumb,,mine,7,/opt/mine"}
+    del again
 
 
 def test_what_has_ended_keeps_its_window(cluster, experiment):
@@ -113,12 +132,14 @@ def test_the_command_line_attaches_to_a_terminal_alone(sockets, tmp_path, monkey
     cluster = Cluster.new("tmux")
     experiment = cluster.new_experiment("exp")
     python(experiment, "first", FOREVER)
+    python(experiment, "second", FOREVER)
     cluster.launch(experiment)
     try:
-        words = [sys.executable, "-m", "symphony", "attach", "-b", "tmux", "exp", "first"]
+        words = [sys.executable, "-m", "symphony", "attach", "-b", "tmux", "exp", "second"]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         assert done.returncode == 3
         assert "only a terminal can be attached" in done.stderr
+        assert done.stderr.strip().endswith(" attach -t exp:1")
     finally:
         cluster.delete("exp")
 
@@ -260,3 +281,16 @@ def test_a_window_that_somebody_opened_is_in_nobodys_way(cluster, experiment):
     tmux("send-keys", "-t", "=exp:0", "Enter")
     until(cluster, "exp", lambda now: now.processes[1].state is State.RUNNING)
     assert windows() == ["0 first", "1 mine", "2 second"]
+    with pytest.raises(BackendError, match="attach -t exp:2$"):
+        cluster.login("exp", "second")
+
+
+def test_a_window_that_was_renamed_is_the_window_of_its_process(cluster, experiment):
+    python(experiment, "first", FOREVER)
+    python(experiment.new_process_group("team"), "second", FOREVER)
+    cluster.launch(experiment)
+    tmux("rename-window", "-t", "=exp:0", "team:second")
+    tmux("rename-window", "-t", "=exp:1", "a new name")
+    for process, window in (("first", 0), ("second", 1)):
+        with pytest.raises(BackendError, match=f"attach -t exp:{window}$"):
+            cluster.login("exp", process)

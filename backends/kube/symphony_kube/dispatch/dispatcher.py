@@ -14,7 +14,7 @@ from symphony_kube.dispatch.choose import Assignment
 from symphony_kube.dispatch.placing import Owner, Placements
 from symphony_kube.dispatch.pools import NodePool
 from symphony_kube.dispatch.quantities import mebibytes, millicores, whole
-from symphony_kube.dispatch.reserve import Reserve
+from symphony_kube.dispatch.reserve import Reserve, check_reserve
 from symphony_kube.dispatch.shares import share
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class NodePoolDispatcher:
         """
         from symphony_kube.dispatch.nodes import read
 
+        check_reserve(reserve)
         return NodePoolDispatcher(read(cluster, label=label, reserve=reserve))
 
     # --- looking ---
@@ -194,13 +195,15 @@ class NodePoolDispatcher:
             ),
         )
 
-    def assign_to(self, process: Process, assign_to: str, **settings: Any) -> NodePool:
+    def assign_to(self, process: Process | None = None, /, assign_to: str | None = None, **settings: Any) -> NodePool:
         """Assign as a configuration says: ``assign_to`` is ``machine``, ``gpu``, ``resource`` or ``node_pool``.
 
         The ``settings`` are the keywords of that method; one of None counts as absent.
 
         >>> dispatcher.assign_to(agent, **{"assign_to": "resource", "cpu": 2, "memory_m": 4096})  # doctest: +SKIP
         """
+        # By position alone: in a configuration "process" and "self" are keys like others, and wrong.
+        process = settings.pop("process", None) if process is None else process
         way = values.one_of(assign_to, list(WAYS), "assign_to")
         needed, others = WAYS[way]
         given = {key: value for key, value in settings.items() if value is not None}
@@ -243,7 +246,7 @@ class GKEDispatcher(NodePoolDispatcher):
     def __init__(self, tf_json: str | os.PathLike[str] | Mapping[str, Any], *, reserve: Reserve | None = None) -> None:
         if not isinstance(tf_json, (str, os.PathLike, Mapping)):
             raise SpecError(f"tf_json is the path of a *.tf.json file or its content as a mapping, not {tf_json!r}")
-        super().__init__(terraform.read(tf_json, reserve or Reserve()))
+        super().__init__(terraform.read(tf_json, check_reserve(reserve) or Reserve()))
 
 
 def _owner(process: object, process_group: object) -> Owner:

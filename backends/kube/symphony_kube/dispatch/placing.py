@@ -51,7 +51,9 @@ class Placements:
         pool = choose(pools, unit)
         self._refuse_other_selector(owner, pool, unit)
         _refuse_lower_limits(process, owner, assignment)
-        self._write_process(process, owner, assignment)
+        before = self._write_process(process, owner, assignment)
+        if before is not owner and not any(known.owner is before for known in self._assigned.values()):
+            self._displace(before)
         self._place(owner, pool)
         return pool
 
@@ -91,7 +93,8 @@ class Placements:
 
     # --- writing ---
 
-    def _write_process(self, process: Process, owner: Owner, assignment: Assignment) -> None:
+    def _write_process(self, process: Process, owner: Owner, assignment: Assignment) -> Owner:
+        """Write the requests of a process; whose Pod it was placed in before."""
         known = self._assigned.pop(process, None)
         settings = process.settings
         if known is not None:
@@ -103,14 +106,22 @@ class Placements:
         process.resource_request(cpu=request.get("cpu"), memory=request.get("memory"))
         process.resource_limit(gpu=gpus.get("gpu"))
         self._assigned[process] = _Assigned(owner=owner, assignment=assignment, requests=list(request), gpu=bool(gpus))
+        # Put elsewhere it would be without its placement, so that is refused.
+        process.placed_with = owner if isinstance(owner, ProcessGroup) else None
+        return owner if known is None else known.owner
 
-    def _place(self, owner: Owner, pool: NodePool) -> None:
-        settings = owner.settings
+    def _displace(self, owner: Owner) -> None:
+        """Take away what was written for a placement."""
         before = self._placed.pop(owner, None)
         if before is not None:
+            settings = owner.settings
             if before.selector:
                 settings.node_selector.pop(before.pool.selector[0], None)
             settings.tolerations[:] = [item for item in settings.tolerations if item not in before.tolerations]
+
+    def _place(self, owner: Owner, pool: NodePool) -> None:
+        self._displace(owner)
+        settings = owner.settings
         key, value = pool.selector
         selector = key not in settings.node_selector
         owner.node_selector(key, value)

@@ -86,6 +86,14 @@ class Reserve:
         return left.less(self.pods)
 
 
+def check_reserve(value: object) -> Reserve | None:
+    """What was given as ``reserve``; `SpecError` where that is none."""
+    if value is None or isinstance(value, Reserve):
+        return value
+    example = "Reserve(pods_millicores=900, pods_memory_m=1500)"
+    raise SpecError(f"reserve is a Reserve, for example {example}, not {value!r}")
+
+
 def kept_memory(memory_m: int) -> int:
     """The MiB that GKE keeps of what the kernel leaves, without the eviction threshold.
 

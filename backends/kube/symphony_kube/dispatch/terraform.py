@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ EFFECTS = {
     "NoExecute": "NoExecute",
 }
 _LABELS = "node_config.labels"
+_ACCELERATOR = "node_config.guest_accelerator"
 
 Block = Mapping[str, Any]
 
@@ -131,7 +133,9 @@ def _merged(parts: list[Block]) -> dict[str, Any]:
 
 def _pool(key: str, value: Any, reserve: Reserve) -> NodePool:
     block = _one(value, "it")
+    _refuse_dynamic(block, "", "node_config", "write node_config itself")
     config = _one(block.get("node_config"), "node_config")
+    _refuse_dynamic(config, "node_config.", "taint", "write taint itself")
     labels = _object(config.get("labels"), _LABELS)
     name = _name(labels)
     gpus = _gpus(config, labels)
@@ -176,37 +180,60 @@ def _needed(labels: Block, field: str, example: str) -> Any:
 def _max_pods(block: Block) -> int:
     """How many Pods a node may have; an expression of Terraform's tells nothing."""
     value = block.get("max_pods_per_node")
-    return USUAL_PODS if value is None or "${" in str(value) else whole(value, "max_pods_per_node")
+    return USUAL_PODS if value is None or _is_expression(value) else whole(value, "max_pods_per_node")
 
 
 def _gpus(config: Block, labels: Block) -> _Gpus:
     """The GPUs that the labels tell, or where they say nothing, those of the machine."""
-    machine = _accelerators(config)
+    machine = _accelerator(config)
     count, kind = labels.get("gpu_count"), labels.get("gpu_type")
     if count is None and kind is None:
-        return machine
+        mend = f"write it itself, or {_LABELS}.gpu_count (0 for none) and gpu_type"
+        _refuse_dynamic(config, "node_config.", "guest_accelerator", mend)
+        return _of_machine(machine)
     told = 0 if count is None else whole(count, f"{_LABELS}.gpu_count")
     if kind is None and told:
         raise SpecError(f"{_LABELS}.gpu_type is missing, and gpu_count is {told}; add it, for example 'nvidia-l4'")
     if kind is not None and count is None:
         raise SpecError(f"{_LABELS}.gpu_count is missing, and gpu_type is {kind!r}; add it")
-    if machine.count and machine.count != told:
+    name = None if kind is None else _gpu_type(kind, f"{_LABELS}.gpu_type")
+    _refuse_other_gpus(told, name, machine)
+    return _Gpus(count=told, kind=name) if told else _Gpus()
+
+
+def _gpu_type(value: Any, what: str) -> str:
+    return values.path(_label_value("gpu_type", value, what), what)
+
+
+def _refuse_other_gpus(count: int, kind: str | None, machine: Block) -> None:
+    """Refuse labels that tell other GPUs than the machine has; an expression may be anything."""
+    has = machine.get("count")
+    if has and not _is_expression(has) and whole(has, f"{_ACCELERATOR}.count") != count:
+        raise SpecError(f"{_LABELS}.gpu_count is {count}, and {_ACCELERATOR} has a count of {has}; make them the same")
+    type_ = machine.get("type")
+    if count and kind and type_ and not _is_expression(type_) and not _same_type(kind, str(type_)):
         raise SpecError(
-            f"{_LABELS}.gpu_count is {told}, and node_config.guest_accelerator has a count of {machine.count}; "
-            "make them the same"
+            f"{_LABELS}.gpu_type is {kind!r}, and {_ACCELERATOR}.type is {str(type_)!r}; make them the same"
         )
-    return _Gpus(count=told, kind=values.path(kind, f"{_LABELS}.gpu_type")) if told else _Gpus()
 
 
-def _accelerators(config: Block) -> _Gpus:
-    what = "node_config.guest_accelerator"
-    found = [_object(item, what) for item in _several(config.get("guest_accelerator"))]
-    if len(found) != 1 or not (found[0].get("count") and found[0].get("type")):
+def _same_type(one: str, other: str) -> bool:
+    """Whether both may mean one type: ``k80`` is short for ``nvidia-tesla-k80``."""
+    words, others = (set(re.split(r"[-_.]", name.lower())) for name in (one, other))
+    return words <= others or others <= words
+
+
+def _accelerator(config: Block) -> Block:
+    """The GPUs of a machine as they are described, where they are of one type; else nothing."""
+    found = [_object(item, _ACCELERATOR) for item in _several(config.get("guest_accelerator"))]
+    return found[0] if len(found) == 1 else {}
+
+
+def _of_machine(machine: Block) -> _Gpus:
+    if not (machine.get("count") and machine.get("type")):
         return _Gpus()
-    if "${" in f"{found[0]['count']}{found[0]['type']}":
-        return _Gpus()
-    count = whole(found[0]["count"], f"{what}.count")
-    return _Gpus(count=count, kind=str(found[0]["type"])) if count else _Gpus()
+    count = whole(machine["count"], f"{_ACCELERATOR}.count")
+    return _Gpus(count=count, kind=_gpu_type(machine["type"], f"{_ACCELERATOR}.type")) if count else _Gpus()
 
 
 def _taints(config: Block) -> tuple[Taint, ...]:
@@ -220,12 +247,45 @@ def _taint(item: Block, what: str) -> Taint:
     for field in ("key", "effect"):
         if item.get(field) in (None, ""):
             raise SpecError(f"{what}.{field} is missing")
+    key = item["key"]
+    if not isinstance(key, str):
+        raise SpecError(f"{what}.key is text, not {_short(key)}")
+    _refuse_expression(key, f"{what}.key")
+    with _at(f"{what}.key"):
+        values.label_pair(key, "")
     effect = values.one_of(item["effect"], list(EFFECTS), f"{what}.effect")
     value = item.get("value")
-    return Taint(key=str(item["key"]), value="" if value is None else str(_plain(value)), effect=EFFECTS[effect])
+    content = "" if value is None else _label_value(key, value, f"{what}.value")
+    return Taint(key=key, value=content, effect=EFFECTS[effect])
+
+
+def _label_value(key: str, value: Any, what: str) -> str:
+    """The value of a label or a taint; Kubernetes allows both the same."""
+    plain = _plain(value)
+    if not isinstance(plain, (str, int, float)):
+        raise SpecError(f"{what} is text, not {_short(value)}")
+    _refuse_expression(plain, what)
+    with _at(what):
+        return values.label_pair(key, plain)[1]
 
 
 # --- Terraform's forms ---
+
+
+def _is_expression(value: Any) -> bool:
+    return "${" in str(value)
+
+
+def _refuse_expression(value: Any, what: str) -> None:
+    if _is_expression(value):
+        raise SpecError(f"{what} is {value!r}: Terraform's expressions are not evaluated here; write the value")
+
+
+def _refuse_dynamic(block: Block, what: str, field: str, mend: str) -> None:
+    """Refuse a field that only Terraform can make."""
+    for part in _several(block.get("dynamic")):
+        if field in _object(part, f"{what}dynamic"):
+            raise SpecError(f"{what}dynamic.{field}: Terraform's dynamic blocks are not evaluated here; {mend}")
 
 
 def _plain(value: Any) -> Any:

@@ -8,15 +8,17 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from symphony.plan import Plan, secret_text
+from symphony_kube.hatches import Hatch
 from symphony_kube.manifest import KubeManifest
 from symphony_kube.names import ROSTER, Scope
 from symphony_kube.options import Options
 from symphony_kube.render import pods, secrets
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT, check_images
 from symphony_kube.render.context import Context, Group, context, groups
-from symphony_kube.render.files import read_files
+from symphony_kube.render.files import paths, read_files
 from symphony_kube.render.services import services
 from symphony_kube.render.text import Object
 from symphony_kube.roster import Unit, encode
@@ -48,10 +50,11 @@ def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, byte
     for name in dict.fromkeys(name for process in plan for name in process.settings.env_secrets.values()):
         secret_text(name, files[plan.secrets[name]])
     made = secrets.made_from_files(plan)
-    shared = context(plan, scope, options, {key: scope.object_name(key[1]) for key in made})
+    shared = context(plan, scope, options, {key: secrets.made_name(scope, *key) for key in made})
     found = groups(plan)
     units = tuple(pods.job(group, shared) if pods.is_job(group, shared) else pods.pod(group, shared) for group in found)
     roster = tuple(_entry(group, unit, shared) for group, unit in zip(found, units, strict=True))
+    base = plan.base_dir or Path()
     first = next((number for number, entry in enumerate(roster) if not entry.starts_after), 0)
     pods.annotate(units[first], ROSTER, encode(roster))
     return KubeManifest(
@@ -60,6 +63,8 @@ def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, byte
         ground=(*_namespace(scope), *secrets.objects(made, scope, files), *services(found, shared)),
         units=units,
         roster=roster,
+        hatches=tuple(hatch for group in found for hatch in _hatches(group, shared)),
+        reads=tuple(base / source for source in paths(plan)),
     )
 
 
@@ -68,6 +73,19 @@ def _namespace(scope: Scope) -> list[Object]:
     if scope.shared:
         return []
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": scope.namespace, "labels": scope.labels}}]
+
+
+def _hatches(group: Group, shared: Context) -> Iterator[Hatch]:
+    """What users wrote themselves over a unit's Pod, and over its containers."""
+    pod = ("spec", "template") if pods.is_job(group, shared) else ()
+    own = group.processes[0].pod.pod_yml
+    if own:
+        yield Hatch(unit=group.name, where=f"pod_yml of {group.what}", place=pod, written=own)
+    for process in group.processes:
+        own = process.settings.container_yml
+        if own:
+            where, place = f"container_yml of process {process.path!r}", (*pod, "spec", "containers", process.name)
+            yield Hatch(unit=group.name, where=where, place=place, written=own)
 
 
 def _entry(group: Group, unit: Object, shared: Context) -> Unit:

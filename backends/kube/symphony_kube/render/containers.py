@@ -30,15 +30,15 @@ def check_images(plan: Plan, options: Options) -> None:
     if options.image:
         return
     without = [
-        process.path
-        for process in plan
-        if not process.container_image and not process.settings.container_yml.get("image")
+        process for process in plan if not process.container_image and not process.settings.container_yml.get("image")
     ]
     if without:
-        what = f"process {without[0]!r} has" if len(without) == 1 else f"processes {listing(without, limit=20)} have"
+        paths = [process.path for process in without]
+        what = f"process {paths[0]!r} has" if len(paths) == 1 else f"processes {listing(paths, limit=20)} have"
         raise SpecError(
-            f"{what} no container_image: a container runs from an image; set container_image=, or launch with one "
-            "for all that have none (image=, --image)"
+            f"{what} no container_image: a container runs from an image; set container_image, or give one for all that "
+            'have none: --image IMAGE, or image="IMAGE" of the cluster',
+            path=("processes", without[0].name, "container_image"),
         )
 
 
@@ -119,9 +119,10 @@ def _environment(process: PlannedProcess, context: Context) -> list[Object]:
 def _secrets(process: PlannedProcess, context: Context) -> list[Object]:
     given = context.plan.env_secrets(process)
     check_variables(given, f"process {process.path!r}")
+    owners = {owner: context.scope.object_name(owner, "Secret") for owner in (SECRETS, KEYS)}
     found = [(SECRETS, key, secret) for key, secret in given.items()] + [(KEYS, key, key) for key in process.keys]
     return [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": context.scope.object_name(owner), "key": secret}}}
+        {"name": key, "valueFrom": {"secretKeyRef": {"name": owners[owner], "key": secret}}}
         for owner, key, secret in found
     ]
 
@@ -165,10 +166,12 @@ def _readiness(process: PlannedProcess, ready: Mapping[str, Any], context: Conte
 
 
 def _test_command(process: PlannedProcess, command: list[str]) -> list[str]:
-    """A test as it runs in the folder of its process."""
+    """A test as it runs in the folder of its process, behind its preamble; a kubelet's own folder is the image's."""
     folder = process.start_dir
-    if folder is not None and not posixpath.isabs(folder):
-        command = [SHELL, "-c", f'{_enter(folder)} && exec "$@"', SHELL, *command]
+    first = [_enter(folder)] if folder is not None and not posixpath.isabs(folder) else []
+    before = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in (*first, *process.preamble_cmds)]
+    if before:
+        command = [SHELL, "-c", "\n".join([*before, 'exec "$@"']), SHELL, *command]
     return [escaped(word) for word in command]
 
 

@@ -27,6 +27,11 @@ def read_files(plan: Plan) -> Mapping[str, bytes]:
     return {**found, **{variable: key.encode() for variable, key in generate(plan.key_variables).items()}}
 
 
+def paths(plan: Plan) -> list[str]:
+    """The paths of the files that a plan names, as they stand there."""
+    return list(dict.fromkeys(source for _, source in _named(plan)))
+
+
 def _named(plan: Plan) -> Iterator[tuple[str, str]]:
     """What every file is for, and its path."""
     for name, source in plan.secrets.items():

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
+from symphony_kube.hatches import NAMED_BY
 
-# By what the things of a list are told apart, where that is not their name.
-_KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 # Things that are one of several kinds: another kind takes the place of the first.
 _ONE_OF = frozenset({"env", "volumes"})
 
@@ -31,7 +30,7 @@ def merged(below: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def _over(below: Any, value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
         return merged(below if isinstance(below, Mapping) else {}, value)
-    name = _KEYS.get(key, "name")
+    name = NAMED_BY.get(key, "name")
     if isinstance(value, list) and _named(value, name) and isinstance(below, list) and _named(below, name):
         return _lists(below, value, key, name)
     return value

@@ -46,6 +46,11 @@ def _mounted(plan: Plan) -> Iterator[tuple[str, str, dict[str, str], str]]:
                     yield kind, details[kind], details["files"], f"process {process.path!r}"
 
 
+def made_name(scope: Scope, kind: str, name: str) -> str:
+    """What the object is called that is made for the secret or config of that name."""
+    return scope.object_name(name, _KINDS[kind])
+
+
 def objects(made: Made, scope: Scope, files: Mapping[str, bytes]) -> list[Object]:
     """The Secrets and ConfigMaps."""
     result = []
@@ -57,7 +62,7 @@ def objects(made: Made, scope: Scope, files: Mapping[str, bytes]) -> list[Object
                 f"the {kind} {name!r} has {size / MOST:.2f} MiB in {len(contents)} files, and Kubernetes takes 1 MiB; "
                 "split it, or mount the files from a volume"
             )
-        metadata = {"name": scope.object_name(name), "namespace": scope.namespace, "labels": scope.labels}
+        metadata = {"name": made_name(scope, kind, name), "namespace": scope.namespace, "labels": scope.labels}
         result.append(_OBJECTS[kind](metadata, contents))
     return result
 
@@ -98,3 +103,4 @@ def _base64(content: bytes) -> str:
 
 
 _OBJECTS = {"secret": _secret, "config": _config}
+_KINDS = {"secret": "Secret", "config": "ConfigMap"}

@@ -70,7 +70,7 @@ def volumes(group: Group, context: Context) -> Volumes:
         return _NOTHING
     result = Volumes()
     if has_secrets:
-        secret = {"secretName": context.scope.object_name(SECRETS)}
+        secret = {"secretName": context.scope.object_name(SECRETS, "Secret")}
         result.volumes.append({"name": SECRETS, "secret": secret})
     found: dict[str, _Volume] = {}
     for process in group.processes:

@@ -1,0 +1,99 @@
+"""What of pod_yml and container_yml a server does not know, by what it makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from symphony.errors import LaunchFailed
+from symphony_kube.hatches import Hatch, unknown
+
+from .conftest import unplaced
+
+MADE: dict[str, Any] = {
+    "metadata": {"name": "p", "labels": {"a": "b"}},
+    "spec": {
+        "containers": [
+            {"name": "sidecar", "image": "i"},
+            {
+                "name": "p",
+                "image": "i",
+                "resources": {"limits": {"cpu": "1500m"}},
+                "volumeMounts": [{"mountPath": "/account", "name": "t"}, {"mountPath": "/x", "name": "x"}],
+                "securityContext": {},
+            },
+        ],
+        "tolerations": [{"key": "added", "operator": "Exists"}, {"key": "k", "value": "v"}],
+    },
+}
+
+
+def of_pod(**written: Any) -> list[str]:
+    return unknown(Hatch(unit="p", where="pod_yml", place=(), written=written), MADE)
+
+
+def of_container(**written: Any) -> list[str]:
+    place = ("spec", "containers", "p")
+    return unknown(Hatch(unit="p", where="container_yml", place=place, written=written), MADE)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"resources": {"limits": {"cpu": 1.5}}},
+        {"tty": False, "stdin": None, "securityContext": {"privileged": False}, "lifecycle": {}, "args": []},
+        {"volumeMounts": [{"mountPath": "/x", "name": "x"}]},
+    ],
+)
+def test_what_a_server_writes_in_another_way_is_known(written: dict[str, Any]) -> None:
+    assert of_container(**written) == []
+
+
+def test_what_a_server_adds_or_puts_first_is_no_difference() -> None:
+    spec = {"tolerations": [{"key": "k", "value": "v"}], "containers": [{"name": "p", "image": "i"}]}
+    assert of_pod(spec=spec, metadata={"labels": {"a": "b"}}) == []
+
+
+def test_a_field_that_is_left_out_is_told_with_its_place() -> None:
+    assert of_container(resorces={"limits": {"cpu": 1}}) == ["resorces (did you mean 'resources'?)"]
+    assert of_container(volumeMounts=[{"mountPath": "/x", "readonly": True}]) == ["volumeMounts[0].readonly"]
+    assert of_pod(spec={"bogus": 1}) == ["spec.bogus"]
+    spec = {"containers": [{"name": "p", "imag": "j"}], "tolerations": [{"key": "k", "vale": "v"}]}
+    assert of_pod(spec=spec) == [
+        "spec.containers[0].imag (did you mean 'image'?)",
+        "spec.tolerations[0].vale",
+    ]
+
+
+def test_an_answer_of_another_kind_tells_nothing() -> None:
+    hatch = Hatch(unit="p", where="", place=("spec", "template"), written={"spec": {"bogus": 1}})
+    assert unknown(hatch, MADE) == []
+
+
+@pytest.mark.client
+def test_the_server_check_takes_what_is_written_in_another_way(shared, name):
+    exp = shared.new_experiment(name)
+    unplaced(exp, "right").container_yml = {"resources": {"limits": {"cpu": 1.5}}, "stdin": False, "env": None}
+    unplaced(exp, "task").job().pod_yml = {"spec": {"hostNetwork": False, "dnsPolicy": "Default"}}
+    shared.launch(exp, dry_run="server")
+
+
+WRONG = [
+    (False, "container_yml", {"resorces": {"limits": {"cpu": 1}}}, "create pod .*container_yml of .* resorces"),
+    (False, "pod_yml", {"spec": {"bogus": 1}}, r"create pod .*pod_yml of process 'p'.* spec\.bogus"),
+    (True, "pod_yml", {"spec": {"bogus": 1}}, r"create job .*pod_yml of process 'p'.* spec\.bogus"),
+    (True, "container_yml", {"bogus": {"a": 1}}, r"create job .*container_yml of process 'p'.* bogus"),
+]
+
+
+@pytest.mark.client
+def test_the_server_check_tells_of_fields_that_it_does_not_know(shared, name):
+    for job, setting, written, said in WRONG:
+        exp = shared.new_experiment(name)
+        process = unplaced(exp, "p")
+        setattr(process, setting, written)
+        if job:
+            process.job()
+        with pytest.raises(LaunchFailed, match=said):
+            shared.launch(exp, dry_run="server")

@@ -1,0 +1,99 @@
+"""Writing a manifest with the values of secrets: to a file of its owner's, and to nothing else."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+import yaml
+
+from symphony import Cluster, SpecError
+from symphony.errors import NotFound
+
+from .specimens import IMAGE, SPECIMENS
+
+
+def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(tmp_path: Path) -> None:
+    manifest = SPECIMENS["everything"].manifest()
+    for name in ("new.yml", "old.yml"):
+        path = tmp_path / name
+        if name == "old.yml":
+            path.write_text("old")
+            path.chmod(0o644)
+        manifest.write(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert list(yaml.safe_load_all(path.read_text(encoding="utf-8"))) == list(manifest)
+    assert {path.name for path in tmp_path.iterdir()} == {"new.yml", "old.yml"}
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "said"),
+    [
+        ("", SpecError, "'' names no file"),
+        ("-", SpecError, "'-' names no file"),
+        ("{}/out/", SpecError, "out/' names no file"),
+        (".", SpecError, r"cannot write to \.: it is a folder"),
+        ("{}/folder", SpecError, "folder: it is a folder"),
+        ("{}/pipe", SpecError, "pipe: it is a pipe; values of secrets are written to a file"),
+        ("{}/to-pipe", SpecError, "to-pipe: it is a pipe"),
+        ("{}/to-file", SpecError, "to-file: it is a link to .*/file"),
+        ("{}/to-nothing", SpecError, "to-nothing: it is a link to .*/nothing"),
+        ("{}/no/such.yml", NotFound, "no/such.yml: there is no folder '.*/no'"),
+        ("{}/file/x.yml", NotFound, "file/x.yml: there is no folder '.*/file'"),
+    ],
+)
+def test_only_a_file_is_written_to_and_all_else_stays(
+    tmp_path: Path, target: str, error: type[Exception], said: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("old")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "file", "nothing"):
+        (tmp_path / f"to-{name}").symlink_to(name)
+    before = {path.name: path.lstat().st_ino for path in tmp_path.iterdir()}
+    for dry_run in (True, False):
+        with pytest.raises(error, match=said):
+            SPECIMENS["group"].manifest().write(target.format(tmp_path), dry_run=dry_run)
+    assert {path.name: path.lstat().st_ino for path in tmp_path.iterdir()} == before
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_dry_run_of_writing_writes_nothing(tmp_path: Path) -> None:
+    SPECIMENS["group"].manifest().write(tmp_path / "new", dry_run=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_experiment_is_made_from_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("swordfish")
+    (tmp_path / "settings").write_text("x")
+    (tmp_path / "second-name").hardlink_to(tmp_path / "settings")
+    cluster = Cluster.new("kube", image=IMAGE, kubeconfig=str(tmp_path / "none"))
+    exp = cluster.new_experiment("e", secrets=[str(tmp_path / "token")])
+    exp.new_process("p", command="c").mount_config("m", "/m", files=[str(tmp_path / "settings")])
+    manifest = cluster.manifest(exp)
+    for name in ("token", "settings", "second-name"):
+        with pytest.raises(SpecError, match=f"{name}: the experiment is made from that file"):
+            manifest.write(tmp_path / name)
+    assert (tmp_path / "token").read_text() == "swordfish"
+    manifest.write(tmp_path / "other")
+
+
+def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            SPECIMENS["group"].manifest().write(tmp_path / "new")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
+    SPECIMENS["group"].manifest().write(tmp_path / ("x" * 255))
+    with pytest.raises(OSError, match="too long") as caught:
+        SPECIMENS["group"].manifest().write(tmp_path / ("x" * 256))
+    assert caught.value.filename == str(tmp_path / ("x" * 256))

@@ -1,0 +1,123 @@
+"""Options between the arguments of a command, as people type them: what is typed before them still counts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symphony.commandline.arguments import Parser
+from symphony.commandline.sorting import arguments_first
+from tests.cli.conftest import Program
+
+CREW = {name: {"cmd": f"echo {name}"} for name in ("learner", "agent")}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Program]:
+    """One for all: nothing here changes what there is."""
+    made = Program(tmp_path_factory.mktemp("anywhere"), cache)
+    for name in ("a", "b"):
+        made.ended(name, CREW)
+    yield made
+    for name in ("a", "b"):
+        made.cluster.delete(name)
+
+
+BOTH = "learner | learner\nagent   | agent\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("logs a -f agent", "agent\n"),
+        ("logs a --tail 3 learner", "learner\n"),
+        ("logs a learner --tail 3 agent", BOTH),
+        ("logs --tail=3 a learner -b local agent", BOTH),
+        ("-b local logs a -fb local learner agent", BOTH),
+        ("logs a -fblocal learner --since 1h agent", BOTH),
+        ("logs -- a", ""),
+    ],
+)
+def test_logs(program: Program, words: str, shown: str) -> None:
+    done = program(*words.split())
+    # What two processes wrote at once may stand either way round.
+    assert (sorted(done.stdout.splitlines()), done.returncode) == (sorted(shown.splitlines()), 0 if shown else 2)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "delete a --dry-run b",
+        "delete a b --dry-run",
+        "delete-batch a --dry-run b",
+        "delete-batch --dry-run a -b local b",
+    ],
+)
+def test_delete(program: Program, words: str) -> None:
+    done = program(*words.split())
+    assert done.stderr.splitlines() == [f"would delete {name} succeeded: 2 succeeded" for name in ("a", "b")]
+    assert done.returncode == 0
+
+
+def test_a_command_behind_two_dashes_is_left_alone(program: Program) -> None:
+    """What is typed there belongs to the command."""
+    done = program("submit", "--name", "c", "--dry-run", "--json", "--", "echo", "--name", "x", "-b", "y")
+    assert '"--name",\n' in done.stdout
+    assert done.returncode == 0
+
+
+def test_commands_of_a_script_of_ones_own() -> None:
+    """Negative numbers, options with several values, and words that take all that follows."""
+    parser = Parser(prog="mine")
+    parser.add_argument("first", type=int)
+    parser.add_argument("rest", nargs="*", type=int)
+    parser.add_argument("--pair", nargs=2)
+    parser.add_argument("--some", nargs="*")
+    parser.add_argument("-v", action="count", default=0)
+    parsed = parser.parse_args(["-1", "-v", "-2", "--pair", "x", "y", "3", "-vv", "--some"])
+    assert vars(parsed) == {"first": -1, "rest": [-2, 3], "pair": ["x", "y"], "some": [], "v": 3}
+    assert parser.parse_args(["--some", "x", "-v", "1", "2"]).some == ["x"]
+    assert parser.parse_args(["1", "-v", "2", "--some", "--", "-3"]).rest == [2, -3]
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    words = ["1", "-v", "--pair", "x", "-v"]
+    assert arguments_first(parser, words) == words
+
+
+def test_commands_below_a_command_sort_their_own() -> None:
+    parser = Parser(prog="mine")
+    below = parser.add_subparsers().add_parser("pull", add_help=False)
+    below.add_argument("names", nargs="+")
+    below.add_argument("--to")
+    parsed = parser.parse_args(["pull", "a", "--to", "x", "b"])
+    assert (parsed.names, parsed.to) == (["a", "b"], "x")
+
+
+def plain() -> argparse.ArgumentParser:
+    """What argparse makes of words that are in order already."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("first")
+    parser.add_argument("second", nargs="?")
+    parser.add_argument("rest", nargs="*")
+    parser.add_argument("-f", "--flag", action="store_true")
+    parser.add_argument("-n", "--number", type=int)
+    return parser
+
+
+OPTIONS = st.sampled_from([["-f"], ["--flag"], ["-n", "3"], ["-n3"], ["-fn", "-3"], ["--number=-3"]])
+ARGUMENTS = st.lists(st.sampled_from(["a", "b", "-1", "-", "a b", ""]), min_size=1, max_size=4)
+
+
+@given(ARGUMENTS, st.lists(st.tuples(OPTIONS, st.integers(0, 4)), max_size=3))
+def test_where_options_stand_does_not_matter(arguments: list[str], options: list[tuple[list[str], int]]) -> None:
+    parts = [[word] for word in arguments]
+    for words, place in options:
+        parts.insert(place, words)
+    typed = [word for part in parts for word in part]
+    inserted = [part for part in parts if part in [words for words, _ in options]]
+    in_order = [*arguments, *(word for part in inserted for word in part)]
+    assert vars(plain().parse_args(arguments_first(plain(), typed))) == vars(plain().parse_args(in_order))

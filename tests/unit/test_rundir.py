@@ -22,7 +22,7 @@ def mode(path: Path) -> int:
 def named(root: Path, name: str) -> tuple[RunDirectory, int]:
     """A directory that was made aside and took its name, and the descriptor that keeps its lock."""
     with rundir.aside(root) as (run, lock):
-        run.manifest.write_text("{}")
+        run.manifest.write_text('{"run_id": "r", "processes": []}')
         kept = os.dup(lock)
         return run.claim(root / name), kept
 
@@ -42,7 +42,7 @@ def test_a_directory_is_private_and_has_a_lock_and_a_place_for_logs(tmp_path: Pa
 
 def test_one_that_nobody_keeps_is_removed(tmp_path: Path) -> None:
     with rundir.aside(tmp_path) as (run, _):
-        run.manifest.write_text("{}")
+        run.manifest.write_text('{"run_id": "r", "processes": []}')
     assert visible(tmp_path) == []
 
 
@@ -55,7 +55,7 @@ def test_one_that_fails_half_way_is_removed(tmp_path: Path) -> None:
 def test_one_that_is_kept_has_its_name_and_everything_in_it(tmp_path: Path) -> None:
     run, kept = named(tmp_path, "e")
     assert (run.name, visible(tmp_path)) == ("e", ["e"])
-    assert run.load_manifest() == {}
+    assert run.load_manifest() == {"run_id": "r", "processes": []}
     assert run.locked()
     os.close(kept)
     assert not run.locked()

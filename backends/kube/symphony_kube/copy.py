@@ -93,6 +93,8 @@ mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "could not be merged"
 _GAVE_UP = re.compile(rb"^%s(.*)\n" % _SAID.encode(), re.MULTILINE)
 # How long what is sent may wait to be taken, in seconds.
 STALLED = 120.0
+# What any machine reads, writes and digests at least, in bytes per second.
+SLOWEST = 10e6
 
 _TOOLS = ("tar", "find")
 _TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
@@ -173,6 +175,8 @@ class _Output:
         self._status: bytes | None = None
         self._count = 0
         self._left, self._moved = 0, time.monotonic()
+        # How long the script may be silent that has got all it waits for, in seconds; None for ever.
+        self.answer_within: float | None = None
 
     def read(self, size: int = -1) -> bytes:
         """So many bytes, fewer only at the end."""
@@ -218,10 +222,12 @@ class _Output:
         if _GAVE_UP.search(self._errors):
             raise _failure(self._errors.decode(errors="replace"), self._what, self._place)
         now, left = time.monotonic(), self._channels.backlog
-        if messages or left < self._left or not left:
+        limit = STALLED if left else self.answer_within
+        if messages or left < self._left or limit is None:
             self._moved = now
-        elif now > self._moved + STALLED:
-            raise Unreachable(f"cannot copy {self._what!r}: nothing was taken there for {STALLED:g} s; copy it again")
+        elif now > self._moved + limit:
+            what = "taken" if left else "heard from"
+            raise Unreachable(f"cannot copy {self._what!r}: nothing was {what} there for {limit:.3g} s; copy it again")
         self._left = left
 
     def _take(self, messages: list[tuple[int, bytes]]) -> None:
@@ -280,6 +286,7 @@ def _upload(api: Api, scope: Scope, place: Place, source: str, target: Beside, t
             channels.send(streams.STDIN, data)
             tell(done, tree.size)
             output.poll()
+        output.answer_within = STALLED + tree.size / SLOWEST
         said = output.until(tuple(f"\n\n{tool}\n".encode() for tool in archive.TOOLS))
         _compare(tree.digests, said, str(target))
         channels.send(streams.STDIN, b"keep\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,30 @@ def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="too long") as caught:
         SPECIMENS["group"].manifest().write(tmp_path / ("x" * 256))
     assert caught.value.filename == str(tmp_path / ("x" * 256))
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("e.yml", "e.yml is the file of the experiment itself"),
+        ("out", "cannot write to out: it is a pipe; values of secrets are written to a file of its own"),
+        ("token", "cannot write to token: the experiment is made from that file"),
+        ("", "'' names no file"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(tmp_path: Path, target: str, said: str) -> None:
+    files = {
+        "e.yml": f"name: e\nsecrets: [token]\nprocesses: {{p: {{command: c, container_image: {IMAGE}}}}}\n",
+        "token": "swordfish",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "out").symlink_to("/dev/stdout")
+    for words in ([], ["--dry-run"]):
+        argv = [sys.executable, "-m", "symphony", "render", "e.yml", "-b", "kube", "--with-secrets", target, *words]
+        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert {name: (tmp_path / name).read_text() for name in files} == files
+    assert (tmp_path / "out").is_symlink()

@@ -73,7 +73,7 @@ def test_a_secret_that_is_not_there_becomes_the_reason(kube_cluster, kube_faults
         found = cluster.describe_experiment(name)
         assert all(process.state is State.PENDING for process in found)
         words = [process.reason for process in found]
-        return words if all(word.startswith("FailedMount") for word in words) else None
+        return words if all(word.endswith("not found") for word in words) else None
 
     assert until(reasons) == [
         'FailedMount: secret "nosuch" not found',

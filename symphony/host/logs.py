@@ -171,9 +171,11 @@ def merged(
     tails = {name: Tail(run.log(name), start_of(run, name, since, tail)) for name in processes}
     pieces: list[tuple[float, int, list[LogLine]]] = []
     for index, (name, log) in enumerate(tails.items()):
+        latest = 0.0  # whatever the clock says, and to whatever it was rounded, one log is in order
         for at, length in [*notes(run, name), (time.time(), _size(log.path))]:
+            latest = max(latest, at)
             lines = log.more(length) if length > log.offset else []
-            pieces.append((at, index, [LogLine(process=name, text=text) for text in lines]))
+            pieces.append((latest, index, [LogLine(process=name, text=text) for text in lines]))
     pieces.sort(key=lambda piece: piece[:2])
     return [line for _, _, lines in pieces for line in lines], tails
 

@@ -167,8 +167,11 @@ def test_the_classes_find_the_keys_by_themselves(environ: dict[str, str]) -> Non
         server.start_loop(bytes)
         assert client.request(b"x") == b"x"
         assert not any(environ[key] in f"{server!r}{client!r}{client._place}" for key in keys.OF_SERVERS)
+        server.stop()
+        assert server.join(LONG)
         with pytest.raises(ZmqTimeoutError):
-            client.request(b"x", timeout=0)
+            client.request(b"x", timeout=0.01)
+        server.start_loop(bytes)
         assert client.request(b"with a fresh socket") == b"with a fresh socket"
 
 

@@ -212,6 +212,12 @@ def test_merging_with_a_tail_and_since(run: RunDirectory) -> None:
     assert texts(logs.merged(run, ["none"])[0]) == []
 
 
+def test_one_log_is_in_order_whatever_the_clock_says(run: RunDirectory) -> None:
+    """A note is rounded up, or the clock was put back since."""
+    write(run, "a", b"1\n2\n3\n", f"{time.time() + 3600:.3f} 2\n{time.time() + 1800:.3f} 4\n")
+    assert texts(logs.merged(run, ["a"])[0]) == ["a:1", "a:2", "a:3"]
+
+
 @settings(max_examples=20)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), max_size=12))
 def test_merging_loses_nothing_and_keeps_the_order_of_each(

@@ -263,6 +263,20 @@ def test_neither_the_learner_nor_the_agents_get_far_ahead(example: Any) -> None:
     assert memory.added <= replay.LEAST + 100 + memory.sampled / replay.REUSE
 
 
+def test_agents_do_not_get_ahead_while_their_experience_is_on_its_way(example: Any) -> None:
+    """Else all that there is to learn from was played with the first parameters, and nothing is learned."""
+    replay, maze, now = example("roles.replay"), example("roles.maze"), [0.0]
+    memory = replay.Memory(random.Random(1), clock=lambda: now[0])
+    given = sum(memory.ticket() for _ in range(500))
+    assert given == replay.LEAST // maze.LIMIT
+    for _ in range(given - 1):
+        memory.add([(0, 0, -1.0, 0, False)] * 40)
+    assert sum(memory.ticket() for _ in range(500)) == (replay.LEAST - 40 * (given - 1)) // maze.LIMIT
+    # The agents have ended, and nothing of this comes any more.
+    now[0] = replay.LOST + 1
+    assert memory.ticket()
+
+
 # --- as it would be on a cluster ---
 
 

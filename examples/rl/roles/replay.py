@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from roles import options
+from roles import maze, options
 from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
@@ -17,20 +18,30 @@ CAPACITY = 20_000
 # others, so how much is learned from how much does not depend on how fast the agents and the learner are.
 LEAST, REUSE = 1_000, 8
 SIZE_EVERY = 2_000
+# An episode that was given leave and has not come after so many seconds will not: its agent has ended.
+LOST = 30.0
 
 
 class Memory:
-    """The last transitions. Two threads use it: one takes in, the other answers."""
+    """The last transitions. Two threads use it: one takes in, the other answers.
 
-    def __init__(self, random: Random, capacity: int = CAPACITY) -> None:
+    Leave for an episode counts as if the longest one had come, until one comes: between an agent and this there are
+    queues and perhaps a network, and all that waits in them was played with the parameters of long ago.
+    """
+
+    def __init__(self, random: Random, capacity: int = CAPACITY, clock: Callable[[], float] = time.monotonic) -> None:
         self.added = self.sampled = 0
-        self._random = random
+        self._random, self._clock = random, clock
         self._transitions: deque[Any] = deque(maxlen=capacity)
+        # When leave was given for each episode that has not come yet.
+        self._expected: deque[float] = deque()
         self._lock = threading.Lock()
 
     def add(self, transitions: Iterable[Any]) -> None:
-        """Take in what an agent has lived through."""
+        """Take in an episode that an agent has lived through."""
         with self._lock:
+            if self._expected:
+                self._expected.popleft()
             for transition in transitions:
                 self._transitions.append(transition)
                 self.added += 1
@@ -44,9 +55,15 @@ class Memory:
             return self._random.choices(self._transitions, k=size)
 
     def ticket(self) -> bool:
-        """Whether another episode is wanted: whether what there is has been learned from."""
+        """Leave for another episode, if one is wanted: if what there is, and is to come, will be learned from."""
         with self._lock:
-            return self.added < LEAST + self.sampled / REUSE
+            now = self._clock()
+            while self._expected and now - self._expected[0] > LOST:
+                self._expected.popleft()
+            wanted = self.added + maze.LIMIT * len(self._expected) < LEAST + self.sampled / REUSE
+            if wanted:
+                self._expected.append(now)
+            return wanted
 
     def answer(self, message: dict[str, Any]) -> object:
         """What the learner and the agents ask for."""

@@ -67,13 +67,12 @@ class GraphVerbs(LaunchVerbs):
         return checking.exit_code(strict=args.strict)
 
     def _cluster_of(self, backend: str) -> Cluster:
-        """The cluster of a backend: for the chosen one that of this command line, with its options."""
+        """The cluster of a backend: that of this command line, with its options, where it is on that one."""
         from symphony.cluster import Cluster
         from symphony.plugins import find
 
-        if find(self.backend_name).name == find(backend).name:
-            return self.cluster
-        return Cluster.new(backend)
+        own = self.cluster.backend if self.has_own_cluster else find(self.backend_name).name
+        return self.cluster if own == find(backend).name else Cluster.new(backend)
 
     def _add_graph(self) -> None:
         from symphony.commandline.graphing import FORMS

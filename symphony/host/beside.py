@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from symphony.host.commands import Command
+    from symphony.host.rundir import RunDirectory
 
 Done = subprocess.CompletedProcess[str]
 
@@ -58,6 +59,26 @@ def run(
         if why:
             raise CannotRun(why)
     return done
+
+
+def began_with(run: RunDirectory, manifest: Mapping[str, Any], command: Command, pid: int) -> dict[str, str] | None:
+    """The variables that a running process began with, before its preamble; None where it runs no more.
+
+    A preamble that ran twice in one environment would add to PATH twice. Whoever began the process, the supervisor or
+    a window, has the launcher's variables; once they have gone, the process's own are the best there is.
+    """
+    from symphony.host.commands import MARK
+    from symphony.host.trees import environment, parent
+
+    now = environment(pid)
+    beginner = parent(pid)
+    if now is None or not command.preamble or beginner is None:
+        return now
+    given, supervisor = environment(beginner), run.supervisor()
+    supervised = supervisor is not None and supervisor.pid == beginner
+    if given is None or not (supervised or given.get(MARK) == manifest["run_id"]):
+        return now
+    return {**given, **manifest["env"], **command.with_secrets(run.secrets).env}
 
 
 def _script(preamble: Sequence[str], report: str) -> str:

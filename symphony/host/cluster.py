@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, ExecResult, OnChange, Route
 from symphony.errors import AlreadyExists, LaunchFailed, NotFound, SpecError, Unsupported
 from symphony.host import rundir
-from symphony.host.commands import MARK
-from symphony.host.events import Reader, apply, fold
-from symphony.host.identity import ProcessId
-from symphony.host.observe import status
+from symphony.host.events import Reader
+from symphony.host.observer import Observer
 from symphony.host.rundir import RunDirectory
 from symphony.lookup import Until, already_exists, awaited, no_experiment, too_late
 from symphony.names import listing, near
-from symphony.status import ENDED, ExperimentStatus, LogLine
+from symphony.status import ExperimentStatus, LogLine
 
 # What launches, follows and stops is imported where it is used: looking must be quick to start.
 if TYPE_CHECKING:
     import socket
 
     from symphony.details import ProcessDetails
-    from symphony.host.commands import Command
     from symphony.host.leases import PortLeases
+    from symphony.host.logs import Tail
     from symphony.host.policy import Backoff
     from symphony.host.render import HostManifest
     from symphony.spec import Experiment
@@ -228,7 +226,7 @@ class HostCluster(Cluster):
         return found
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        return _Observer(run).look()
+        return Observer(run).look()
 
     def explain_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessDetails:
         """All that matters about one process; see `Cluster.explain_process`."""
@@ -259,7 +257,7 @@ class HostCluster(Cluster):
 
         run = self._find(experiment)
         deadline = None if timeout is None else time.monotonic() + timeout
-        observer = _Observer(run)
+        observer = Observer(run)
         before: ExperimentStatus | None = None
         with growing({"": run.events}) as grown:
             while True:
@@ -301,15 +299,22 @@ class HostCluster(Cluster):
         self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
     ) -> Iterator[LogLine]:
         from symphony.host.logs import follow as follow_logs
-        from symphony.host.logs import merged
 
-        lines, tails = merged(run, names, since=since, tail=tail)
+        lines, tails = self._written(run, names, since, tail)
         yield from lines
         if follow:
-            yield from follow_logs(run, tails, _Observer(run).ended(names))
+            yield from follow_logs(run, tails, Observer(run).ended(names))
         else:
             for name, log in tails.items():
                 yield from (LogLine(process=name, text=text) for text in log.last())
+
+    def _written(
+        self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
+    ) -> tuple[list[LogLine], dict[str, Tail]]:
+        """What processes have written so far, and where each log was left. A backend may take lines out."""
+        from symphony.host.logs import merged
+
+        return merged(run, names, since=since, tail=tail)
 
     def exec_command(
         self,
@@ -336,7 +341,7 @@ class HostCluster(Cluster):
             raise NotFound(f"process {found.path!r} was launched on {host}: run the command there")
         manifest = run.load_manifest()
         program = Command.from_dict(next(data for data in manifest["processes"] if data["name"] == found.name))
-        env = None if found.pid is None else _began_with(run, manifest, program, found.pid)
+        env = None if found.pid is None else beside.began_with(run, manifest, program, found.pid)
         if env is None:
             state = f"{found.state}: {found.reason}" if found.reason else found.state
             raise NotFound(f"process {found.path!r} does not run ({state}): there is nothing to run beside")
@@ -385,63 +390,6 @@ class HostCluster(Cluster):
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]
         where = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
         raise Unsupported(f"{process_or_service!r} runs on this machine, and no port has to be forwarded: use {where}")
-
-
-class _Observer:
-    """Looks at one experiment again and again, reading only what is new."""
-
-    def __init__(self, run: RunDirectory) -> None:
-        self._run = run
-        self._reader = Reader(run.events)
-        try:
-            self._manifest = run.load_manifest()
-        except FileNotFoundError:  # deleted between finding and reading
-            raise no_experiment(run.name, []) from None
-        self._state = fold([process["name"] for process in self._manifest["processes"]], [])
-
-    def look(self) -> ExperimentStatus:
-        """The status as it is now."""
-        supervised = self._run.locked()
-        for event in self._reader.new():
-            apply(self._state, event)
-        elsewhere = None if supervised else self._run.elsewhere()
-        orphaned = not supervised and not self._state.finished and elsewhere is None
-        return status(self._manifest, self._state, orphans=self._orphans() if orphaned else None, elsewhere=elsewhere)
-
-    def _orphans(self) -> dict[str, ProcessId]:
-        from symphony.host.trees import leaders
-
-        return leaders(self._manifest["run_id"])
-
-    def ended(self, names: Sequence[str]) -> Callable[[], bool]:
-        """A function that tells whether some processes will write no more."""
-        wanted = frozenset(names)
-
-        def over() -> bool:
-            return not self._run.path.exists() or all(
-                process.state in ENDED for process in self.look() if process.name in wanted
-            )
-
-        return over
-
-
-def _began_with(run: RunDirectory, manifest: Mapping[str, Any], command: Command, pid: int) -> dict[str, str] | None:
-    """The variables that a running process began with, before its preamble; None where it runs no more.
-
-    A preamble that ran twice in one environment would add to PATH twice. Whoever began the process, the supervisor or
-    a window, has the launcher's variables; once they have gone, the process's own are the best there is.
-    """
-    from symphony.host.trees import environment, parent
-
-    now = environment(pid)
-    beginner = parent(pid)
-    if now is None or not command.preamble or beginner is None:
-        return now
-    given, supervisor = environment(beginner), run.supervisor()
-    supervised = supervisor is not None and supervisor.pid == beginner
-    if given is None or not (supervised or given.get(MARK) == manifest["run_id"]):
-        return now
-    return {**given, **manifest["env"], **command.with_secrets(run.secrets).env}
 
 
 def _since(since: float | str | None) -> float | None:

@@ -133,6 +133,14 @@ def test_options_that_its_cluster_is_made_without_are_refused(script: Script) ->
     )
 
 
+def test_its_check_looks_at_each_backend_as_that_is(script: Script) -> None:
+    other(script, 'return Cluster.new("kube")')
+    file = script.program.file("rl", {"learner": "true"})
+    assert script("check", "--target", "local", "--offline", file).returncode == 0
+    found = script("check", "--target", "kube", "--offline", file)
+    assert (found.returncode, "no-image: kube" in found.stdout) == (1, True), found
+
+
 @pytest.mark.parametrize(
     "made",
     [

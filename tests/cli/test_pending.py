@@ -91,13 +91,16 @@ class FakeCluster:
         raise NotFound("gone")
 
 
-def test_it_is_told_while_something_else_is_done(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once something was told; it is told soon."""
+    told, note = threading.Event(), pending.note
     monkeypatch.setattr(pending, "TROUBLE", 0.05)
-    said = threading.Event()
-    note = pending.note
-    monkeypatch.setattr(pending, "note", lambda text: (note(text), said.set()))
+    monkeypatch.setattr(pending, "note", lambda text: (note(text), told.set()))
+    return told
+
+
+def test_it_is_told_while_something_else_is_done(said: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
     cluster: Any = FakeCluster(status(""), status(FULL))
     with telling_of(cluster, "rl"):
         assert said.wait(TIMEOUT)
@@ -106,13 +109,7 @@ def test_it_is_told_while_something_else_is_done(
     assert capsys.readouterr() == ("", f"p0: pending: {FULL}\n")
 
 
-def test_a_waiter_shows_how_it_goes_and_tells_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(pending, "TROUBLE", 0.05)
-    said = threading.Event()
-    note = pending.note
-    monkeypatch.setattr(pending, "note", lambda text: (note(text), said.set()))
+def test_a_waiter_shows_how_it_goes_and_tells_it(said: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
 
     class Shown(Progress):

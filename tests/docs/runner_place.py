@@ -73,7 +73,7 @@ def _tmux_sockets() -> Iterator[Path]:
     finally:
         for socket in folder.glob("tmux-*/*"):
             subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # a server that is ending removes its socket itself
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import BackendError, NotFound, SpecError
-from symphony.host.cluster import HostCluster, _Observer
+from symphony.host.cluster import HostCluster
 from symphony.host.observe import SUPERVISOR_DIED
 from symphony.host.rundir import RunDirectory
 from symphony.status import LogLine
@@ -127,22 +127,13 @@ class TmuxCluster(HostCluster):
             if not is_mark(line.text)
         )
 
-    def _iter_logs(
-        self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
-    ) -> Iterator[LogLine]:
+    def _written(
+        self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
+    ) -> tuple[list[LogLine], dict[str, Tail]]:
         if not tail:
-            yield from super()._iter_logs(run, names, follow, since, tail)
-            return
-        from symphony.host.logs import follow as follow_logs
-        from symphony.host.logs import merged
-
-        lines, tails = merged(run, names, since=since, tail=tail + 1)
-        yield from _last(lines, {name: tail - _unfinished(log) for name, log in tails.items()})
-        if follow:
-            yield from follow_logs(run, tails, _Observer(run).ended(names))
-        else:
-            for name, log in tails.items():
-                yield from (LogLine(process=name, text=text) for text in log.last())
+            return super()._written(run, names, since, tail)
+        lines, tails = super()._written(run, names, since, tail + 1)
+        return _last(lines, {name: tail - _unfinished(log) for name, log in tails.items()}), tails
 
 
 def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:

@@ -9,21 +9,9 @@ import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.copy import transfer
+from tests import awkward
 
 from .using import FOREVER, launched, python
-
-ODD = [
-    "two words",
-    "new\nline",
-    "-leading",
-    "naïve 日本",
-    "quo'te\"",
-    "back\\slash",
-    "$(no)",
-    "end\n",
-    "*?[a]",
-    "sha256sum",
-]
 
 
 @pytest.fixture(scope="module")
@@ -70,21 +58,11 @@ def tree(folder):
 @pytest.fixture
 def sample(tmp_path):
     """A folder with all that is awkward."""
-    folder = tmp_path / "sample"
-    for name in ODD:
-        (folder / name).mkdir(parents=True)
-        (folder / name / name).write_text(name)
-    (folder / "empty").mkdir()
-    (folder / "nothing").touch()
+    folder = awkward.sample(tmp_path / "sample", [*awkward.ODD, "end\n", "sha256sum"])
     (folder / "binary").write_bytes(os.urandom(300_000))
-    (folder / "program").write_text("#!/bin/sh\n")
-    (folder / "program").chmod(0o751)
     (folder / "closed").mkdir(mode=0o500)
     (folder / ("long" * 50)).mkdir()
     (folder / ("long" * 50) / ("name" * 40)).write_text("deep")
-    (folder / "to-file").symlink_to("binary")
-    (folder / "away").symlink_to("/etc")
-    (folder / "dangling").symlink_to("../no/such")
     return folder
 
 

@@ -13,10 +13,9 @@ import pytest
 
 from symphony.errors import NotFound, SpecError
 from symphony.host import copying
+from tests import awkward
 
 from .conftest import python
-
-ODD = ["two words", "new\nline", "-leading", "naïve 日本", "quo'te\"", "back\\slash", "$(no)", "*?[a]", "a:b"]
 
 
 @pytest.fixture
@@ -60,19 +59,9 @@ def tree(folder):
 @pytest.fixture
 def sample(here):
     """A folder with all that is awkward."""
-    folder = here / "sample"
-    for name in ODD:
-        (folder / name).mkdir(parents=True)
-        (folder / name / name).write_text(name)
-    (folder / "empty").mkdir()
-    (folder / "nothing").touch()
-    (folder / "program").write_text("#!/bin/sh\n")
-    (folder / "program").chmod(0o751)
+    folder = awkward.sample(here / "sample", [*awkward.ODD, "a:b"])
     (folder / "old").write_text("old")
     os.utime(folder / "old", (1, 1))
-    (folder / "to-file").symlink_to("program")
-    (folder / "away").symlink_to("/etc")
-    (folder / "dangling").symlink_to("../no/such")
     (folder / "closed").mkdir()
     (folder / "closed" / "inner").mkdir()
     (folder / "closed" / "inner").chmod(0o500)

@@ -259,7 +259,9 @@ def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(cluster,
     experiment.new_process("p", command=["sh", "-c", f"echo up; cat {gate}; echo down"]).set_env("TEST_MARK", "by-hand")
     cluster.launch(experiment)
     supervisor = psutil.Process(supervisor_of(cluster))
-    shutil.rmtree(cluster._root / "exp")
+    # In one step: the supervisor may be writing to it just now.
+    (cluster._root / "exp").rename(tmp_path / "away")
+    shutil.rmtree(tmp_path / "away")
     gate.write_text("go")
     supervisor.wait(20)
     assert carrying("by-hand") == []

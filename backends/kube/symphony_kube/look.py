@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.errors import NotFound
+from symphony.errors import NotFound, SymphonyError
 from symphony.lookup import awaited, no_experiment, too_late
 from symphony.names import is_name
 from symphony.status import ExperimentStatus
@@ -20,6 +20,7 @@ from symphony_kube.roster import Roster
 from symphony_kube.watch import LISTED, Change, Watcher
 
 if TYPE_CHECKING:
+    from symphony.cluster import OnChange
     from symphony.lookup import Until
 
 NAMESPACES = "/api/v1/namespaces"
@@ -132,10 +133,13 @@ def wait(
     scope: Scope,
     *,
     timeout: float | None,
-    on_change: Callable[[ExperimentStatus], None] | None,
+    on_change: OnChange,
     until: Until = "ended",
 ) -> ExperimentStatus:
-    """Return when every process has come so far; see `Cluster.wait`. One list and one watch of each kind."""
+    """Return when every process has come so far; see `Cluster.wait`. One list and one watch of each kind.
+
+    What a Pod waits for that is being set up for long is asked as well, for ``on_change``.
+    """
     deadline = None if timeout is None else time.monotonic() + timeout
     with follow(api, scope) as following:
         seen = following.first()
@@ -143,7 +147,6 @@ def wait(
             if on_change is not None:
                 on_change(seen.status)
             going = awaited(seen.status, until)
-            left = None if deadline is None else deadline - time.monotonic()
             if not going and seen.gone:
                 # Its Pods go one after the other when an experiment is deleted: then there is none any more.
                 later = following.next(SETTLING)
@@ -153,10 +156,32 @@ def wait(
                 continue
             if not going:
                 return seen.status
-            later = following.next(left) if left is None or left > 0 else None
+            later = _next(api, scope, following, seen, deadline, on_change)
             if later is None:
                 raise too_late(scope.experiment, until, going, timeout or 0.0)
             seen = later
+
+
+def _next(
+    api: Api, scope: Scope, following: Following, seen: Observation, deadline: float | None, on_change: OnChange
+) -> Observation | None:
+    """The next observation after ``seen``; None at the deadline.
+
+    No Pod changes when it cannot be set up, so ``on_change`` is told now and then why that is.
+    """
+    tell = on_change if stuck.setting_up(seen.status) else None
+    while True:
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return None
+        later = following.next(_least(left, stuck.SLOW if tell else None))
+        if later is not None or tell is None:
+            return later
+        try:
+            now = describe(api, scope)
+        except SymphonyError:  # who follows hears it too, and knows whether it heals
+            continue
+        tell(now)
 
 
 def follow(api: Api, scope: Scope, *, roster: Roster | None = None) -> Following:

@@ -41,9 +41,18 @@ def explained(
     return replace(status, processes=tuple(_with(process, reasons) for process in status))
 
 
+def setting_up(status: ExperimentStatus) -> bool:
+    """Whether there is a process whose Pod is being set up."""
+    return any(_is_set_up(process) for process in status)
+
+
+def _is_set_up(process: ProcessStatus) -> bool:
+    return process.state is State.PENDING and process.reason == CREATING
+
+
 def _slow(status: ExperimentStatus, pods: Iterable[Object], now: float) -> dict[str, list[str]]:
     """By uid, the processes in Pods that are being set up for long."""
-    creating = {process.name for process in status if process.state is State.PENDING and process.reason == CREATING}
+    creating = {process.name for process in status if _is_set_up(process)}
     found = {}
     for pod in pods if creating else ():
         names = [item["name"] for item in pod["spec"]["containers"] if item["name"] in creating]

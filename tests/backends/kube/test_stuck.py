@@ -86,3 +86,23 @@ def test_a_secret_that_is_not_there_becomes_the_reason(kube_cluster, kube_faults
     before = kube_faults.count()
     assert [process.reason for process in cluster.describe_experiment(name)] == ["ContainerCreating"] * 2
     assert kube_faults.count() - before == 1
+
+
+@pytest.mark.client
+def test_who_waits_is_told_it_too_though_nothing_changes(shared, name, monkeypatch):
+    monkeypatch.setattr("symphony_kube.stuck.SLOW", 0.5)
+    exp = shared.new_experiment(name)
+    python(exp, "one", FOREVER).mount_secret("nosuch", "/x")
+    shared.launch(exp)
+
+    class Told(Exception):
+        pass
+
+    def hear(now):
+        if now.processes[0].reason == 'FailedMount: secret "nosuch" not found':
+            raise Told
+
+    with pytest.raises(Told):
+        shared.wait(name, until="started", timeout=60, on_change=hear)
+    with pytest.raises(TimeoutError, match="is not started after 1 s"):
+        shared.wait(name, until="started", timeout=1)

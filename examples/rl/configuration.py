@@ -17,8 +17,10 @@ import yaml
 
 from symphony import Experiment, NotFound, SpecError
 
-# The processes that are there once, all in the group NONAGENT, and those of which there are many.
+# The processes that are there once, all in the group NONAGENT, those of them that leave last, and those of which there
+# are many.
 SERVERS = ("learner", "replay", "ps", "curriculum", "logger", "recorder", "page")
+COLLECTORS = ("logger", "page")
 ROLES = (*SERVERS, "agent", "evaluator")
 NONAGENT = "nonagent"
 PODS = (NONAGENT, "agent", "evaluator")

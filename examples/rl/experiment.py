@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from configuration import NONAGENT, SERVERS, Configuration, load, prefixed
+from configuration import COLLECTORS, NONAGENT, SERVERS, Configuration, load, prefixed
 
 from symphony import Experiment, Process, ProcessGroup
 
@@ -130,7 +130,8 @@ def settings(configuration: Configuration) -> dict[str, object]:
     run = configuration.run
     given = {
         "RL_WORKERS": configuration.agents + configuration.evaluators,
-        "RL_SERVERS": len(SERVERS) - 1,  # the learner is who counts them
+        "RL_SERVERS": len(SERVERS) - len(COLLECTORS) - 1,  # the learner is who counts them
+        "RL_COLLECTORS": len(COLLECTORS),
         "RL_UPDATES": run.updates,
         "RL_TARGET": run.target,
         "RL_FOREVER": "yes" if run.forever else None,

@@ -26,7 +26,7 @@ def publisher() -> None:
 def subscriber() -> None:
     with (
         ZmqSub(service="topics", serializer="json", topics="weights", timeout=60) as sub,
-        ZmqSender(service="thanks", serializer="str", timeout=5, retries=11) as thanks,
+        ZmqSender(service="thanks", serializer="str", timeout=60) as thanks,
     ):
         taken = [sub.recv() for _ in range(WANTED)]
         versions = [weights["version"] for topic, weights in taken if topic == "weights"]

@@ -28,7 +28,8 @@ def client() -> None:
             client.request("ten")
         except ZmqRemoteError as exc:
             print(f"client: the server says {exc}", flush=True)
-        print(f"client: {client.request('stop')}", flush=True)
+        # Once: where the answer is late, nobody is there to answer a second time.
+        print(f"client: {client.request('stop', timeout=60)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, ExecResult, OnChange, Route
-from symphony.errors import AlreadyExists, LaunchFailed, NotFound, SpecError, Unsupported
+from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound, SpecError, Unsupported
 from symphony.host import rundir
 from symphony.host.events import Reader
 from symphony.host.observer import Observer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from symphony.details import ProcessDetails
     from symphony.host.leases import PortLeases
     from symphony.host.logs import Tail
+    from symphony.host.own import EndingPorts
     from symphony.host.policy import Backoff
     from symphony.host.render import HostManifest
     from symphony.spec import Experiment
@@ -80,8 +82,13 @@ class HostCluster(Cluster):
         from symphony.host.leases import PortLeases
         from symphony.host.own import OwnPorts
 
-        with PortLeases(OwnPorts(rundir.find(self._root, experiment.name))) as ports:
+        with PortLeases(OwnPorts(rundir.find(self._root, experiment.name)), self._ending_ports()) as ports:
             return self._render(experiment, ports.refuse)
+
+    def _ending_ports(self) -> EndingPorts:
+        from symphony.host.own import EndingPorts
+
+        return EndingPorts(self._root, FINISHING)
 
     def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
         import shutil
@@ -112,16 +119,22 @@ class HostCluster(Cluster):
         else:
             self._make_way(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
-        with (
-            rundir.aside(self._root) as (run, lock),
-            detach.preparing(run, experiment.name, children=self.children) as channel,
-            PortLeases() as ports,
-            GpuLeases(devices) as leased,
-        ):
-            manifest = self._render(experiment, ports.refuse)
-            checks.check(manifest)
-            manifest, gpu_leases = gpus.assign(manifest, leased)
-            self._start(run, lock, channel, manifest, ports, gpu_leases)
+        manifest: HostManifest | None = None
+        try:
+            with (
+                rundir.aside(self._root) as (run, lock),
+                detach.preparing(run, experiment.name, children=self.children) as channel,
+                PortLeases(ending=self._ending_ports()) as ports,
+                GpuLeases(devices) as leased,
+            ):
+                manifest = self._render(experiment, ports.refuse)
+                checks.check(manifest)
+                manifest, gpu_leases = gpus.assign(manifest, leased)
+                self._start(run, lock, channel, manifest, ports, gpu_leases)
+        except BaseException:  # interrupted, though all may have started, or the supervisor died
+            if manifest is not None:
+                self._discard(manifest)
+            raise
         return manifest
 
     def _make_way(self, name: str) -> None:
@@ -160,21 +173,17 @@ class HostCluster(Cluster):
         if self._hold_until_bound:
             kept, until_started = [*kept, *ports.holds.values()], {}
         checks.write(run, manifest)
-        try:
-            report = detach.start(
-                channel,
-                run,
-                self._root / manifest.experiment,
-                keep=kept,
-                holds=until_started,
-                gpus=gpu_leases,
-                children_options=self._children_options(),
-                backoff=self._backoff or policy.Backoff(),
-                inherited=ports.release_holds,
-            )
-        except BaseException:  # interrupted, or the supervisor died
-            self._discard(manifest)
-            raise
+        report = detach.start(
+            channel,
+            run,
+            self._root / manifest.experiment,
+            keep=kept,
+            holds=until_started,
+            gpus=gpu_leases,
+            children_options=self._children_options(),
+            backoff=self._backoff or policy.Backoff(),
+            inherited=ports.release_holds,
+        )
         if report.word == detach.EXISTS:
             raise already_exists(manifest.experiment)
         if report.word == detach.REFUSED:
@@ -183,8 +192,9 @@ class HostCluster(Cluster):
     def _discard(self, manifest: HostManifest) -> None:
         """Delete the experiment if it is the one of this manifest."""
         found = rundir.find(self._root, manifest.experiment)
-        if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
-            self.delete(manifest.experiment)
+        with contextlib.suppress(FileNotFoundError):  # it was another's, who deletes it
+            if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
+                self.delete(manifest.experiment)
 
     def delete(self, experiment: str) -> None:
         """Stop an experiment and remove all of it. One that is not there is no error."""
@@ -192,8 +202,10 @@ class HostCluster(Cluster):
 
         found = rundir.find(self._root, experiment)
         if found is not None:
+            before = _run_id(found)
             stop(found)
-            self._remove(found)
+            if _run_id(found) == before:  # else who deleted it meanwhile has launched another of that name
+                self._remove(found)
 
     def _children_options(self) -> dict[str, Any]:
         """The keywords with which the supervisor makes its ``children``, as JSON knows them."""
@@ -390,6 +402,15 @@ class HostCluster(Cluster):
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]
         where = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
         raise Unsupported(f"{process_or_service!r} runs on this machine, and no port has to be forwarded: use {where}")
+
+
+def _run_id(run: RunDirectory) -> str | None:
+    """Which launch a run directory is of; None where it cannot be told."""
+    try:
+        run_id: str = run.load_manifest()["run_id"]
+    except (BackendError, FileNotFoundError):
+        return None
+    return run_id
 
 
 def _since(since: float | str | None) -> float | None:

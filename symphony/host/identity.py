@@ -23,19 +23,35 @@ def birth(pid: int) -> float | None:
         from symphony.host.trees import created
 
         return created(pid)
+    told = _stat(pid)
+    if told is None:
+        return None
+    state, start_time = told[0], told[19]
+    return None if state in (b"Z", b"X") else float(start_time)
+
+
+def is_becoming(pid: int) -> bool:
+    """Whether a process is in the middle of becoming a program: it has memory, and no environment in it yet."""
+    told = _stat(pid) if sys.platform.startswith("linux") else None
+    if told is None:
+        return False
+    memory, end_of_environment = told[20], told[48]
+    return memory != b"0" and end_of_environment == b"0"
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """What proc(5) tells in ``stat`` from the state on, or None of a process that is not there."""
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # cheaper than a file object
     except FileNotFoundError:
         return None
     try:
-        # proc(5): "pid (comm) state ppid ...", and comm may hold anything, so count from its last ")".
-        rest = os.read(descriptor, 4096).rpartition(b") ")[2].split()
+        # "pid (comm) state ppid ...", and comm may hold anything, so count from its last ")".
+        return os.read(descriptor, 4096).rpartition(b") ")[2].split()
     except ProcessLookupError:
         return None
     finally:
         os.close(descriptor)
-    state, start_time = rest[0], rest[19]
-    return None if state in (b"Z", b"X") else float(start_time)
 
 
 def identify(pid: int) -> ProcessId | None:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from symphony.host.own import OwnPorts
+    from symphony.host.own import EndingPorts, OwnPorts
 
 ANY_ADDRESS = "0.0.0.0"
 
@@ -62,11 +62,12 @@ def _take_file(name: str) -> int | None:
 class PortLeases:
     """The ports of one launch. Use it as a context: what it holds at the end is let go.
 
-    ``own`` are the ports of an experiment that would be gone by then: they count as free, and are left alone.
+    ``own`` are the ports of an experiment that would be gone by then: they count as free, and are left alone. Those
+    that are ``ending`` are waited for.
     """
 
-    def __init__(self, own: OwnPorts | None = None) -> None:
-        self._own = own
+    def __init__(self, own: OwnPorts | None = None, ending: EndingPorts | None = None) -> None:
+        self._own, self._ending = own, ending
         self.leases: dict[int, int] = {}
         self.holds: dict[int, int] = {}
 
@@ -90,6 +91,8 @@ class PortLeases:
     def refuse(self, port: int) -> str | None:
         """Lease and hold ``port`` and return None, or say why it cannot be had."""
         lease = take("port", str(port))
+        if lease is None and self._ending is not None and self._ending.wait_for(port):
+            lease = take("port", str(port))
         if lease is None:
             return None if self._own and port in self._own.promised else "is promised to another live experiment"
         reason = self._hold(port)

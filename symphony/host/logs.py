@@ -192,9 +192,8 @@ def follow(
     grown: Collection[str] = tails.keys()
     with growing({**{name: log.path for name, log in tails.items()}, "": run.events}) as wait:
         while True:
-            for name in grown:
-                if name in tails:
-                    yield from (LogLine(process=name, text=text) for text in tails[name].more())
+            for name in [name for name in tails if name in grown]:  # always in the same order
+                yield from (LogLine(process=name, text=text) for text in tails[name].more())
             if over:
                 break
             grown = wait(check_every)

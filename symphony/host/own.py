@@ -1,11 +1,15 @@
-"""What an experiment of this machine holds that a launch of its own name would find free."""
+"""What experiments of this machine hold that a launch would find free all the same."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from symphony.errors import BackendError
+from symphony.errors import BackendError, NotFound
+from symphony.host import rundir
+from symphony.host.identity import ProcessId
 from symphony.host.rundir import RunDirectory
 
 
@@ -20,8 +24,7 @@ class OwnPorts:
         """Those of its services. Its supervisor leases them: without one they may be another's by now."""
         if self._run is None or self._run.supervisor() is None:
             return frozenset()
-        addresses: dict[str, str] = self._manifest.get("services", {})
-        return frozenset(int(address.rpartition(":")[2]) for address in addresses.values())
+        return frozenset(_of_services(self._manifest))
 
     @functools.cached_property
     def listened(self) -> frozenset[int]:
@@ -38,3 +41,41 @@ class OwnPorts:
             return self._run.load_manifest() if self._run else {}
         except (BackendError, OSError):
             return {}
+
+
+class EndingPorts:
+    """The ports of experiments below ``root`` of which all has ended, and whose supervisors are about to let go.
+
+    Who has waited for the end of an experiment may launch the next on its ports: the supervisor, which has yet to look
+    for what was left behind, is then waited for, at most ``patience`` seconds.
+    """
+
+    def __init__(self, root: Path, patience: float) -> None:
+        self._root, self._patience = root, patience
+
+    def wait_for(self, port: int) -> bool:
+        """Wait until a port was let go of; False where nobody is about to."""
+        from symphony.host.stop import wait_for_end
+
+        supervisor = self._supervisors.pop(port, None)
+        return supervisor is not None and wait_for_end(supervisor, self._patience)
+
+    @functools.cached_property
+    def _supervisors(self) -> dict[int, ProcessId]:
+        return {port: supervisor for run in rundir.find_all(self._root) for port, supervisor in _ending(run)}
+
+
+def _ending(run: RunDirectory) -> Iterator[tuple[int, ProcessId]]:
+    from symphony.host.observer import Observer
+
+    supervisor = run.supervisor()
+    try:
+        if supervisor is not None and Observer(run).look().ended:
+            yield from ((port, supervisor) for port in _of_services(run.load_manifest()))
+    except (BackendError, NotFound, OSError):  # just deleted, or broken
+        return
+
+
+def _of_services(manifest: dict[str, Any]) -> Iterator[int]:
+    addresses: dict[str, str] = manifest.get("services", {})
+    return (int(address.rpartition(":")[2]) for address in addresses.values())

@@ -16,8 +16,9 @@ from symphony.host.events import Reader, fold
 from symphony.host.identity import ProcessId, is_alive
 from symphony.host.rundir import RunDirectory
 
-# A supervisor kills what outlives its grace period; this is for the reaping and the last look after that.
-MARGIN = 10.0
+# A supervisor kills what outlives its grace period; this is for the reaping and the last look after that, on a machine
+# that is busy, and with a tmux that is waited for in vain.
+MARGIN = 30.0
 
 
 def stop(run: RunDirectory, *, at_once: bool = False) -> None:

@@ -227,11 +227,11 @@ class Supervisor:
             again = policy.restart(self._commands[name].restart, track, code, now, self._backoff)
         if again is not None:
             details.update(restarts_in=again.delay, in_row=again.in_row, reason=_backing_off(again, code))
+        if again is None:  # before it is told: who hears of the end may launch what needs them
+            self._release_gpus(name)
         self._record("exited", name, at=now, **details)
         if again is not None:
             self._loop.after(again.delay, lambda: self._restart(name))
-        else:
-            self._release_gpus(name)
         if signal_group(child.pid, 0 if self._state.stopping else signal.SIGTERM):
             self._close(name, child.pid)
         self._consider(self._followers.get(name, []))

@@ -15,7 +15,11 @@ from collections.abc import Callable, Iterable
 import psutil
 
 from symphony.host.commands import MARK
-from symphony.host.identity import ProcessId, identify, is_alive
+from symphony.host.identity import ProcessId, identify, is_alive, is_becoming
+
+# How long a process may take from giving up its old memory to having its environment in the new, in seconds. Mostly it
+# is some microseconds, and more where the machine is busy with others.
+BECOMING = 5.0
 
 
 def created(pid: int) -> float | None:
@@ -32,7 +36,7 @@ def marked(run: str) -> list[ProcessId]:
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
-            if pid != os.getpid() and psutil.Process(pid).environ().get(MARK) == run:
+            if pid != os.getpid() and _environ(pid).get(MARK) == run:
                 process = identify(pid)
                 if process is not None:
                     found.append(process)
@@ -63,9 +67,20 @@ def group_members(group: int) -> list[int]:
 def environment(pid: int) -> dict[str, str] | None:
     """The environment that a process began with, or None where it cannot be read."""
     try:
-        return psutil.Process(pid).environ()
+        return _environ(pid)
     except (psutil.Error, OSError):
         return None
+
+
+def _environ(pid: int) -> dict[str, str]:
+    """What `environment` tells. Who is just becoming its program has none to be seen yet: that is waited for."""
+    found = psutil.Process(pid).environ()
+    if found:
+        return found
+    deadline = time.monotonic() + BECOMING
+    while is_becoming(pid) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return psutil.Process(pid).environ()
 
 
 def parent(pid: int) -> int | None:

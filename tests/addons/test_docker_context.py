@@ -200,7 +200,10 @@ def test_what_has_not_changed_is_kept(source: Path, temps: Path, monkeypatch: py
     assert third.copied == (1 if first.copied else 0)
 
 
-def test_a_copy_of_a_young_file_is_made_again_since_its_times_may_not_tell(source: Path, elsewhere: Path) -> None:
+def test_a_copy_of_a_young_file_is_made_again_since_its_times_may_not_tell(
+    source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filling, "SETTLED", 3600)
     gather(elsewhere, app=source)
     assert gather(elsewhere, app=source).copied == 2
 

@@ -237,7 +237,7 @@ import os
 from symphony.addons.zmq import ZmqClient
 with ZmqClient(service="replay", timeout=5, retries=11) as client:
     print(client.request(b"abc").decode())
-    client.request(b"stop")
+    client.request(b"stop", timeout=60)  # once: nobody answers a second time
 print("SERVER_SECRET" in " ".join(os.environ))
 """
 STRANGER = """

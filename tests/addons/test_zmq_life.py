@@ -126,17 +126,22 @@ def test_a_client_that_dies_while_it_is_answered_does_not_stop_the_server() -> N
 
 def test_an_interrupted_request_does_not_spoil_the_next(program: Any) -> None:
     text = """
-import signal, sys
+import signal, threading
 from symphony.addons.zmq import ZmqClient, ZmqServer
+signal.signal(signal.SIGINT, signal.default_int_handler)
 server = ZmqServer(port=0)
 client = ZmqClient(address=server.address)
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-signal.setitimer(signal.ITIMER_REAL, 0.2)
+def interrupt():
+    # The question is there, so who asks waits for the answer.
+    assert server.recv() == b"first"
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+thread = threading.Thread(target=interrupt)
 try:
+    thread.start()
     client.request(b"first")
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-assert server.recv() == b"first"
+thread.join()
 server.send(b"too late")
 server.start_loop(bytes)
 assert client.request(b"second", timeout=30) == b"second"
@@ -178,10 +183,9 @@ def test_who_waits_is_told_at_once_that_another_thread_closed(kind: Any, wait: C
     thread.start()
     while not end._busy:
         time.sleep(0.001)
-    began = time.monotonic()
     end.close()
     thread.join(LONG)
-    assert time.monotonic() - began < LONG / 2
+    assert not thread.is_alive()
     assert end.wait_closed(LONG)
     iterated_or_loop = over in ([[]], [None])
     assert iterated_or_loop or isinstance(over[0], ZmqClosedError)
@@ -250,7 +254,8 @@ for number in range(500):
     [
         "end = ZmqServer(port=0); end.start_loop(bytes)",
         "end = ZmqServer(port=0); end.start_loop(bytes); c = ZmqClient(address=end.address); c.request(b'x')",
-        "end = ZmqPull(port=0); threading.Thread(target=end.recv, daemon=True).start(); time.sleep(0.05)",
+        "end = ZmqPull(port=0); threading.Thread(target=end.recv, daemon=True).start()\n"
+        "while not end._busy: time.sleep(0.001)",
         "end = ZmqPush(address='tcp://127.0.0.1:1', linger=0.2); end.send(b'never arrives')",
         "end = ZmqClient(address='tcp://127.0.0.1:1', timeout=0.01)\ntry: end.request(b'')\nexcept TimeoutError: pass",
         "end = ZmqServer(port=0); end.start_loop(lambda _: time.sleep(60)); c = ZmqPush(address=end.address)",
@@ -269,12 +274,14 @@ import time
 from symphony.addons.zmq import ZmqPush
 push = ZmqPush(address="tcp://127.0.0.1:1", linger=0.3)
 push.send(b"never arrives")
-print(time.monotonic(), flush=True)
+print(push._socket.linger, time.monotonic(), flush=True)
 """
     process = program(text)
-    began = float(line(process))
+    linger, began = line(process).split()
+    assert linger == "300"
     process.communicate(timeout=LONG)
-    assert 0.25 < time.monotonic() - began < 5
+    assert process.returncode == 0
+    assert time.monotonic() - float(began) > 0.25
 
 
 def test_a_forked_child_has_a_context_of_its_own(program: Any) -> None:
@@ -382,7 +389,7 @@ def by_an_idle_executor(address, word):
 WAYS = send, leave_open, by_a_grandchild, by_a_thread, by_a_thread_that_goes_on, by_an_idle_executor
 
 if __name__ == "__main__":
-    with ZmqPull(port=0, serializer="str", timeout=10) as pull:
+    with ZmqPull(port=0, serializer="str", timeout=60) as pull:
         import multiprocessing
         context = multiprocessing.get_context(sys.argv[1])
         for way in WAYS:
@@ -413,14 +420,15 @@ from symphony.addons.zmq import ZmqPush
 def send():
     with ZmqPush(address="tcp://127.0.0.1:1", linger=0.3) as push:
         push.send(b"never arrives")
+        print(push._socket.linger, flush=True)
 child = multiprocessing.get_context("fork").Process(target=send)
 began = time.monotonic()
 child.start()
 child.join()
-print(child.exitcode, 0.3 <= time.monotonic() - began < 5)
+print(child.exitcode, 0.3 <= time.monotonic() - began)
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.stdout == "0 True\n", done.stderr
+    assert done.stdout == "300\n0 True\n", done.stderr
 
 
 def test_opening_a_socket_imports_no_multiprocessing(program: Any) -> None:

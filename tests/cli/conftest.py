@@ -19,6 +19,18 @@ from tests.cli.terminal import Terminal
 
 TIMEOUT = 60
 FOREVER = "while :; do sleep 0.05; done"
+# What a script of one's own begins with whose completion may take its time, as on a machine that is busy.
+PATIENT = f"from symphony.commandline import dispatch; dispatch.LONGEST_COMPLETION = {TIMEOUT}"
+
+
+def telling(place: Path) -> str:
+    """The beginning of a shell line that tells in a file which process it is."""
+    return f"echo $$ >{place}.part; mv {place}.part {place}; "
+
+
+def after_the_end(place: Path) -> str:
+    """The beginning of a shell line that waits until the process has ended, and been seen to, which tells there."""
+    return f"until [ -e {place} ]; do sleep 0.05; done; while kill -0 `cat {place}` 2>&-; do sleep 0.05; done; "
 
 
 class Program:
@@ -32,9 +44,14 @@ class Program:
         theirs = (*VARIABLES, FILE_VARIABLE, "NO_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
         self.env = {**{key: value for key, value in os.environ.items() if key not in theirs}, **mine}
         self.terminals: list[Terminal] = []
+        self._begin = ["-m", "symphony"]
+
+    def complete_slowly(self) -> None:
+        """Let completion take its time, as on a machine that is busy."""
+        self._begin = ["-c", f"{PATIENT}; from symphony.__main__ import main; raise SystemExit(main())"]
 
     def argv(self, *args: object) -> list[str]:
-        return [sys.executable, "-m", "symphony", *map(str, args)]
+        return [sys.executable, *self._begin, *map(str, args)]
 
     def __call__(self, *args: object, input: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """Run in a pipe."""

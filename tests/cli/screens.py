@@ -97,6 +97,15 @@ def stage(program: Program) -> None:
     program.ended("sweep", {"one": _process("true"), "two": _process("true")})
     until(program.cluster, "rl", _is("running", "running", "failed", "pending"))
     until(program.cluster, "rl-of-long-names", _is("running", "running", "running", "pending"))
+    program.cluster.stop("sweep")  # type: ignore[attr-defined]  # until its supervisor has ended, that writes too
+    _stay_young(program)
+
+
+def _stay_young(program: Program) -> None:
+    """Let all have happened in time to come: an age that needs more room takes it from other columns."""
+    for events in (program.state / "local").glob("*/events.jsonl"):
+        later = re.sub(r'"at":([\d.]+)', lambda found: f'"at":{float(found[1]) + 86400}', events.read_text())
+        events.write_text(later)
 
 
 def _is(*states: str) -> Callable[[ExperimentStatus], bool]:

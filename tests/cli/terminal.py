@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import re
@@ -37,6 +38,8 @@ class Terminal:
         )
         # Kept open: reading fails as soon as nobody has the other end, and the program may not have it yet.
         self._slave: int | None = slave
+        # What is read may end in the middle of a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
 
     @property
@@ -76,7 +79,7 @@ class Terminal:
             data = os.read(self._master, 65536)
         except OSError:
             return False
-        self.shown += data.decode()
+        self.shown += self._decoder.decode(data)
         return bool(data)
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import shells
-from tests.cli.conftest import TIMEOUT, Program
+from tests.cli.conftest import PATIENT, TIMEOUT, Program
 from tests.cli.terminal import Terminal
 
 CREW = {"crew": {"processes": {"agent-1": {"cmd": "true"}, "bob": {"cmd": "true"}}}}
@@ -21,6 +21,7 @@ CREW = {"crew": {"processes": {"agent-1": {"cmd": "true"}, "bob": {"cmd": "true"
 def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Program]:
     """One for all: nothing here changes what there is."""
     made = Program(tmp_path_factory.mktemp("completing"), cache)
+    made.complete_slowly()
     (made.folder / ".symphony.yml").write_text("profiles: {gke: {backend: local}, lab: {}}\n")
     made.ended("rl", {"learner": {"cmd": "true", "binds": "replay", "exposes": {"board": None}}, **CREW})
     (made.folder / "somewhere").mkdir()
@@ -100,7 +101,8 @@ def test_options_of_the_backend_say_where_names_are(program: Program) -> None:
     assert (done.stdout, done.stderr) == ("here\n", "")
 
 
-ELSEWHERE = """
+ELSEWHERE = f"""
+{PATIENT}
 from symphony.commandline import SymphonyParser
 from symphony.hookspecs import Option
 
@@ -165,7 +167,7 @@ def bin(program: Program) -> Path:
 @pytest.fixture(scope="module")
 def lab(program: Program) -> None:
     """A script of one's own, in folders of all kinds of names."""
-    text = f"#!{sys.executable}\nfrom symphony.commandline import SymphonyParser\nSymphonyParser().main()\n"
+    text = f"#!{sys.executable}\n{PATIENT}\nfrom symphony.commandline import SymphonyParser\nSymphonyParser().main()\n"
     for folder in (".", "home", "our lab", "a=b:c"):
         path = program.folder / folder / "lab.py"
         path.parent.mkdir(exist_ok=True)

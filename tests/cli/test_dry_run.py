@@ -12,6 +12,8 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
+from symphony.host.rundir import RunDirectory
+from symphony.host.stop import wait_for_end
 from tests.cli.conftest import TIMEOUT, Program
 
 # By command, how it is called; every command of the parser is here. LIVE runs, FILE describes another experiment.
@@ -73,13 +75,15 @@ class Running:
         program.env["XDG_STATE_HOME"] = program.env["XDG_RUNTIME_DIR"] = str(program.folder / "xdg")
         self.file = program.file("other", {"a": "true"})
         live = {
-            "server": {"cmd": "exec sleep 1000", "binds": "db", "exposes": {"web": None, "board": free_port()}},
-            "client": {"cmd": "exec sleep 1000"},
+            "server": {**begun("server"), "binds": "db", "exposes": {"web": None, "board": free_port()}},
+            "client": begun("client"),
         }
         self.live_file = program.file("live", live)
         program.ok("launch", self.live_file, "--wait", "ready")
         program.ok("launch", program.file("ended", {"a": "true"}))
         program.ok("wait", "ended")
+        supervisor = RunDirectory(program.state / backend / "ended").supervisor()
+        assert supervisor is None or wait_for_end(supervisor, TIMEOUT)  # until then it has something to write
         program.ok("switch-experiment", "live")
         (program.folder / "started").mkdir()
         (program.folder / "started" / "worker.py").touch()
@@ -240,6 +244,11 @@ def test_a_name_that_is_saved_is_refused(running: Running, call: str, tmp_path: 
     done = running.program(*words[:cut], *place, *words[cut:], **saved)
     assert (done.returncode, done.stderr) == (0, "")
     assert running.program("render", str(running.file), "--name", "saved", **saved).returncode == 0
+
+
+def begun(name: str) -> dict[str, object]:
+    """A process that is ready once its command runs: in tmux it has a log by then, which comes after its window."""
+    return {"cmd": f"touch begun-{name}; exec sleep 1000", "ready": {"command": ["test", "-e", f"begun-{name}"]}}
 
 
 def free_port() -> int:

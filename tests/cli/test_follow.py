@@ -4,25 +4,53 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 
 import pytest
 
-from tests.cli.conftest import FOREVER, TIMEOUT, Program
-from tests.cli.terminal import INTERRUPT
+from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_the_end, telling
+from tests.cli.terminal import INTERRUPT, Terminal
 
 POLITE = f"trap 'echo bye; exit 0' TERM; echo up; {FOREVER}"
 STUBBORN = f"trap 'echo no' TERM; echo up; {FOREVER}"
+# The program, whose launch goes no further than where it has given its orders, or has heard that all is started.
+HELD = """
+import sys, time
+from symphony.__main__ import main
+from symphony.host import detach
+
+usual = detach.{moment}
+
+
+def held(*args, **options):
+    found = usual(*args, **options)
+    print("held", flush=True)
+    while not time.sleep(0.05):
+        pass
+    return found
+
+
+detach.{moment} = held
+sys.exit(main())
+"""
 
 
 class TestToTheEnd:
     def test_merged_logs_and_success(self, program: Program) -> None:
-        done = program("launch", program.file("rl", {"a": "echo one", "bob": "sleep 0.2; echo two"}), "--follow")
-        assert (done.returncode, done.stdout) == (0, "a   | one\nbob | two\n")
-        assert done.stderr == "launched rl on local: 2 processes\n"
+        go = program.folder / "go"
+        file = program.file("rl", {"a": "echo one", "bob": f"until [ -e {go} ]; do sleep 0.05; done; echo two"})
+        with program.popen("launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
+            assert follower.stdout is not None
+            first = follower.stdout.readline()
+            go.touch()
+            rest, said = follower.communicate(timeout=TIMEOUT)
+        assert (follower.returncode, first + rest) == (0, "a   | one\nbob | two\n")
+        assert said == "launched rl on local: 2 processes\n"
 
     def test_the_first_failure_decides_and_each_is_told(self, program: Program) -> None:
-        file = program.file("rl", {"a": "sleep 0.3; exit 4", "b": "exit 3", "c": {"cmd": "true", "starts_after": "b"}})
-        done = program("launch", file, "--follow")
+        b = program.folder / "b"
+        bad = {"a": f"{after_the_end(b)}exit 4", "b": f"{telling(b)}exit 3"}
+        done = program("launch", program.file("rl", {**bad, "c": {"cmd": "true", "starts_after": "b"}}), "--follow")
         assert done.returncode == 3
         assert done.stderr.splitlines()[1:] == ["b failed: exit code 3", "a failed: exit code 4"]
 
@@ -88,13 +116,18 @@ class TestInterrupted:
         assert "a failed" not in screen.text
         assert program.ok("ps", "rl").splitlines()[1].split()[1] == "stopped"
 
-    def test_ctrl_c_while_launching_leaves_nothing(self, program: Program) -> None:
-        """Many processes take long enough for a Ctrl-C to come while they are being started."""
-        processes = {f"p{number}": "sleep 300" for number in range(150)}
-        screen = program.terminal("launch", program.file("rl", processes))
+    @pytest.mark.parametrize("moment", ["_order", "start"])
+    def test_ctrl_c_while_launching_leaves_nothing(self, program: Program, moment: str) -> None:
+        """While processes are being started, and when all have been, but the launch is not over."""
+        file = program.file("rl", {f"p{number}": "sleep 300" for number in range(20)})
+        argv = [sys.executable, "-c", HELD.format(moment=moment), "launch", str(file)]
+        screen = Terminal(argv, env=program.env, cwd=program.folder, width=80)
+        program.terminals.append(screen)
         screen.expect("launching rl")
+        screen.expect("held")
         screen.press(INTERRUPT)
         assert screen.finish() == 130
+        assert "interrupted: taking back what was launched of rl" in screen.text
         assert program.left() == []
 
     def test_following_logs_ends_and_the_experiment_goes_on(self, program: Program) -> None:

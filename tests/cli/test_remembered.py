@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from symphony.commandline import SymphonyParser, dispatch, remembered
-from tests.cli.conftest import TIMEOUT, Program
+from tests.cli.conftest import PATIENT, TIMEOUT, Program
 
 BACKEND = '''"""A backend as far away as one likes: the local one, which notes how often it is asked."""
 
@@ -57,6 +57,7 @@ class Far:
         self.program = program
         self.folder = folder
         self.files = program.folder / "cache" / "symphony" / "names"
+        program.complete_slowly()
         program.env.update(SYMPHONY_BACKEND="far", PYTHONPATH=str(folder))
         info = folder / "far-1.0.dist-info"
         info.mkdir()
@@ -106,8 +107,8 @@ def test_what_was_told_before_is_offered_at_once_and_asked_anew_behind(far: Far)
     far.program.launched("rl-2", {"learner": "true"})
     kept.rename(far.files)
     far.aged()
-    assert far.program.ok("__complete", "ps", "r").split() == ["rl"]
     (file,) = far.files.iterdir()
+    assert far.program.ok("__complete", "ps", "r").split() == ["rl"]
     end = time.monotonic() + TIMEOUT
     while "rl-2" not in file.read_text():
         assert time.monotonic() < end
@@ -188,7 +189,8 @@ def test_a_script_with_a_cluster_of_its_own_is_always_asked(far: Far) -> None:
         assert (done.stdout, done.stderr, (far.folder / "asked").read_text()) == ("rl\n", "", "!")
 
 
-MINE = """
+MINE = f"""
+{PATIENT}
 from symphony.commandline import SymphonyParser
 
 class Mine(SymphonyParser):

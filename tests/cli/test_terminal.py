@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from symphony.status import ExperimentStatus
+from symphony.testing.contract import until
 from tests.cli.conftest import FOREVER, Program
 from tests.cli.terminal import INTERRUPT
 
@@ -13,12 +15,17 @@ LONG = "a-process-with-a-name-that-is-much-longer-than-most-of-them"
 
 @pytest.fixture
 def rl(program: Program) -> str:
+    """One process has failed, one runs, and one has ended."""
     program.launched("rl", {"bad": "exit 3", "good": FOREVER, LONG: {"cmd": "true", "starts_after": "good"}})
+    until(program.cluster, "rl", as_it_is_shown)
     return "rl"
 
 
+def as_it_is_shown(status: ExperimentStatus) -> bool:
+    return [str(process.state) for process in status] == ["failed", "running", "succeeded"]
+
+
 def test_a_narrow_table_keeps_what_matters(program: Program, rl: str) -> None:
-    program.terminal("wait", rl, "--timeout", "0.5").finish()
     screen = program.terminal("ps", rl, width=60)
     screen.finish()
     header, bad, *_, long = screen.text.splitlines()
@@ -118,7 +125,7 @@ def test_launching_and_waiting_show_progress(program: Program) -> None:
 
 def test_wait_tells_what_it_waits_for_and_ctrl_c_leaves_that_alone(program: Program, rl: str) -> None:
     screen = program.terminal("wait", rl)
-    screen.expect("waiting for rl (1 failed, 1 running, ")
+    screen.expect("waiting for rl (1 failed, 1 running, 1 succeeded)")
     screen.press(INTERRUPT)
     assert screen.finish() == 130
     assert program.cluster.describe_process(rl, "good").state.value == "running"

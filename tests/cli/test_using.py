@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -46,8 +47,11 @@ class TestSave:
         name = program.launched("rl", {"a": f"echo one; {FOREVER}"})
         file = program.folder / "logs" / "a.log"
         with program.popen("logs", name, "-f", "--save", "logs", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            end = time.monotonic() + TIMEOUT
             while not (file.exists() and file.read_text()):
                 assert run.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.01)
             run.send_signal(signal.SIGINT)
             assert run.communicate(timeout=TIMEOUT) == ("logs/a.log\n", "")
         assert run.returncode == 130

@@ -10,7 +10,9 @@ import signal
 import pytest
 
 from symphony import __version__
-from tests.cli.conftest import FOREVER, Program
+from symphony.host.rundir import RunDirectory
+from symphony.host.stop import wait_for_end
+from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_the_end, telling
 
 
 @pytest.fixture
@@ -87,8 +89,9 @@ class TestLaunch:
         assert (shown["state"], shown["late"]) == ("running", True)
 
     def test_a_failure_decides_before_what_is_late(self, program: Program) -> None:
-        late = {"cmd": FOREVER, "ready": {"command": ["false"], "timeout": 0.3}}
-        file = program.file("rl", {"late": late, "bad": {"cmd": "exit 7"}})
+        never = {"command": ["false"]}
+        late = {"cmd": FOREVER, "ready": {**never, "timeout": 0.3}}
+        file = program.file("rl", {"late": late, "bad": {"cmd": "exit 7", "ready": never}})
         done = program("launch", file, "--wait", "ready")
         assert (done.returncode, done.stderr.splitlines()) == (
             7,
@@ -151,8 +154,10 @@ class TestPs:
         assert rows["dead"].endswith("killed by SIGKILL")
 
     def test_a_supervisor_that_died_is_told(self, program: Program, rl: str) -> None:
-        supervisor = json.loads((program.state / "local" / rl / "supervisor.json").read_text())["pid"]
-        os.kill(supervisor, signal.SIGKILL)
+        supervisor = RunDirectory(program.state / "local" / rl).supervisor()
+        assert supervisor is not None
+        os.kill(supervisor.pid, signal.SIGKILL)
+        assert wait_for_end(supervisor, TIMEOUT)
         done = program("wait", rl, "--timeout", "0.2")
         assert done.returncode == 1
         done = program("ps", rl)
@@ -206,7 +211,9 @@ class TestLogs:
 
 class TestWait:
     def test_the_first_failure_decides(self, program: Program) -> None:
-        program.launched("rl", {"late": "sleep 0.4; exit 4", "first": "exit 3", "good": "true"})
+        first = program.folder / "first"
+        bad = {"late": f"{after_the_end(first)}exit 4", "first": f"{telling(first)}exit 3"}
+        program.launched("rl", {**bad, "good": "true"})
         done = program("wait", "rl")
         assert (done.returncode, done.stdout) == (3, "rl failed: 2 failed, 1 succeeded\n")
         assert done.stderr.splitlines() == ["first failed: exit code 3", "late failed: exit code 4"]

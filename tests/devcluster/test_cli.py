@@ -1,5 +1,6 @@
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,12 +119,14 @@ def test_a_researcher_gets_nothing_but_jobs_and_reading_pods():
     assert rights["pods"] == rights["pods/log"] == {"get", "list", "watch"}
 
 
-def test_steps_are_timed_and_told(capsys):
+def test_steps_are_timed_and_told(capsys, monkeypatch):
+    clock = iter([100.0, 102.504])
+    monkeypatch.setattr("devcluster.console.time", SimpleNamespace(monotonic=lambda: next(clock)))
     console = Console()
     with console.step("nodes", "slow"):
         pass
-    assert console.timings == {"nodes": 0.0}
-    assert capsys.readouterr().err.splitlines() == ["nodes (slow) ...", "nodes: 0.0 s"]
+    assert console.timings == {"nodes": 2.5}
+    assert capsys.readouterr().err.splitlines() == ["nodes (slow) ...", "nodes: 2.5 s"]
 
 
 def test_a_node_that_says_nothing_of_itself_is_no_trouble():

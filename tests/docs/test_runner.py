@@ -12,6 +12,7 @@ import pytest
 
 from symphony import Cluster
 from tests.docs.runner_blocks import BadPage, Block, Page, parse_page
+from tests.docs.runner_children import ChildFailed, Shell
 from tests.docs.runner_output import difference, fits
 from tests.docs.runner_pages import PageFailed, run_page
 from tests.docs.runner_place import Place, a_place
@@ -177,7 +178,7 @@ def test_shell_python_and_files_share_a_folder_and_keep_their_state(place: Place
         (["console\n$ echo one; (exit 3)"], "a.md:2: $ echo one; (exit 3)\nexits with 3, expected 0; it printed:\none"),
         (["console\n$ true  # exits with 2"], "exits with 0, expected 2"),
         (["console\n$ exit 0"], "a.md:2: $ exit 0\nit ended the process"),
-        (["console\n$ echo begun; sleep 100"], "not done after 1 s; it printed:\nbegun"),
+        (["console\n$ sleep 100"], "a.md:2: $ sleep 100\nnot done after 1 s; it printed:\n"),
         (["python\n", "python\nx = 1\n1 / 0"], 'File "a.md", line 7, in <module>\n    1 / 0'),
         (["python\nraise SystemExit(3)"], "a.md:2: it exits with 3"),
         (["python\nimport os\nos._exit(0)"], "a.md:2: it ended the process"),
@@ -193,6 +194,16 @@ def test_shell_python_and_files_share_a_folder_and_keep_their_state(place: Place
 def test_what_is_not_so_is_told(place: Place, blocks: list[str], said: str) -> None:
     with pytest.raises(PageFailed, match=re.escape(said)):
         run_page(page_of(*blocks), place, (), seconds=1 if "not done" in said else 60)
+
+
+def test_what_takes_too_long_is_told_with_what_it_printed(place: Place) -> None:
+    shell = Shell(place.folder, place.env, place.scratch)
+    try:
+        shell.run("true", 60)  # it is up: the time that this takes does not count
+        with pytest.raises(ChildFailed, match="not done after 1 s; it printed:\nbegun"):
+            shell.run("echo begun; sleep 100", 1)
+    finally:
+        shell.close()
 
 
 @pytest.mark.parametrize(

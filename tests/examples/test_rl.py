@@ -110,8 +110,7 @@ def test_the_page_shows_how_groups_of_agents_learn(run: Any, cluster: Cluster, t
     page = f"http://{run('visit', 'rl', 'page').stdout.strip().removeprefix('http://')}"
     assert page == f"http://{cluster.external_url('rl', 'page')}"
     data = improved(page)
-    assert len(data["curves"]["agents/return"]) > 1
-    assert data["path"]
+    assert data["curves"]["evaluation/return"][0] == [0, -100]
     with urllib.request.urlopen(f"{page}/", timeout=30) as answer:
         html = answer.read().decode()
     assert "mean return -" in html
@@ -121,22 +120,23 @@ def test_the_page_shows_how_groups_of_agents_learn(run: Any, cluster: Cluster, t
     missing.value.close()
     groups = {process.name: process.group for process in cluster.describe_experiment("rl")}
     assert [groups[f"agent-{n}"] for n in range(3)] == ["agents-0", "agents-0", "agents-1"]
+    running(cluster, "agent-2: begins")
     assert "agent-2: begins" in (tmp_path / "results" / "run.log").read_text()
-    measured = [json.loads(line) for line in (tmp_path / "results" / "metrics.jsonl").read_text().splitlines()]
+    written, _, _ = (tmp_path / "results" / "metrics.jsonl").read_text().rpartition("\n")  # the next is on its way
+    measured = [json.loads(line) for line in written.splitlines()]
     assert {number["series"] for number in measured} == {"agents/return", "evaluation/return", "learner/error"}
 
 
 def improved(page: str) -> dict[str, Any]:
-    """What the page shows as soon as the return that is measured has become good."""
+    """What the page shows once there is everything, and the return that is measured has become good."""
     with urllib.request.urlopen(f"{page}/events", timeout=60) as events:
         for event in events:
             if not event.strip():
                 continue
             with urllib.request.urlopen(f"{page}/data.json", timeout=30) as answer:
                 data: dict[str, Any] = json.load(answer)
-            curve = data["curves"].get("evaluation/return", [])
-            if curve and curve[-1][1] > GOOD:
-                assert curve[0] == [0, -100]
+            curve, noisy = (data["curves"].get(f"{who}/return", []) for who in ("evaluation", "agents"))
+            if curve and curve[-1][1] > GOOD and len(noisy) > 1 and "learner/error" in data["curves"] and data["path"]:
                 return data
     pytest.fail("the page has closed")
 
@@ -156,12 +156,12 @@ def test_it_goes_on_from_a_checkpoint(run: Any, example: Any, tmp_path: Path) ->
 
 
 def test_it_ends_at_the_target(described: Any, cluster: Cluster) -> None:
-    few = {"agents": 2, "evaluators": 1, "run": {"updates": 100_000, "target": -60.0}}
+    few: dict[str, Any] = {"agents": 2, "evaluators": 1, "run": {"updates": 1_000_000, "target": -60.0}}
     cluster.launch(described(**few))
     assert cluster.wait("rl", timeout=60).exit_code == 0
     log = cluster.get_log("rl", "learner")
     assert returns(log)[1] > -80
-    assert int(log.split()[-2]) < 2000
+    assert int(log.split()[-2]) < few["run"]["updates"]
 
 
 @pytest.mark.parametrize("late", ["nonagent", "agent-0", "evaluator-0"])
@@ -179,7 +179,7 @@ def test_it_may_start_in_any_order(described: Any, cluster: Cluster, late: str) 
 
 
 def test_nobody_waits_for_ever_for_the_learner(described: Any, cluster: Cluster) -> None:
-    experiment = described(agents=2, evaluators=1, run={"forever": True, "patience": 2})
+    experiment = described(agents=2, evaluators=1, run={"forever": True, "patience": 10})
     cluster.launch(experiment)
     running(cluster, "evaluator-0: version 0")
     running(cluster, "agent-0: begins")
@@ -189,12 +189,16 @@ def test_nobody_waits_for_ever_for_the_learner(described: Any, cluster: Cluster)
     assert "agent-0: the learner failed or is gone" in cluster.get_log("rl", "agent-0")
 
 
-def test_the_run_ends_without_an_agent_that_was_killed(described: Any, cluster: Cluster) -> None:
-    experiment = described(agents=2, evaluators=1, run={"updates": 200, "pace": 0.005, "patience": 2})
+def test_the_run_ends_without_an_agent_that_was_killed(described: Any, cluster: Cluster, tmp_path: Path) -> None:
+    learner = {"env": {"RL_PATIENCE": 10}}  # the others are not in a hurry
+    experiment = described(agents=2, evaluators=2, run={"updates": 200}, roles={"learner": learner})
+    killed = tmp_path / "killed"
+    experiment.new_process("gate", cmd=f"until test -e {killed}; do sleep 0.05; done")
+    experiment.get_process("evaluator-1").starts_after("gate", "succeeded")  # and the run begins with everybody
     cluster.launch(experiment)
-    running(cluster, "evaluator-0: version 0")
     running(cluster, "agent-1: begins")
     kill(cluster, "agent-1")
+    killed.touch()
     status = cluster.wait("rl", timeout=60)
     assert {process.name for process in status if process.state is not State.SUCCEEDED} == {"agent-1"}
     assert "not waiting any longer for agent-1" in cluster.get_log("rl", "learner")
@@ -275,6 +279,16 @@ def test_agents_do_not_get_ahead_while_their_experience_is_on_its_way(example: A
     # The agents have ended, and nothing of this comes any more.
     now[0] = replay.LOST + 1
     assert memory.ticket()
+
+
+def test_the_learner_does_not_wait_for_an_agent_that_was_killed_at_the_beginning(example: Any) -> None:
+    replay, maze = example("roles.replay"), example("roles.maze")
+    memory = replay.Memory(random.Random(1), clock=lambda: 0.0)
+    given = sum(memory.ticket() for _ in range(500))
+    for _ in range(given - 1):
+        memory.add([(0, 0, -1.0, 0, False)] * maze.LIMIT)
+    assert not memory.ticket()
+    assert memory.batch(256)
 
 
 # --- as it would be on a cluster ---

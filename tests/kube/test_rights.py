@@ -106,12 +106,7 @@ def test_the_team_namespace_has_a_quota_and_default_limits(kube_cluster):
 
 def test_a_quota_refuses_what_is_over_it(kube_cluster):
     core, namespace = client.CoreV1Api(kube_cluster.client), kube_cluster.namespace
-    quota = {"metadata": {"name": "one-pod"}, "spec": {"hard": {"pods": "1"}}}
-    core.create_namespaced_resource_quota(namespace, quota)
-    path = kube_cluster.path("resourcequotas")
-    for event in kube_cluster.raw.watch(path, seconds=30):
-        if event["object"].get("status", {}).get("used"):  # from now on it counts
-            break
+    kube_cluster.quota("one-pod", {"pods": "1"})
     container = pods.container(kube_cluster.image, pods.FOREVER)
     core.create_namespaced_pod(namespace, pods.pod("first", container))
     with pytest.raises(ApiException) as caught:

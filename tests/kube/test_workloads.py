@@ -15,14 +15,17 @@ from .streams import run_in_pod, talk_to_pod
 
 ZMQ_SERVER = """
 import zmq
-replies = zmq.Context().socket(zmq.REP)
-replies.bind("tcp://0.0.0.0:7000")
-replies.send_string("hello " + replies.recv_string())
-replies.close(linger=5000)
+with zmq.Context() as context:
+    replies = context.socket(zmq.REP)
+    replies.bind("tcp://0.0.0.0:7000")
+    replies.send_string("hello " + replies.recv_string())
+    replies.close(linger=60000)
 """
+# What is sent to a Service before its node knows that is lost, and comes through on a new connection alone.
 ZMQ_CLIENT = """
 import zmq
 requests = zmq.Context().socket(zmq.REQ)
+requests.connect_timeout = 1500
 requests.connect("tcp://server:7000")
 requests.send_string("agent")
 print(requests.recv_string())
@@ -59,6 +62,8 @@ def test_pods_on_two_nodes_talk_zeromq(kube_cluster, core):
 
 
 def test_a_service_resolves_the_moment_after_it_is_created(kube_cluster, core):
+    if kube_cluster.session.cluster.kind != "devcluster":
+        pytest.skip("only the devcluster's DNS is never late")
     namespace = kube_cluster.namespace
     core.create_namespaced_pod(namespace, pods.pod("asker", pods.container(kube_cluster.image, pods.FOREVER)))
     kube_cluster.wait_for_pod("asker")

@@ -168,7 +168,7 @@ def test_letting_go_closes_every_descriptor() -> None:
     with PortLeases() as ports:
         for port in {free_port() for _ in range(3)}:
             ports.refuse(port)
-    assert set(os.listdir("/dev/fd")) == before
+    assert set(os.listdir("/dev/fd")) <= before  # one of an earlier test may be closed meanwhile
 
 
 # --- GPUs ---

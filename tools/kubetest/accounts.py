@@ -1,18 +1,83 @@
-"""When a new namespace lets Pods in."""
+"""When the API server acts upon what it was told: it hears of that itself, a moment after whoever told it."""
 
 from __future__ import annotations
 
-from kubetest.rawapi import RawApi
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kubetest.rawapi import ApiError, RawApi
+
+if TYPE_CHECKING:
+    from kubetest.rawapi import Object
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+# What is said of a Pod whose service account is not there yet, or has no secret yet.
+_NO_ACCOUNT = ("error looking up service account", "No API token found for service account")
 
 
-def wait_for_account(api: RawApi, namespace: str) -> None:
-    """Wait until a new namespace has its default service account. Raises TimeoutError after 30 s."""
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name=default"
+def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None:
+    """Wait until Pods of a new service account are let in: that of a new namespace. Raises TimeoutError after 30 s."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name={name}"
     for event in api.watch(path, seconds=30):
         # until 1.24 a Pod also waits for the account's secret, which comes a moment later
         if "secrets" in event["object"] or _modern(api):
-            return
-    raise TimeoutError(f"namespace {namespace} has had no default service account for 30 s")
+            break
+    else:
+        raise TimeoutError(f"namespace {namespace} has had no service account {name} for 30 s")
+    _until(lambda: _lets_in(api, namespace, name), f"Pods of service account {name} to be let in")
+
+
+def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> None:
+    """Wait until a service account may do what a rule of its new Role says. Raises TimeoutError after 30 s."""
+    resource, _, part = rule["resources"][0].partition("/")
+    asked = {
+        "namespace": namespace,
+        "verb": rule["verbs"][0],
+        "group": rule["apiGroups"][0],
+        "resource": resource,
+        "subresource": part,
+        "name": next(iter(rule.get("resourceNames", [])), ""),
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": asked},
+    }
+    _until(lambda: bool(api.call("POST", REVIEWS, review)["status"].get("allowed")), f"the rights of {account}")
+
+
+def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
+    """Wait until a new quota, which allows no ConfigMap more, holds. Raises TimeoutError after 30 s."""
+    _until(lambda: _refuses(api, namespace, name), f"quota {name} to hold")
+
+
+def _until(holds: Callable[[], bool], what: str) -> None:
+    """Ask until it is so: nothing tells what the API server itself has heard of."""
+    deadline = time.monotonic() + 30
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited for {what} for 30 s")
+        time.sleep(0.02)
+
+
+def _lets_in(api: RawApi, namespace: str, account: str) -> bool:
+    spec = {"serviceAccountName": account, "containers": [{"name": "asked", "image": "none"}]}
+    try:
+        api.call(
+            "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "asked"}, "spec": spec}
+        )
+    except ApiError as exc:
+        return not any(word in str(exc) for word in _NO_ACCOUNT)
+    return True
+
+
+def _refuses(api: RawApi, namespace: str, quota: str) -> bool:
+    try:
+        api.call("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", {"metadata": {"name": "asked"}})
+    except ApiError as exc:
+        return f"exceeded quota: {quota}" in str(exc)
+    return False
 
 
 def _modern(api: RawApi) -> bool:

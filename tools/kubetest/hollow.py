@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import secrets
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
@@ -101,7 +102,13 @@ class HollowNodes:
         key = f"{meta['uid']} {ending}"
         if key not in self._handled:
             self._handled.add(key)
-            pool.submit(self._delete if ending else self._run, pod)
+            pool.submit(self._do, self._delete if ending else self._run, pod, key)
+
+    def _do(self, work: Callable[[Object], None], pod: Object, key: str) -> None:
+        try:
+            work(pod)
+        except (ApiError, urllib3.exceptions.HTTPError):
+            self._handled.discard(key)  # the next watch begins with what there is, and so with this one
 
     def _run(self, pod: Object) -> None:
         meta = pod["metadata"]

@@ -107,6 +107,8 @@ class KubeCluster:
 
         It is a service account, so it can be had on every cluster.
         """
+        from kubetest.accounts import wait_for_right
+
         rbac = "apis/rbac.authorization.k8s.io/v1"
         meta = {"metadata": {"name": name}}
         self.raw.call("POST", self.path("serviceaccounts"), meta)
@@ -117,6 +119,8 @@ class KubeCluster:
             "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": self.namespace}],
         }
         self.raw.call("POST", self.path("rolebindings", group=rbac), binding)
+        if rules:
+            wait_for_right(self.raw, self.namespace, name, rules[0])
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -124,6 +128,17 @@ class KubeCluster:
         }
         answer = self.raw.call("POST", self.path(f"serviceaccounts/{name}/token"), request)
         return self.kubeconfig_of(name, {"token": answer["status"]["token"]})
+
+    def quota(self, name: str, hard: dict[str, str]) -> None:
+        """Make a quota of the test's namespace, such as `{"pods": "1"}`, that holds from now on.
+
+        It allows no ConfigMaps either: by that it is known to hold.
+        """
+        from kubetest.accounts import wait_for_quota
+
+        spec = {"hard": {**hard, "count/configmaps": "0"}}
+        self.raw.call("POST", self.path("resourcequotas"), {"metadata": {"name": name}, "spec": spec})
+        wait_for_quota(self.raw, self.namespace, name)
 
     def wait_for_pod(self, name: str, *phases: str, seconds: float = 90) -> Object:
         """Return a Pod as soon as it is in one of the phases; by default Running and ready."""
@@ -195,9 +210,19 @@ def a_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
                 _open=stack,
             )
     finally:
-        pods = f"/api/v1/namespaces/{namespace}/pods"
-        api.call("DELETE", pods, {"gracePeriodSeconds": 0})
+        remove_namespace(api, namespace)
+
+
+def remove_namespace(api: RawApi, namespace: str) -> None:
+    """Have a namespace deleted, its Pods at once; one that is gone, or goes meanwhile, is no error."""
+    from kubetest.rawapi import ApiError
+
+    try:
+        api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": 0})
         api.call("DELETE", f"/api/v1/namespaces/{namespace}")
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
 
 
 @pytest.fixture
@@ -221,6 +246,14 @@ def hollow_nodes(kube_session: Session) -> Iterator[HollowNodes]:
         pytest.skip("hollow nodes are only added to a cluster that was made for tests")
     with HollowNodes(kube_session.cluster.kubeconfig, count=4) as nodes:
         yield nodes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Take the limit off the last test's end: all namespaces are waited for there, which has a limit of its own."""
+    cancel = getattr(item.config.hook, "pytest_timeout_cancel_timer", None)
+    if nextitem is None and cancel is not None:
+        cancel(item=item)
 
 
 @pytest.hookimpl(trylast=True)

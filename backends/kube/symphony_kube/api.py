@@ -205,7 +205,8 @@ class Api:
         url = f"{'wss' if scheme == 'https' else 'ws'}://{rest}{path}?{urllib.parse.urlencode(query)}"
         asked = [f"{key}: {value}" for key, value in self._auth().items()]
         asked.append(f"sec-websocket-protocol: {ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}")
-        options: dict[str, Any] = {"header": asked, "timeout": self.patience.connect}
+        # The library knows one limit for both: to connect, and for the answer, which comes from the container's node.
+        options: dict[str, Any] = {"header": asked, "timeout": self.patience.answer}
         if self._configuration.proxy:
             options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
         socket: Any = _WEBSOCKETS.WebSocket(sslopt=self._tls(), skip_utf8_validation=False)

@@ -6,6 +6,7 @@ file, and only then takes the target's place. The container needs a shell, tar a
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 import secrets
@@ -288,7 +289,13 @@ def _upload(api: Api, scope: Scope, place: Place, source: str, target: Beside, t
             output.poll()
         output.answer_within = STALLED + tree.size / SLOWEST
         said = output.until(tuple(f"\n\n{tool}\n".encode() for tool in archive.TOOLS))
-        _compare(tree.digests, said, str(target))
+        try:
+            _compare(tree.digests, said, str(target))
+        except BackendError:
+            channels.send(streams.STDIN, b"drop\n")
+            with contextlib.suppress(BackendError):  # when it is told, nothing is left there
+                output.finish()
+            raise
         channels.send(streams.STDIN, b"keep\n")
         output.finish()
 

@@ -217,8 +217,9 @@ class _Forwarder:
         if self._closed.is_set():
             return
         self._closed.set()
+        threads = list(self._threads)  # whoever ends is no longer among them, and may still be there for a moment
         self._wake.close()
-        for thread in list(self._threads):
+        for thread in threads:
             thread.join(timeout=5)
         self._listener.close()
         self._woken.close()

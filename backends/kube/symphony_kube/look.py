@@ -170,6 +170,7 @@ def _next(
     No Pod changes when it cannot be set up, so ``on_change`` is told now and then why that is.
     """
     tell = on_change if stuck.setting_up(seen.status) else None
+    told = seen.status
     while True:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
@@ -178,10 +179,12 @@ def _next(
         if later is not None or tell is None:
             return later
         try:
-            now = describe(api, scope)
+            now = stuck.explained(api, scope, seen.status, _list(api, scope, PODS), now=time.time())
         except SymphonyError:  # who follows hears it too, and knows whether it heals
             continue
-        tell(now)
+        if now != told:
+            told = now
+            tell(now)
 
 
 def follow(api: Api, scope: Scope, *, roster: Roster | None = None) -> Following:

@@ -131,6 +131,7 @@ class _Feed:
     def list(self) -> tuple[Object, ...]:
         """The objects as they are now; the watch goes on from there."""
         answer = self._api.call("GET", self._path, query={"labelSelector": self._selector})
+        self._last_heard = time.monotonic()  # the answer may have taken its time
         self._place = answer["metadata"]["resourceVersion"]
         return tuple(answer.get("items") or ())
 

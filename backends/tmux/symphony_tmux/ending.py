@@ -153,8 +153,10 @@ class Ends:
             self._release(end)
         elif end.waited >= UNFREEZE and not end.unfrozen:
             end.unfrozen = True
-            if not self._windows.unfreeze(end.child.pane):
-                self._release(end)
+            if not self._windows.unfreeze(end.child.pane):  # tmux hangs: to ask it for each would take long
+                for other in self._all.values():
+                    if not other.read:
+                        self._release(other)
 
 
 def _gone(child: TmuxChild) -> bool:

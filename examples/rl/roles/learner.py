@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from roles import options, policy
+from roles.member import Log
 from roles.office import Office
 from roles.options import Options
 from roles.policy import Values
@@ -27,7 +28,7 @@ class Learner:
         self.version, self.values = load(self._checkpoint)
         self._replay = ZmqClient(service="replay", serializer="json", timeout=settings.patience)
         self._parameters = ZmqClient(service="parameters", serializer="json", timeout=settings.patience)
-        self._log = ZmqPush(service="log", serializer="json", timeout=settings.patience)
+        self._log = Log(NAME, settings.patience)
         self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
 
     def update(self) -> bool:
@@ -56,7 +57,7 @@ class Learner:
 
     def say(self, text: str) -> None:
         """A line for the logger."""
-        self._log.send({"name": NAME, "text": text})
+        self._log.say(text)
 
 
 def load(checkpoint: Path | None) -> tuple[int, Values]:

@@ -12,20 +12,54 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from roles import options
-from symphony.addons.zmq import ZmqClient, ZmqClosedError, ZmqPull, ZmqPush, ZmqSub, ZmqTimeoutError
+from symphony.addons.zmq import (
+    ZmqClient,
+    ZmqClosedError,
+    ZmqPull,
+    ZmqPush,
+    ZmqReceiver,
+    ZmqSender,
+    ZmqSub,
+    ZmqTimeoutError,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The phases of a run. Workers leave when it is over, servers when it closes, that is when all workers have left.
-RUNNING, OVER, CLOSING, FAILED = "running", "over", "closing", "failed"
+# The phases of a run. Workers leave when it is over, servers when it closes, that is when all workers have left, and
+# collectors last: the servers still have something to say to them when it closes.
+RUNNING, OVER, CLOSING, LAST, FAILED = "running", "over", "closing", "last", "failed"
 PHASE = "phase"
 # How often those that wait for messages look whether the run is closing, in seconds.
 BEAT = 0.2
 
 
+class Log:
+    """Lines for the logger, which has a line when `say` returns.
+
+    Where nobody takes one while ``patience`` lasts, it and all later ones stand in the output of this process.
+    """
+
+    def __init__(self, name: str, patience: float) -> None:
+        self._name, self._heard = name, True
+        self._logger = ZmqSender(service="log", serializer="json", timeout=patience)
+
+    def say(self, text: str, *, heard: bool = True) -> None:
+        """A line. Who knows that the logger has left says that nobody hears it."""
+        self._heard = self._heard and heard
+        if self._heard:
+            try:
+                self._logger.send({"name": self._name, "text": text})
+            except ZmqTimeoutError:
+                self._heard = False
+        if not self._heard:
+            print(text, flush=True)
+
+
 class Member:
-    """This process's part in the run. ``kind`` is ``worker`` (agents, evaluators) or ``server`` (all others).
+    """This process's part in the run.
+
+    ``kind`` is ``worker`` (agents, evaluators), ``collector`` (logger, page) or ``server`` (all others).
 
     A context manager: it enrols, and leaves. It ends the program when the run has failed.
     """
@@ -41,6 +75,7 @@ class Member:
         # It sends nothing that the end of the program would have to wait for.
         self._news = ZmqSub(service="news", topics=PHASE, serializer="json", timeout=patience)
         self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._log: Log | None = None
         self._senders: dict[str, ZmqPush] = {}
 
     # --- the run ---
@@ -68,8 +103,8 @@ class Member:
 
     @property
     def closing(self) -> bool:
-        """Whether servers shall leave: no worker is there any more."""
-        return self._phase in (CLOSING, FAILED)
+        """Whether this shall leave, be it a server or a collector: nobody is there any more who needs it."""
+        return self._phase in (LAST, FAILED) or (self._phase == CLOSING and self._kind != "collector")
 
     def wait_over(self, timeout: float) -> bool:
         """Wait until the run is over, for at most ``timeout`` seconds; whether it is."""
@@ -77,7 +112,7 @@ class Member:
             return self._changed.wait_for(lambda: self.over, timeout)
 
     def wait_closing(self) -> None:
-        """Wait until servers shall leave."""
+        """Wait until this shall leave."""
         with self._changed:
             self._changed.wait_for(lambda: self.closing)
 
@@ -105,7 +140,9 @@ class Member:
 
     def say(self, text: str) -> None:
         """A line for the logger."""
-        self.send("log", {"name": self.name, "text": text})
+        if self._log is None:
+            self._log = Log(self.name, self.options.patience)
+        self._log.say(text, heard=self._phase != FAILED)
 
     def measure(self, series: str, step: int, value: float) -> None:
         """A number for the recorder."""
@@ -118,8 +155,8 @@ class Member:
         self._senders[service].send(message)
 
 
-def messages(pull: ZmqPull, member: Member) -> Iterator[Any]:
-    """What comes in, until the run is closing and nothing more has come for a moment."""
+def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
+    """What comes in, until the member shall leave and nothing more has come for a moment."""
     while True:
         closing = member.closing  # looked at before the wait: others may say a last word when they hear of it
         try:

@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from roles.member import BEAT, CLOSING, FAILED, OVER, PHASE, RUNNING
+from roles.member import BEAT, CLOSING, FAILED, LAST, OVER, PHASE, RUNNING
 from symphony.addons.zmq import ZmqPub, ZmqServer
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ class Office:
         self.scores = Scores()
         self._options = options
         self._phase, self._changed, self._closed = RUNNING, threading.Condition(), False
-        self._here: dict[str, list[str]] = {"worker": [], "server": []}
+        self._expected = {"worker": options.workers, "server": options.servers, "collector": options.collectors}
+        self._here: dict[str, list[str]] = {each: [] for each in self._expected}
         self._left: set[str] = set()
         self._server = ZmqServer(service="run", serializer="json")
         self._news = ZmqPub(service="news", serializer="json")
@@ -64,8 +65,9 @@ class Office:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if kind is None:
-            self._see_out("worker", self._options.workers, OVER)
-        self._see_out("server", self._options.servers, CLOSING if kind is None else FAILED)
+            self._see_out("worker", OVER)
+            self._see_out("server", CLOSING)
+        self._see_out("collector", LAST if kind is None else FAILED)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -76,10 +78,9 @@ class Office:
 
     def wait_for_everybody(self) -> bool:
         """Wait until everybody has enrolled, for as long as patience lasts; whether they all have."""
-        expected = {"worker": self._options.workers, "server": self._options.servers}
         with self._changed:
             return self._changed.wait_for(
-                lambda: all(len(self._here[kind]) >= number for kind, number in expected.items()),
+                lambda: all(len(self._here[kind]) >= number for kind, number in self._expected.items()),
                 self._options.patience,
             )
 
@@ -90,13 +91,13 @@ class Office:
             mean = self.scores.mean(WINDOW)
         return self._options.target is not None and mean is not None and mean >= self._options.target
 
-    def _see_out(self, kind: str, number: int, phase: str) -> None:
+    def _see_out(self, kind: str, phase: str) -> None:
         """Tell everybody the phase, and wait until the members of this kind have left, while patience lasts."""
         with self._changed:
             self._phase = phase
             self._changed.notify_all()
             gone = self._changed.wait_for(
-                lambda: phase == FAILED or sum(name in self._left for name in self._here[kind]) >= number,
+                lambda: phase == FAILED or sum(name in self._left for name in self._here[kind]) >= self._expected[kind],
                 self._options.patience,
             )
             late = [name for name in self._here[kind] if name not in self._left]

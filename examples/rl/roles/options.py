@@ -12,14 +12,16 @@ from pathlib import Path
 class Options:
     """The settings of the run; ``experiment.py`` sets them.
 
-    ``workers`` and ``servers`` are how many agents and evaluators, and how many other processes but the learner, take
-    part. The run ends after ``updates``, or before that when the mean return has come to ``target``, unless it is to
-    go on ``forever``. ``pace`` is how long an update takes at least, and ``patience`` how long anybody is waited for,
-    both in seconds. ``results`` is a folder for what is to stay.
+    ``workers`` are how many agents and evaluators, ``collectors`` how many of those that hear all others out, and
+    ``servers`` how many other processes but the learner take part. The run ends after ``updates``, or before that when
+    the mean return has come to ``target``, unless it is to go on ``forever``. ``pace`` is how long an update takes at
+    least, and ``patience`` how long anybody is waited for, both in seconds. ``results`` is a folder for what is to
+    stay.
     """
 
     workers: int = 1
-    servers: int = 6
+    servers: int = 4
+    collectors: int = 2
     updates: int = 1000
     target: float | None = None
     forever: bool = False
@@ -35,6 +37,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Options:
     return Options(
         workers=int(environ["RL_WORKERS"]),
         servers=int(environ["RL_SERVERS"]),
+        collectors=int(environ["RL_COLLECTORS"]),
         updates=int(environ["RL_UPDATES"]),
         target=float(target) if target else None,
         forever=environ.get("RL_FOREVER") == "yes",

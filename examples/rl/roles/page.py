@@ -76,7 +76,7 @@ def main() -> None:
         with Server((where.bind_host, where.port), partial(Handler, shown)) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             print(f"listening on {where.bind_host}:{where.port}", flush=True)
-            with Member("server") as member:
+            with Member("collector") as member:
                 for message in messages(screen, member):
                     shown.take(message)
                 shown.close()

@@ -35,10 +35,10 @@ def main() -> None:
         member = stack.enter_context(Member("server"))
         for number in messages(metrics, member):
             mean = means.add(number["series"], number["step"], number["value"])
-            member.send("screen", {"series": number["series"], "step": number["step"], "value": round(mean, 3)})
-            if file is not None:
+            if file is not None:  # first: what the page shows is in the file
                 file.write(f"{json.dumps(number)}\n")
                 file.flush()
+            member.send("screen", {"series": number["series"], "step": number["step"], "value": round(mean, 3)})
 
 
 if __name__ == "__main__":

@@ -14,9 +14,11 @@ from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
 CAPACITY = 20_000
-# From how many transitions on batches are served, and how often each is used on average. Who is ahead waits for the
+# How many transitions the agents may be ahead, and how often each is used on average. Who is ahead waits for the
 # others, so how much is learned from how much does not depend on how fast the agents and the learner are.
 LEAST, REUSE = 1_000, 8
+# From how many on batches are served: fewer, or at the beginning all would wait for one episode that never comes.
+FIRST = 500
 SIZE_EVERY = 2_000
 # An episode that was given leave and has not come after so many seconds will not: its agent has ended.
 LOST = 30.0
@@ -49,7 +51,7 @@ class Memory:
     def batch(self, size: int) -> list[Any]:
         """Transitions chosen evenly; none as long as there are too few, or too few new ones."""
         with self._lock:
-            if self.added < LEAST or self.sampled + size > REUSE * self.added:
+            if self.added < FIRST or self.sampled + size > REUSE * self.added:
                 return []
             self.sampled += size
             return self._random.choices(self._transitions, k=size)

@@ -5,11 +5,29 @@ import json
 import os
 import random
 import socket
+import time
+
+PATIENCE, TRY = 60, 5  # seconds
 
 
 def throw(darts: int, chance: random.Random) -> int:
     """How many of so many darts hit."""
     return sum(chance.random() ** 2 + chance.random() ** 2 < 1 for _ in range(darts))
+
+
+def connect(address: tuple[str, int]) -> socket.socket:
+    """A connection to the collector: on Kubernetes the way there may open a little after it is ready."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection = socket.create_connection(address, timeout=TRY)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            connection.settimeout(PATIENCE)
+            return connection
 
 
 def main() -> None:
@@ -21,7 +39,7 @@ def main() -> None:
     args = parser.parse_args()
     chance = random.Random(args.seed)
     address = os.environ["SYMPH_REPORTS_HOST"], int(os.environ["SYMPH_REPORTS_PORT"])
-    with socket.create_connection(address, timeout=60) as connection:
+    with connect(address) as connection:
         for _ in range(args.reports):
             report = {"darts": args.darts, "hits": throw(args.darts, chance)}
             connection.sendall(json.dumps(report).encode() + b"\n")

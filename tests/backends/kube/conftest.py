@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubetest.plugin import PREFIX
+from kubetest.plugin import PREFIX, remove_namespace
 from symphony import Cluster
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def name():
     """A name for an experiment that nobody else in the cluster has: it may become a namespace."""
-    return f"{PREFIX}{secrets.token_hex(2)}"
+    return f"{PREFIX}{secrets.token_hex(3)}"
 
 
 @pytest.fixture
@@ -63,16 +63,26 @@ def shared(kube_cluster, open_cluster):
 def spaces(kube_cluster, open_cluster, name):
     """Experiments in namespaces of their own; the one called ``name`` is deleted at the end."""
     yield open_cluster()
-    path = f"/api/v1/namespaces/{name}"
-    if kube_cluster.raw.find(path):
-        kube_cluster.raw.call("DELETE", f"{path}/pods", {"gracePeriodSeconds": 0})
-        kube_cluster.raw.call("DELETE", path)
+    remove_namespace(kube_cluster.raw, name)
 
 
 @pytest.fixture(params=["shared", "own"])
 def either(request, shared, spaces):
     """Both ways, one after the other."""
     return shared if request.param == "shared" else spaces
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """How long was waited from one try of a call to the next, in seconds, each: what makes an error come late."""
+    waited, sleep = [], time.sleep
+
+    def note(seconds):
+        waited.append(seconds)
+        sleep(seconds)
+
+    monkeypatch.setattr("symphony_kube.api.time.sleep", note)
+    return waited
 
 
 def python(to, name, program, *args, **options):

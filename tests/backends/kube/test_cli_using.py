@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 
-from .using import launched, python
+from .using import launched, python, until_succeeded
 
 WEB = """
 import http.server
@@ -28,6 +28,7 @@ def running(kube_session):
 
     with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
+        until_succeeded(cluster, name, "ended")
         cluster.get_log(name, "web")
         yield kube_session, name
 

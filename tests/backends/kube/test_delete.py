@@ -11,12 +11,14 @@ from .conftest import FOREVER, python, space, there, unplaced, until
 
 
 @pytest.fixture
-def experiment(shared, name):
+def experiment(kube_cluster, shared, name):
     """An experiment with something of every kind, launched into the shared namespace."""
     exp = shared.new_experiment(name)
     unplaced(exp, "db").binds(["store", "index"])
     unplaced(exp, "batch").job(backoff_limit=0)
     shared.launch(exp)
+    # the Job's Pod is made by Kubernetes: perhaps only when the Job is being deleted
+    until(lambda: len(there(kube_cluster)["pods"]) == 2)
     return exp
 
 
@@ -89,20 +91,22 @@ def test_a_process_gets_its_time_to_end(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "slow", program).termination_grace_period(20)
     shared.launch(exp)
-    kube_cluster.wait_for_pod(f"{name}-slow")
-    ended = []
-    follower = threading.Thread(target=lambda: ended.append(_end_of(kube_cluster, f"{name}-slow")))
+    assert next(shared.iter_logs(name, ["slow"], follow=True)).text == "up"  # now it handles signals
+    ended, watched = [], threading.Event()
+    follower = threading.Thread(target=lambda: ended.append(_end_of(kube_cluster, f"{name}-slow", watched)))
     follower.start()
+    assert watched.wait(30)
     shared.delete(name)
     assert there(kube_cluster) == {}
-    follower.join(30)
+    follower.join(60)
     assert ended == [0]
 
 
-def _end_of(kube, pod):
-    """The exit code of a Pod's container, seen at the latest when the Pod goes."""
+def _end_of(kube, pod, watched):
+    """The exit code of a Pod's container, seen at the latest when the Pod goes; ``watched`` is set when it looks."""
     code = None
-    for event in kube.raw.watch(kube.path(f"pods?fieldSelector=metadata.name={pod}"), seconds=30):
+    for event in kube.raw.watch(kube.path(f"pods?fieldSelector=metadata.name={pod}"), seconds=60):
+        watched.set()
         for status in event["object"]["status"].get("containerStatuses", ()):
             code = status["state"].get("terminated", {}).get("exitCode", code)
         if event["type"] == "DELETED":

@@ -6,7 +6,7 @@ from symphony.errors import NotFound
 from symphony.status import ProcessStatus
 from symphony_kube.details import details
 
-from .conftest import FOREVER, python
+from .conftest import FOREVER, python, until
 
 pytestmark = pytest.mark.client
 
@@ -36,19 +36,26 @@ def test_a_pod_as_details():
     assert found.addresses == {"replay-server": "replay-server:7000"}
 
 
+def scheduled(found):
+    """What is told once the event is there: events come when they come."""
+    return found if any(event.text.startswith("Scheduled: ") and event.at for event in found.events) else None
+
+
+def unschedulable(found):
+    return found if "Unschedulable" in found.status.reason else None
+
+
 def test_what_kubernetes_noted_of_a_process(shared, name, kube_cluster):
     experiment = shared.new_experiment(name)
     python(experiment, "server", FOREVER).binds("db")
     python(experiment, "lost", FOREVER).node_selector("symphony.test/pool", "on-the-moon")
     shared.launch(experiment)
     kube_cluster.wait_for_pod(f"{name}-server")
-    server = shared.explain_process(name, "server")
+    server = until(lambda: scheduled(shared.explain_process(name, "server")))
     assert server.facts["node"]
     assert server.addresses["db"].endswith(":7000")
-    assert any(event.text.startswith("Scheduled: ") and event.at for event in server.events)
-    lost = shared.explain_process(name, "lost")
+    lost = until(lambda: unschedulable(shared.explain_process(name, "lost")))
     assert "node" not in lost.facts
-    assert "Unschedulable" in lost.status.reason
     with pytest.raises(NotFound, match="no process 'zzz'"):
         shared.explain_process(name, "zzz")
 

@@ -40,10 +40,17 @@ def as_user(kube_cluster: Any, open_cluster: Any) -> Callable[..., Cluster]:
     return new
 
 
-def pair(cluster: Cluster, name: str, *, seconds: int = 300, **options: Any) -> tuple[Experiment, Process]:
-    """A server that is ready by its log, and a client that starts after it."""
+SERVER = """
+import os, time
+print("up")
+while not os.path.exists("/tmp/over"): time.sleep(0.1)
+"""
+
+
+def pair(cluster: Cluster, name: str, **options: Any) -> tuple[Experiment, Process]:
+    """A server that is ready by its log and goes on until it has a file, and a client that starts after it."""
     exp = cluster.new_experiment(name, **options)
-    server = python(exp, "server", f"import time; print('up', flush=True); time.sleep({seconds})").ready(log="^up")
+    server = python(exp, "server", SERVER).ready(log="^up")
     python(exp, "client", "print('hello')").starts_after("server")
     return exp, server
 
@@ -76,10 +83,10 @@ def test_a_member_may_use_all_of_symphony(kube_cluster: Any, as_user: Any, name:
 
 @pytest.mark.parametrize(("title", "serves"), [("role-jobs-and-services.yml", True), ("role-jobs.yml", False)])
 def test_who_may_create_jobs_does_what_every_day_brings(
-    kube_cluster: Any, as_user: Any, name: str, title: str, serves: bool
+    kube_cluster: Any, as_user: Any, shared: Any, name: str, title: str, serves: bool
 ) -> None:
     cluster = as_user(title, jobs_only=True)
-    exp, server = pair(cluster, name, seconds=6)
+    exp, server = pair(cluster, name)
     if serves:
         server.binds("web")
     cluster.check(cluster.manifest(exp))
@@ -88,6 +95,7 @@ def test_who_may_create_jobs_does_what_every_day_brings(
     assert states(cluster, name)["server"].state == State.RUNNING
     assert cluster.list_experiments() == [name]
     assert cluster.explain_process(name, "server").status.name == "server"
+    shared.exec_command(name, "server", ["touch", "/tmp/over"])  # by one who may
     assert cluster.wait(name, timeout=60).exit_code == 0
     assert cluster.get_log(name, "client") == "hello\n"
     cluster.delete(name)

@@ -9,9 +9,10 @@ import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube import run, streams
+from symphony_kube.retries import Patience
 from tests.cli.terminal import Terminal
 
-from .using import FOREVER, launched, python, through
+from .using import FOREVER, launched, python, through, until_succeeded
 
 # The verb, in a program of its own: its streams are those of the test.
 PROGRAM = """
@@ -35,6 +36,7 @@ def worker(kube_session):
 
     with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
+        until_succeeded(cluster, name, "ended", "later")
         yield Worker(cluster, name, kube_session)
 
 
@@ -139,7 +141,9 @@ def test_a_word_is_taken_out_of_a_stream_however_that_is_cut(size):
 
 
 def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_path):
-    argv = worker.argv("sh", "-c", "echo ready; read x; echo got $x; stty size; exit 5")
+    # the size comes on a channel of its own, and perhaps later than what is typed
+    sized = "until stty size | grep -x 24.93; do sleep 0.1; done"
+    argv = worker.argv("sh", "-c", f"echo ready; read x; echo got $x; {sized}; exit 5")
     shell = ["sh", "-c", '"$@"; echo code $?; stty -a | tr " ;" "\\n\\n" | grep -x -e icanon -e echo', "sh", *argv]
     terminal = Terminal(shell, env=dict(os.environ), cwd=tmp_path, width=93)
     try:
@@ -160,7 +164,7 @@ def test_login_is_a_shell_that_keys_and_sizes_reach(worker, tmp_path):
         terminal.expect("[teal]")
         terminal.press("\x03")
         terminal.resize(40, 101)
-        terminal.press("stty size; exit 3\r")
+        terminal.press("until stty size | grep -x 40.101; do sleep 0.1; done; exit 3\r")
         terminal.expect("40 101")
         terminal.finish()
     finally:
@@ -183,6 +187,14 @@ def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
     kube_faults.answer(403, path="/exec", times=1)
     with pytest.raises(BackendError, match="it takes the right to get and create pods/exec"):
         cluster.exec_command(worker.name, "worker", ["true"])
+    cluster.api.close()
+
+
+def test_a_server_that_is_slow_to_begin_is_waited_for(worker, kube_faults, kube_session):
+    cluster = through(kube_faults.kubeconfig, kube_session, worker.name)
+    cluster.api.patience = Patience(connect=0.5)
+    kube_faults.delay(1.0, path="/exec")
+    assert cluster.exec_command(worker.name, "worker", ["echo", "up"]).stdout == "up\n"
     cluster.api.close()
 
 

@@ -97,6 +97,7 @@ def test_the_command_line_draws_completes_and_says_what_it_would_do(kube_cluster
     python(exp, "server", FOREVER).binds({"db": 7400})
     python(exp, "client", FOREVER).connects("db")
     shared.launch(exp)
+    kube_cluster.wait_for_pod(f"{name}-server")  # or there is nothing to attach to, or to copy from
     where = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
 
     def symphony(*words):

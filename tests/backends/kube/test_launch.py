@@ -94,7 +94,7 @@ def test_force_replaces_what_is_live_with_its_jobs(kube_cluster, shared, name):
     unplaced(other, "new").job()
     unplaced(other, "both")
     shared.launch(other, force=True)
-    found = there(kube_cluster)
+    found = until(lambda: len((now := there(kube_cluster))["pods"]) == 2 and now)  # with the one that the Job makes
     assert found["jobs"] == [f"{name}-new"]
     assert "services" not in found
     shared.delete(name)
@@ -120,7 +120,7 @@ def test_a_namespace_of_ours_that_is_going_is_waited_for(kube_cluster, spaces, n
 
 
 def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(kube_cluster, spaces, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.delete.WHOLE", 10.0)  # Kubernetes says why after some five
+    monkeypatch.setattr("symphony_kube.delete.WHOLE", 1.0)
     exp = spaces.new_experiment(name)
     unplaced(exp, "worker")
     spaces.launch(exp)
@@ -129,6 +129,8 @@ def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(kube_cluster, s
     kube_cluster.raw.call("POST", path, held)
     try:
         kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
+        # Kubernetes says why after some five seconds
+        until(lambda: "symphony.test/held" in json.dumps(space(kube_cluster, name)["status"]))
         with pytest.raises(LaunchFailed, match=rf"'{name}' is being deleted.*symphony\.test/held"):
             spaces.launch(exp)
     finally:
@@ -288,9 +290,7 @@ def test_an_object_that_the_server_refuses_takes_everything_back(kube_cluster, e
 
 
 def test_a_quota_is_told_and_everything_taken_back(kube_cluster, shared, name):
-    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "3"}}}
-    kube_cluster.raw.call("POST", kube_cluster.path("resourcequotas"), quota)
-    until(lambda: kube_cluster.raw.call("GET", kube_cluster.path("resourcequotas/few")).get("status", {}).get("used"))
+    kube_cluster.quota("few", {"pods": "3"})
     exp = shared.new_experiment(name)
     for index in range(6):
         unplaced(exp, f"worker-{index}").binds(f"service-{index}")
@@ -316,7 +316,7 @@ def test_ctrl_c_takes_a_launch_back_while_it_waits_for_others(kube_cluster, shar
         [sys.executable, "-u", "-c", program, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert launcher.stdout.readline() == "waits\n"
-    assert there(kube_cluster)["pods"]
+    until(lambda: len(there(kube_cluster)["pods"]) == 2)  # with the one that Kubernetes makes for the Job
     launcher.send_signal(signal.SIGINT)
     _, errors = launcher.communicate(timeout=60)
     assert errors.strip().splitlines()[-1] == "KeyboardInterrupt"

@@ -5,6 +5,7 @@ import pytest
 from symphony.errors import BackendError, LaunchFailed, SpecError
 
 from .conftest import python, space, there, unplaced, until
+from .held import HELD, let_go
 
 READ = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list", "watch"]}
 JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete"]}
@@ -21,13 +22,14 @@ def as_user(kube_cluster, open_cluster):
     return new
 
 
-def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(kube_cluster, as_user, name):
+def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(kube_cluster, as_user, shared, name):
     cluster = as_user(READ, JOBS, jobs_only=True)
     exp = cluster.new_experiment(name)
-    python(exp, "server", "import time; print('up'); time.sleep(1)").ready(log="^up")
+    python(exp, "server", f"print('up'){HELD}").ready(log="^up")
     python(exp, "client", "print('hello')").starts_after("server")
     cluster.launch(exp)
     assert there(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
+    let_go(shared, name, "server")  # by one who may
     status = cluster.wait(name, timeout=60)
     assert status.exit_code == 0
     cluster.delete(name)
@@ -116,9 +118,7 @@ def test_a_user_without_other_rights_than_pods_deletes_them(kube_cluster, as_use
 
 
 def test_a_failed_launch_of_jobs_takes_their_pods_too(kube_cluster, shared, name):
-    quota = {"metadata": {"name": "few"}, "spec": {"hard": {"count/jobs.batch": "2"}}}
-    kube_cluster.raw.call("POST", kube_cluster.path("resourcequotas"), quota)
-    until(lambda: kube_cluster.raw.call("GET", kube_cluster.path("resourcequotas/few")).get("status", {}).get("used"))
+    kube_cluster.quota("few", {"count/jobs.batch": "2"})
     exp = shared.new_experiment(name)
     for index in range(3):
         unplaced(exp, f"batch-{index}").job()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kubetest.accounts import wait_for_account
 from kubetest.plugin import KubeCluster
 from symphony import Experiment
 from symphony_kube.manifest import KubeManifest
@@ -57,6 +58,7 @@ def _missing(sent: Any, got: Any, where: str) -> list[str]:
 def account(kube_cluster: KubeCluster) -> None:
     """The service account that a specimen names: without it no Pod is let in."""
     kube_cluster.raw.call("POST", kube_cluster.path("serviceaccounts"), {"metadata": {"name": "trainer"}})
+    wait_for_account(kube_cluster.raw, kube_cluster.namespace, "trainer")
 
 
 @pytest.mark.usefixtures("account")

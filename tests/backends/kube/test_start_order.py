@@ -6,20 +6,29 @@ from symphony.errors import LaunchFailed
 from symphony.status import State
 
 from .conftest import FOREVER, python, there, unplaced
+from .held import HELD, let_go
 
-SERVE = "import os, socket, time; s = socket.create_server(('', int(os.environ['SYMPH_WEB_PORT']))); time.sleep(60)"
+SERVE = f"import os, socket; s = socket.create_server(('', int(os.environ['SYMPH_WEB_PORT']))); {FOREVER}"
 
 
 def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
-    python(exp, "server", SERVE).binds("web").ready(tcp="web")
-    python(exp, "logger", "import time; print('go'); time.sleep(60)").ready(log="^go$")
-    python(exp, "short", "print(1)")
+    python(exp, "server", HELD + SERVE).binds("web").ready(tcp="web")
+    python(exp, "logger", f"{HELD}print('go'); {FOREVER}").ready(log="^go$")
+    python(exp, "short", HELD)
     python(exp, "after-ready", FOREVER).starts_after("server").starts_after("logger")
     python(exp, "after-end", FOREVER).starts_after("short", "succeeded")
     python(exp, "after-start", FOREVER).starts_after("after-end", "started")
     seen = []
-    shared.launch(exp, on_change=seen.append)
+    held = {"server", "logger", "short"}
+
+    def see(status):
+        seen.append(status)
+        for process in [item.name for item in status if item.name in held and item.state is State.RUNNING]:
+            held.remove(process)
+            let_go(shared, name, process)
+
+    shared.launch(exp, on_change=see)
     assert len(there(kube_cluster)["pods"]) == 6
     first = {process.name: process.reason for process in seen[0]}
     assert first["after-ready"] == "waiting for server to be ready and logger to be ready"
@@ -56,8 +65,8 @@ def test_who_can_never_start_is_not_created_and_the_rest_is(kube_cluster, shared
 def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     group = exp.new_process_group("team")
-    python(group, "one", "import time; print('one is up'); time.sleep(60)").ready(log="up")
-    python(group, "two", "import time; print('two is up'); time.sleep(60)").ready(log="up")
+    python(group, "one", f"print('one is up'); {FOREVER}").ready(log="up")
+    python(group, "two", f"print('two is up'); {FOREVER}").ready(log="up")
     python(exp, "after", FOREVER).starts_after("one").starts_after("two")
     shared.launch(exp)
     pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-team"))
@@ -71,7 +80,7 @@ def test_a_launch_returns_when_it_is_noted_who_was_ready(kube_cluster, kube_faul
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     kube_faults.delay(2, method="PATCH", times=1)
     exp = cluster.new_experiment(name)
-    python(exp, "first", "import time; print('up'); time.sleep(60)").ready(log="up")
+    python(exp, "first", f"print('up'); {FOREVER}").ready(log="up")
     python(exp, "after", FOREVER).starts_after("first")
     cluster.launch(exp)
     pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-first"))

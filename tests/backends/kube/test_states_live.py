@@ -73,8 +73,9 @@ def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
         last = {item.name: item for item in shared.describe_experiment(name)}
         pytest.fail("\n".join(str(last[missing]) for missing in COMES_TO.keys() - seen))
     looked = shared.describe_experiment(name)
-    # those that are tried again change between two looks
-    assert [item for item in looked if item.state is not PENDING and not fits(item)] == []
+    # those that are tried again change between two looks, and one of them runs for a moment
+    again = [item for item in looked if item.state is PENDING or item.name == "crash"]
+    assert [item for item in looked if item not in again and not fits(item)] == []
     for item in looked:
         assert (item.started is not None) or item.name in {
             "greedy",

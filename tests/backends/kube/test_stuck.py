@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 
-from symphony.status import State
+from symphony.status import ExperimentStatus, State
 from symphony_kube.stuck import reason
 
 from .conftest import FOREVER, python, until
@@ -82,6 +83,12 @@ def test_a_secret_that_is_not_there_becomes_the_reason(kube_cluster, kube_faults
     kube_faults.answer(403, path="/events")
     assert [process.reason for process in cluster.describe_experiment(name)] == ["ContainerCreating"] * 2
     kube_faults.clear()
+    with monkeypatch.context() as often:
+        often.setattr("symphony_kube.stuck.SLOW", 0.1)
+        told: list[ExperimentStatus] = []
+        with pytest.raises(TimeoutError):
+            cluster.wait(name, until="started", timeout=2, on_change=told.append)
+        assert all(before != after for before, after in itertools.pairwise(told))
     monkeypatch.setattr("symphony_kube.stuck.SLOW", 3600.0)
     before = kube_faults.count()
     assert [process.reason for process in cluster.describe_experiment(name)] == ["ContainerCreating"] * 2

@@ -1,10 +1,13 @@
 """`symphony submit` on a real cluster: a job by somebody with few rights, and one whose time is up and that resumes."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from kubetest.rawapi import MERGE_PATCH
 
 TRAIN = (Path(__file__).parents[3] / "examples" / "submit" / "train.py").read_text(encoding="utf-8")
 # To create Jobs, and to look.
@@ -30,6 +33,19 @@ def symphony(argv):
         return subprocess.run(argv(*words, **options), capture_output=True, text=True, timeout=100)
 
     return run
+
+
+@pytest.fixture
+def running(argv):
+    """A function that starts `symphony` beside the test; it is ended with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*words):
+            begun = stack.enter_context(subprocess.Popen(argv(*words), stdout=-1, stderr=-1, text=True))
+            stack.callback(begun.kill)
+            return begun
+
+        yield start
 
 
 @pytest.fixture
@@ -59,28 +75,34 @@ def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
 
 
 @pytest.mark.parametrize("how", [("--follow", "--json"), ("--wait",)], ids=str)
-def test_a_job_that_no_node_takes_says_why_once(kube_cluster, argv, symphony, how):
+def test_a_job_that_no_node_takes_says_why_once(kube_cluster, running, symphony, how):
     words = ["--name", "stuck", "--image", kube_cluster.image, "--node-selector", "symphony.test/no-such-node=true"]
-    with subprocess.Popen(argv("submit", *words, *how, "--", "true"), stdout=-1, stderr=-1, text=True) as run:
-        assert run.stderr.readline().startswith(("launched stuck", "submitted stuck"))
-        assert run.stderr.readline().startswith("main: pending: Unschedulable: 0/")
-        assert symphony("delete", "-f", "stuck").returncode == 0
-        shown, said = run.communicate(timeout=60)
+    run = running("submit", *words, *how, "--", "true")
+    assert run.stderr.readline().startswith(("launched stuck", "submitted stuck"))
+    while not (line := run.stderr.readline()).startswith("main: pending: Unschedulable: 0/"):
+        assert line.startswith("main: pending: "), line  # where the Pod is late
+    assert symphony("delete", "-f", "stuck").returncode == 0
+    shown, said = run.communicate(timeout=60)
     assert (shown, "pending" in said) == ("", False)
 
 
-def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(kube_cluster, argv, symphony, node):
+def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(kube_cluster, running, symphony, node):
     folder = kube_cluster.namespace
     words = ["--name", "train", "--image", kube_cluster.image, "--mount", "/tmp:/save", "--node-selector", node]
     program = ["python3", "-c", TRAIN, "--checkpoint", f"/save/{folder}/train.json", "--save-every", "1000000"]
-    first = ["--time", "0:08", "--follow", "--", *program, "--pause", "0.05", "--epochs", "1000000"]
-    with subprocess.Popen(argv("submit", *words, *first), stdout=-1, stderr=-1, text=True) as run:
-        while "epoch 3:" not in (line := run.stdout.readline()):
-            assert line, run.stderr.read()
-        refused = symphony("submit", *words, "--", "true")
-        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-        assert "'train' is there already (running)" in refused.stderr
-        shown, said = run.communicate(timeout=60)
+    first = ["--time", "0:30:00", "--follow", "--", *program, "--pause", "0.05", "--epochs", "1000000"]
+    run = running("submit", *words, *first)
+    while "epoch 3:" not in (line := run.stdout.readline()):
+        assert line, run.stderr.read()
+    refused = symphony("submit", *words, "--", "true")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "'train' is there already (running)" in refused.stderr
+    (job,) = kube_cluster.raw.call("GET", kube_cluster.path("jobs", group="apis/batch/v1"))["items"]
+    assert job["spec"]["activeDeadlineSeconds"] == 1800
+    # Now its time is up.
+    path = kube_cluster.path(f"jobs/{job['metadata']['name']}", group="apis/batch/v1")
+    kube_cluster.raw.call("PATCH", path, {"spec": {"activeDeadlineSeconds": 1}}, MERGE_PATCH)
+    shown, said = run.communicate(timeout=60)
     assert run.returncode != 0
     assert "DeadlineExceeded" in said
     last = shown.splitlines()[-1]

@@ -9,13 +9,12 @@ from symphony.status import State
 from symphony.testing.contract import until as reached
 
 from .conftest import FOREVER, python, unplaced
+from .held import HELD, let_go
 
 pytestmark = pytest.mark.client
 
-LATE_SERVER = """
-import os, socket, time
-while not os.path.exists("/tmp/go"):
-    time.sleep(0.02)
+LATE_SERVER = f"""{HELD}
+import socket
 server = socket.create_server((os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])))
 time.sleep(1000)
 """
@@ -29,7 +28,8 @@ def test_until_started_and_until_ready(shared, name):
     started = shared.wait(name, until="started", timeout=60)
     assert all(item.started for item in started)
     assert not started.processes[0].ready
-    shared.exec_command(name, "server", ["touch", "/tmp/go"])
+    reached(shared, name, lambda status: status.processes[1].state is State.FAILED)
+    let_go(shared, name, "server")
     ready = shared.wait(name, until="ready", timeout=60)
     assert ready.processes[0].ready
     assert ready.processes[1].state is State.FAILED

@@ -5,8 +5,10 @@ import secrets
 import threading
 
 from kubetest.accounts import wait_for_account
-from kubetest.plugin import PREFIX
+from kubetest.plugin import PREFIX, remove_namespace
 from symphony import Cluster
+from symphony.status import State
+from symphony.testing.contract import until as until_status
 
 from .conftest import FOREVER, python, until
 
@@ -32,9 +34,15 @@ def launched(session, build, *, wait=True):
         yield cluster, name
         launch.join()
     finally:
-        session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
-        session.api.call("DELETE", f"/api/v1/namespaces/{name}")
+        remove_namespace(session.api, name)
         cluster.api.close()
+
+
+def until_succeeded(cluster, name, *processes):
+    """Wait until these have ended: one that is seen to run may have nothing left to do."""
+    until_status(
+        cluster, name, lambda now: {p.name for p in now if p.state is State.SUCCEEDED}.issuperset(processes), timeout=60
+    )
 
 
 def through(kubeconfig, session, namespace):
@@ -43,4 +51,4 @@ def through(kubeconfig, session, namespace):
     return Cluster.new("kube", kubeconfig=str(kubeconfig), **options)
 
 
-__all__ = ["FOREVER", "launched", "python", "through"]
+__all__ = ["FOREVER", "launched", "python", "through", "until_succeeded"]

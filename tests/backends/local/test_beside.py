@@ -64,8 +64,10 @@ def test_a_preamble_sees_the_secrets_and_no_argument_shows_them(cluster, tmp_pat
 def test_a_preamble_that_fails_now_is_said(cluster, experiment, tmp_path):
     flag = tmp_path / "fine"
     flag.touch()
-    experiment.new_process("p", preamble_cmds=f"test -e {flag} || {{ echo no flag >&2; false; }}", cmd="sleep 600; :")
+    preamble = f"test -e {flag} || {{ echo no flag >&2; false; }}"
+    experiment.new_process("p", preamble_cmds=preamble, cmd="echo past it; sleep 600; :").ready(log="past it")
     cluster.launch(experiment)
+    until(cluster, "exp", lambda now: now.processes[0].ready)
     assert said(cluster, "echo", "fine") == "fine\n"
     flag.unlink()
     with pytest.raises(SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1: no flag$"):
@@ -115,7 +117,7 @@ def tool(tmp_path):
 
 def test_a_test_of_readiness_sees_the_preamble(cluster, experiment, tmp_path, tool):
     process = experiment.new_process("p", command=["mytool", "60"], preamble_cmds=tool, start_dir=str(tmp_path))
-    process.ready(command=["mytool", "0"], timeout=10)
+    process.ready(command=["mytool", "0"])
     cluster.launch(experiment)
     assert until(cluster, "exp", lambda now: now.processes[0].ready or now.processes[0].reason).processes[0].ready
 
@@ -145,11 +147,9 @@ def test_a_test_that_cannot_run_says_why(cluster, experiment, tmp_path, preamble
 
 
 def test_a_test_that_could_run_in_the_end_is_just_late(cluster, experiment, tmp_path):
-    process = python(experiment, "p", FOREVER, start_dir=str(tmp_path))
-    process.ready(command=["./test"], timeout=1)
+    fails_once = "if test /dev/stderr -ef /dev/null && mkdir seen; then exit 1; fi"
+    process = python(experiment, "p", FOREVER, start_dir=str(tmp_path), preamble_cmds=fails_once)
+    process.ready(command=["false"], timeout=2)
     cluster.launch(experiment)
-    path = tmp_path / "made"
-    path.write_text("#!/bin/sh\nexit 1\n")
-    path.chmod(0o755)
-    path.rename(tmp_path / "test")
-    assert until(cluster, "exp", lambda now: now.processes[0].reason).processes[0].reason == "not ready within 1 s"
+    assert until(cluster, "exp", lambda now: now.processes[0].reason).processes[0].reason == "not ready within 2 s"
+    assert (tmp_path / "seen").is_dir()

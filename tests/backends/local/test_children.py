@@ -14,6 +14,7 @@ import pytest
 from symphony import Cluster, Experiment, State
 from symphony.host.cluster import HostCluster
 from symphony.host.policy import Backoff
+from symphony.host.trees import environment
 from symphony.status import ENDED
 from symphony.testing import until
 from symphony_local.environment import Environment
@@ -117,6 +118,15 @@ def test_restarts_and_probes_have_the_environment_of_their_process_and_not_of_th
         assert cluster.exec_command("exp", "third", ["sh", "-c", "echo $OWN-$COLOUR-$OTHERS"]).stdout == "-all-3\n"
     finally:
         cluster.delete("exp")
+
+
+def test_an_environment_is_seen_of_who_has_not_quite_become_its_program() -> None:
+    """`Popen` returns when there is no way back for its child, which may be before its environment is in place."""
+    for _ in range(200):
+        with subprocess.Popen(["sleep", "1000"], env=COMMON) as child:
+            seen = environment(child.pid)
+            child.kill()
+        assert seen == COMMON
 
 
 # --- their ends ---

@@ -176,21 +176,51 @@ def supervisor_lives(cluster):
 
 
 def test_a_supervisor_killed_during_delete(cluster, experiment):
-    for number in range(5):
-        python(experiment, f"p-{number}", STUBBORN).termination_grace_period(1).ready(log="up")
+    """It has told all to end, and none has yet; who deletes tells them again."""
+    names = [f"p-{number}" for number in range(5)]
+    for name in names:
+        python(experiment, name, TOLD_TWICE).ready(log="up")
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all(item.ready for item in now))
     run_id, supervisor = run_id_of(cluster), supervisor_of(cluster)
     code = "import sys; from symphony import Cluster; Cluster.new('local', state_dir=sys.argv[1]).delete('exp')"
     deleting = subprocess.Popen([sys.executable, "-c", code, str(cluster._root)])
-    eventually(lambda: '"stopping"' in (cluster._root / "exp" / "events.jsonl").read_text())
+    eventually(lambda: all(cluster.get_log("exp", name) == "up\ntold\n" for name in names))
     kill(supervisor)
-    assert deleting.wait(20) == 0
+    assert deleting.wait(60) == 0
     assert marked(run_id) == []
     assert cluster.list_experiments() == []
 
 
-STUBBORN = "import signal, time; signal.signal(15, lambda *_: None); print('up')\nwhile True: time.sleep(100)"
+TOLD_TWICE = """
+import signal, time
+def told(*_):
+    signal.signal(15, signal.SIG_DFL)
+    print("told")
+signal.signal(15, told)
+print("up")
+while True:
+    time.sleep(100)
+"""
+
+
+def test_a_delete_that_is_late_leaves_what_was_launched_under_the_name_meanwhile(cluster, experiment, monkeypatch):
+    from symphony.host import stop
+
+    def stopped(run, **options):
+        """Its second half is late: another deletes and launches first."""
+        usual(run, **options)
+        monkeypatch.setattr(stop, "stop", usual)
+        cluster.launch(experiment, force=True)
+
+    experiment.new_process("p", command=["sleep", "1000"])
+    cluster.launch(experiment)
+    before = run_id_of(cluster)
+    usual = stop.stop
+    monkeypatch.setattr(stop, "stop", stopped)
+    cluster.delete("exp")
+    assert run_id_of(cluster) != before
+    assert all_running(cluster.describe_experiment("exp"))
 
 
 def test_a_supervisor_that_dies_while_launching_is_a_failed_launch(cluster, experiment, monkeypatch, state):

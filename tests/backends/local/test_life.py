@@ -108,8 +108,10 @@ def test_what_waits_for_something_never_ready_has_failed(cluster, experiment):
     python(experiment, "db", FOREVER).ready(log="never", timeout=0.2)
     experiment.new_process("app", command="true").starts_after("db")
     experiment.new_process("more", command="true").starts_after("app", "succeeded")
+    python(experiment, "slow", FOREVER).ready(log="never")
+    experiment.new_process("patient", command="true").starts_after("slow")
     cluster.launch(experiment)
-    assert cluster.describe_process("exp", "app").reason == "waiting for db to be ready"
+    assert cluster.describe_process("exp", "patient").reason == "waiting for slow to be ready"
     status = until(cluster, "exp", lambda now: now.processes[2].state is State.FAILED)
     assert status.processes[1].reason == "never started: db was not ready within 0.2 s"
     assert "app failed" in status.processes[2].reason
@@ -238,18 +240,21 @@ def test_the_launchers_environment_lies_below(cluster, experiment, monkeypatch):
     )
 
 
-def test_processes_begin_as_plain_children_would(cluster, experiment):
+def test_processes_begin_as_plain_children_would(cluster, experiment, tmp_path):
     """Signals, the limit of descriptors and the descriptors themselves are those of a bare Popen."""
     look = "grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status; ulimit -Sn; ulimit -Hn; ls /proc/self/fd"
+    gate = tmp_path / "gate"  # until the launch is through, a process may have the limits of its supervisor
+    os.mkfifo(gate)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
     hung_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
     try:
         bare = subprocess.run(
-            ["bash", "-c", f"sleep 0.1; {look}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+            ["bash", "-c", f"true; {look}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
         ).stdout
-        experiment.new_process("p", cmd=f"sleep 0.1; {look}").binds("a")
+        experiment.new_process("p", cmd=f"cat {gate}; {look}").binds("a")
         cluster.launch(experiment)
+        gate.write_text("")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         signal.signal(signal.SIGHUP, hung_up)

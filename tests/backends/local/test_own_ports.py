@@ -13,7 +13,7 @@ from symphony.host.own import OwnPorts
 from symphony.host.rundir import RunDirectory
 from symphony.testing.programs import FOREVER
 
-from .conftest import kill, python, supervisor_of, wait_pid
+from .conftest import kill, python, supervisor_of
 
 LISTEN = (
     "import socket, sys, time\n"
@@ -84,10 +84,9 @@ def test_the_same_port_of_another_experiment_is_not(cluster, port, tmp_path):
 
 def test_a_port_that_it_had_and_another_has_is_not(cluster, port):
     ended = cluster.new_experiment("exp")
-    python(ended, "learner", "import time; time.sleep(1)").exposes({"board": port})
+    python(ended, "learner", FOREVER).exposes({"board": port})
     cluster.launch(ended)
-    ending = os.pidfd_open(supervisor_of(cluster))
-    wait_pid(ending)
+    cluster.stop("exp")
     with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(SpecError, match=f"is in use by pid {os.getpid()}"):
             cluster.manifest(serving(cluster, port, board=port))
@@ -118,3 +117,26 @@ def test_a_free_port_is_not_held_of_it_while_its_server_may_bind_it(cluster, por
     with PortLeases(OwnPorts(RunDirectory(cluster._root / "exp"))) as ports:
         assert ports.refuse(port) is None
         assert (ports.leases, ports.holds) == ({}, {})
+
+
+@pytest.mark.parametrize("leftover", ["", "setsid sleep 1000 & "], ids=["nothing", "a process"])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_who_has_waited_for_the_end_may_use_the_port_again(cluster, port, leftover, dry_run):
+    """The supervisor has yet to see to what was left behind, and has the port for so long."""
+    for name in ("one", "two", "three"):
+        experiment = cluster.new_experiment(name)
+        experiment.new_process("p", cmd=f"{leftover}true").binds({"board": port})
+        if dry_run:
+            assert port_of(cluster.manifest(experiment)) == port
+        cluster.launch(experiment)
+        assert cluster.wait(name, timeout=60).exit_code == 0
+
+
+def test_the_port_of_one_that_lives_is_not_waited_for(cluster, port):
+    live = cluster.new_experiment("live")
+    python(live, "p", FOREVER).binds({"board": port})
+    cluster.launch(live)
+    other = cluster.new_experiment("other")
+    python(other, "p", FOREVER).binds({"board": port})
+    with pytest.raises(SpecError, match="is promised to another live experiment"):
+        cluster.launch(other)

@@ -22,6 +22,13 @@ print("up")
 while True:
     time.sleep(100)
 """
+WAITS = """
+import signal, sys, time
+signal.signal(15, lambda *_: (open(sys.argv[1]).read(), print("saved"), exit(0)))
+print("up")
+while True:
+    time.sleep(100)
+"""
 DAEMON = """
 import os, time
 if os.fork() == 0:
@@ -117,12 +124,15 @@ def test_a_child_gets_the_grace_that_its_shell_does_not_need(cluster, experiment
     assert "saved" in cluster.get_log("exp", "shell")
 
 
-def test_a_supervisor_told_twice_stops_once(cluster, experiment):
-    python(experiment, "saves", SAVES, "0.3").ready(log="up")
+def test_a_supervisor_told_twice_stops_once(cluster, experiment, tmp_path):
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    python(experiment, "saves", WAITS, str(gate)).ready(log="up")
     cluster.launch(experiment)
     until(cluster, "exp", ready)
     for _ in range(3):
         os.kill(supervisor_of(cluster), signal.SIGTERM)
+    gate.write_text("go")
     cluster.stop("exp")
     assert cluster.describe_process("exp", "saves").exit_code == 0
 

@@ -135,6 +135,7 @@ def test_the_last_lines_of_what_goes_on(cluster, experiment, tmp_path, tail):
 def test_a_log_that_grows_as_it_is_opened_loses_no_line(cluster, launched, monkeypatch):
     """The process ends at the very moment: where a line was the one before the last, now its mark is the last."""
     launched("print('same'); print('up'); print('same'); input()")
+    eventually(said(cluster, "up\nsame\n"))
     from symphony.host import logs
 
     real = logs.merged
@@ -277,10 +278,11 @@ def test_without_a_supervisor_a_process_ends_all_the_same(cluster, launched):
     eventually(said(cluster, "x" * 20_000 + "\n"))
 
 
-def test_what_somebody_else_writes_after_the_end_keeps_nobody(cluster, experiment):
+def test_what_somebody_else_writes_after_the_end_keeps_nobody(cluster, experiment, tmp_path):
     """A process left behind that a hang-up does not end, and that writes without a pause."""
-    left = "trap '' HUP; while echo more; do :; done"
-    experiment.new_process("p", command=["sh", "-c", f'echo said; setsid sh -c "{left}" & sleep 0.2; exit 3'])
+    left = "trap '' HUP; echo more; >begun; while echo more; do :; done"
+    ends = f'echo said; setsid sh -c "{left}" & until [ -e begun ]; do sleep 0.02; done; exit 3'
+    experiment.new_process("p", command=["sh", "-c", ends], start_dir=str(tmp_path))
     cluster.launch(experiment)
     process = cluster.wait("exp", timeout=30).processes[0]
     assert process.exit_code == 3

@@ -134,9 +134,8 @@ def test_what_would_restart_cannot_without_its_session(cluster, experiment):
 def test_the_supervisor_dies(cluster, running):
     supervisor = json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"]
     os.kill(supervisor, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(supervisor)] if psutil.pid_exists(supervisor) else [], timeout=10)
+    eventually(lambda: "supervisor died" in cluster.describe_experiment("exp").note)
     tmux("send-keys", "-t", "=exp:0", "typed", "Enter")
-    assert "supervisor died" in cluster.describe_experiment("exp").note
     is_clean(cluster, running)
 
 
@@ -289,11 +288,10 @@ def hangs(options, running):
     pid = server_pid()
     os.kill(pid, signal.SIGSTOP)
     yield Cluster.new("tmux", **options, answer_within=1), pid
-    if psutil.pid_exists(pid):
-        os.kill(pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGCONT)
 
 
-def test_a_server_that_hangs_refuses_a_launch(hangs, running):
+def test_a_server_that_hangs_refuses_a_launch(hangs, running, options):
     cluster, pid = hangs
     experiment = cluster.new_experiment("other")
     for number in range(100):
@@ -305,7 +303,7 @@ def test_a_server_that_hangs_refuses_a_launch(hangs, running):
     assert cluster.list_experiments() == ["exp"]
     os.kill(pid, signal.SIGCONT)
     assert tmux("list-sessions", "-F", "#S") == "exp\n"  # nor does it take place now
-    cluster.launch(experiment)
+    Cluster.new("tmux", **options).launch(experiment)  # with the usual patience: so many take a while
 
 
 def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options, monkeypatch):
@@ -337,14 +335,33 @@ def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options
     eventually(lambda: tmux("list-sessions", "-F", "#S") == "exp\n")
 
 
-def test_a_server_that_hangs_lets_delete_do_the_rest(hangs, running):
-    cluster, pid = hangs
-    with pytest.raises(BackendError, match=rf"'test' does not answer; continue it .kill -CONT {pid}.") as caught:
-        cluster.delete("exp")
-    assert "\n" not in str(caught.value)
-    assert cluster.list_experiments() == []
-    os.kill(pid, signal.SIGCONT)
-    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+def test_a_server_that_hangs_lets_delete_do_the_rest(cluster, experiment, options):
+    """It is not asked for each process anew: that would take longer than anybody waits."""
+    python(experiment, "stubborn", STUBBORN).ready(log="^up$").termination_grace_period(1)
+    for number in range(40):
+        experiment.new_process(f"plain-{number}", command=["sleep", "1000"]).termination_grace_period(1)
+    cluster.launch(experiment)
+    until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready)
+    running, server = marked(cluster), psutil.Process(server_pid())
+    server.suspend()
+    try:
+        impatient = Cluster.new("tmux", **options, answer_within=1)
+        match = rf"'test' does not answer; continue it .kill -CONT {server.pid}."
+        with pytest.raises(BackendError, match=match) as caught:
+            impatient.delete("exp")
+        assert "\n" not in str(caught.value)
+        assert running() == []
+        assert cluster.list_experiments() == []
+    finally:
+        server.resume()
+    eventually(lambda: is_over(server))
+
+
+def is_over(process):
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf"), float("nan")])

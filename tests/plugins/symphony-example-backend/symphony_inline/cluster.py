@@ -72,14 +72,20 @@ class InlineCluster(Cluster):
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """An experiment and its processes as they are now."""
-        try:
-            kept = json.loads((self._folder / experiment / "status.json").read_bytes())
-        except FileNotFoundError:
-            raise no_experiment(experiment, self.list_experiments()) from None
+        launcher = self._kept(experiment)["launcher"]
+        alive = is_alive(ProcessId(**launcher))  # before the states are read: then what they lack never happened
+        kept = self._kept(experiment)
         processes = [ProcessStatus(**{**process, "state": State(process["state"])}) for process in kept["processes"]]
-        if not is_alive(ProcessId(**kept["launcher"])):  # nobody is left to see an end or to start anything: say so
+        if not alive and kept["launcher"] == launcher:  # nobody is left to see an end or to start anything: say so
             processes = [_unseen(process) for process in processes]
         return ExperimentStatus(name=experiment, backend=self.backend, processes=tuple(processes))
+
+    def _kept(self, experiment: str) -> dict[str, Any]:
+        try:
+            kept: dict[str, Any] = json.loads((self._folder / experiment / "status.json").read_bytes())
+        except FileNotFoundError:
+            raise no_experiment(experiment, self.list_experiments()) from None
+        return kept
 
     def wait(
         self,

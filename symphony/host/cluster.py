@@ -149,7 +149,11 @@ class HostCluster(Cluster):
                 host = found.elsewhere()
                 if host is not None and not finished(found):  # of what cannot be seen, nothing is removed
                     raise AlreadyExists(found.way_out(host))
-                if not self._describe(found).ended:
+                try:
+                    ended = self._describe(found).ended
+                except NotFound:  # somebody has deleted it just now
+                    continue
+                if not ended:
                     raise already_exists(name)
                 supervisor = found.supervisor()
                 if supervisor is None:

@@ -20,6 +20,8 @@ from symphony.host.identity import ProcessId, identify, is_alive, is_becoming
 # How long a process may take from giving up its old memory to having its environment in the new, in seconds. Mostly it
 # is some microseconds, and more where the machine is busy with others.
 BECOMING = 5.0
+# How often one look at all processes lists them at most.
+LISTINGS = 5
 
 
 def created(pid: int) -> float | None:
@@ -32,15 +34,26 @@ def created(pid: int) -> float | None:
 
 
 def marked(run: str) -> list[ProcessId]:
-    """Every process of this user that carries the mark of a run, but for the caller."""
-    found = []
-    for pid in psutil.pids():
-        with contextlib.suppress(psutil.Error, OSError):
-            if pid != os.getpid() and _environ(pid).get(MARK) == run:
-                process = identify(pid)
-                if process is not None:
-                    found.append(process)
+    """Every process of this user that carries the mark of a run, but for the caller.
+
+    Who forks and ends between being listed and being looked at leaves a child that was not listed, so those who came
+    meanwhile are looked at too.
+    """
+    found: list[ProcessId] = []
+    seen = {os.getpid()}
+    for _ in range(LISTINGS):
+        coming = [pid for pid in psutil.pids() if pid not in seen]
+        found += (process for pid in coming if (process := _if_marked(pid, run)))
+        seen.update(coming)
+        if not coming:
+            break
     return found
+
+
+def _if_marked(pid: int, run: str) -> ProcessId | None:
+    with contextlib.suppress(psutil.Error, OSError):
+        return identify(pid) if _environ(pid).get(MARK) == run else None
+    return None
 
 
 def leaders(run: str) -> dict[str, ProcessId]:

@@ -3,12 +3,15 @@
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
 from symphony import State
+from symphony.host import trees
+from symphony.host.commands import MARK
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 
@@ -144,3 +147,15 @@ def test_nothing_of_the_supervisor_remains(cluster, experiment):
     run = cluster._root / "exp"
     eventually(lambda: '"finished"' in (run / "events.jsonl").read_text())
     assert (run / "supervisor.log").read_text() == ""
+
+
+def test_the_child_of_who_forks_and_ends_while_processes_are_listed_is_found(monkeypatch):
+    """What is listed first has gone when it is looked at, and what it began was not listed."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with subprocess.Popen(["sleep", "1000"], env={MARK: "a-run-of-mine"}) as child:
+        listings = iter([[gone.pid], [gone.pid, child.pid], [gone.pid, child.pid]])
+        monkeypatch.setattr("symphony.host.trees.psutil.pids", lambda: next(listings))
+        found = trees.marked("a-run-of-mine")
+        child.kill()
+    assert [process.pid for process in found] == [child.pid]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import socket
@@ -22,6 +23,8 @@ DEFAULT_SERVER = "symphony"
 _PASSING = ("server exited", "lost server")
 _NO_SERVER = ("no server running", "error connecting", "server exited", "lost server")
 _PATIENCE = 5.0
+# How much a pipe holds unless told otherwise: pipe(7).
+PIPE = 64 << 10
 # How long a server may take to answer, in seconds, and one that last took longer.
 ANSWER_WITHIN, AGAIN_WITHIN = 30.0, 1.0
 
@@ -49,7 +52,15 @@ class Asked:
     def __init__(self, process: subprocess.Popen[bytes], text: bytes) -> None:
         self._process = process
         self._rest = text
+        self._make_room()
         self._write()
+
+    def _make_room(self) -> None:
+        """Let the pipe hold the whole batch, where it can: tmux begins only when it has all of it."""
+        size = getattr(fcntl, "F_SETPIPE_SZ", None)
+        if self._process.stdin is not None and size is not None and len(self._rest) > PIPE:
+            with contextlib.suppress(OSError):  # above what this user may have
+                fcntl.fcntl(self._process.stdin.fileno(), size, len(self._rest))
 
     def _write(self) -> None:
         """Write what tmux can take now: one that hangs must not hang us. The rest is written by `answer`."""

@@ -15,7 +15,7 @@ from symphony.host.commands import MARK
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 
-from .conftest import eventually, marked, python, run_id_of, supervisor_of
+from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 
 STUBBORN = "import signal, time; signal.signal(15, lambda *_: None); print('up')\nwhile True: time.sleep(100)"
 SAVES = """
@@ -159,3 +159,16 @@ def test_the_child_of_who_forks_and_ends_while_processes_are_listed_is_found(mon
         found = trees.marked("a-run-of-mine")
         child.kill()
     assert [process.pid for process in found] == [child.pid]
+
+
+def test_who_minds_no_term_is_killed_by_whoever_deletes_where_the_supervisor_died(cluster, experiment):
+    python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
+    cluster.launch(experiment)
+    cluster.wait("exp", until="ready", timeout=60)
+    run_id = run_id_of(cluster)
+    kill(supervisor_of(cluster))
+    began = time.monotonic()
+    cluster.delete("exp")
+    assert time.monotonic() - began >= 1  # its grace, and no less
+    assert marked(run_id) == []
+    assert cluster.list_experiments() == []

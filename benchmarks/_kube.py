@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 
 from kubetest.hollow import SELECTOR, TOLERATION
 from symphony import Experiment
-from symphony.lookup import Until
+from symphony.cluster.matching import Until
 
 STARTED: Until = "started"
 
@@ -23,7 +23,9 @@ def kubeconfig() -> Path:
     if given:
         return Path(given)
     devcluster = Path(__file__).resolve().parents[1] / "scripts/devcluster"
-    done = subprocess.run([sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True
+    )
     if done.returncode:
         raise SystemExit(f"no Kubernetes to measure on: set KUBECONFIG, or {done.stderr.strip()}")
     return Path(done.stdout.strip())
@@ -41,7 +43,9 @@ def hollow(name: str, count: int, *, services: int = 0) -> Experiment:
     """Lone processes on hollow nodes, the first of which bind a service each."""
     exp = Experiment(name)
     for number in range(count):
-        process = exp.new_process(f"p-{number}", container_image="none:1", command=["sleep", "1000"])
+        process = exp.new_process(
+            f"p-{number}", container_image="none:1", command=["sleep", "1000"]
+        )
         process.add_toleration(**TOLERATION)
         for key, value in SELECTOR.items():
             process.node_selector(key, value)

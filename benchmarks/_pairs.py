@@ -41,7 +41,9 @@ class Figure:
     note: str = ""
 
 
-def in_turns(runs: int, *sides: Side, settled: Callable[[], object] | None = None) -> list[list[float]]:
+def in_turns(
+    runs: int, *sides: Side, settled: Callable[[], object] | None = None
+) -> list[list[float]]:
     """The samples of each side, measured in turns. What a side returns is its measurement.
 
     ``settled`` is called before each measurement, and returns when what went before it is over.
@@ -127,7 +129,13 @@ def times_faster(
 
 
 def at_most_more(
-    what: str, ours: Sequence[float], peer: Sequence[float], more: float, *, peer_name: str, note: str = ""
+    what: str,
+    ours: Sequence[float],
+    peer: Sequence[float],
+    more: float,
+    *,
+    peer_name: str,
+    note: str = "",
 ) -> Figure:
     """Durations in seconds, of which ours may be ``more`` seconds longer."""
     difference = median(ours) - median(peer)
@@ -180,7 +188,11 @@ def shown(value: float, unit: str) -> str:
     """
     if unit == "s":
         return f"{value * 1000:.3g} ms" if abs(value) < 0.9995 else f"{value:.3g} s"
-    return f"{value:,.0f} {unit}" if value == int(value) or abs(value) >= 1000 else f"{value:.3g} {unit}"
+    return (
+        f"{value:,.0f} {unit}"
+        if value == int(value) or abs(value) >= 1000
+        else f"{value:.3g} {unit}"
+    )
 
 
 # --- a benchmark as a program ---
@@ -199,9 +211,15 @@ class Options:
 
 def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> NoReturn:
     """Be a benchmark's command line: measure, print, and exit with 1 where a target is missed."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small version: fewer processes, fewer runs")
-    parser.add_argument("--json", action="store_true", help="one JSON object a figure, with every sample")
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a small version: fewer processes, fewer runs"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object a figure, with every sample"
+    )
     given = parser.parse_args()
     # An ordinary end by TERM would leave running what was launched; an exception takes it back.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -233,14 +251,24 @@ class Table:
 
     def __call__(self, figure: Figure) -> None:
         """Print one figure."""
-        peer = f"{shown(median(figure.peer), figure.unit)} ({figure.peer_name})" if figure.peer else ""
+        peer = (
+            f"{shown(median(figure.peer), figure.unit)} ({figure.peer_name})" if figure.peer else ""
+        )
         verdict = {True: "holds", False: "MISSED", None: ""}[figure.holds]
         ours = shown(median(figure.ours), figure.unit)
-        print(f"{self._row(figure.what, ours, peer, figure.result, figure.target)} {verdict}".rstrip(), flush=True)
+        print(
+            f"{self._row(figure.what, ours, peer, figure.result, figure.target)} {verdict}".rstrip(),
+            flush=True,
+        )
         if figure.note:
             width = max(60, shutil.get_terminal_size().columns)
-            print(textwrap.fill(figure.note, width, initial_indent="    ", subsequent_indent="    "), flush=True)
+            print(
+                textwrap.fill(figure.note, width, initial_indent="    ", subsequent_indent="    "),
+                flush=True,
+            )
 
     @staticmethod
     def _row(*cells: str) -> str:
-        return " ".join(cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
+        return " ".join(
+            cell.ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)
+        ).rstrip()

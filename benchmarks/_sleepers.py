@@ -77,7 +77,9 @@ def environ(state: Path) -> dict[str, str]:
 
     Python keeps what it compiled there, as it does unless told otherwise: else every program would compile anew.
     """
-    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    inherited = {
+        key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
+    }
     return {**inherited, "SYMPHONY_STATE_DIR": str(state)}
 
 
@@ -120,7 +122,7 @@ class Bare:
         """Start a process for each environment, with a log file each."""
         with _undisturbed():
             for number, env in enumerate(envs):
-                with open(self._folder / f"{number}.log", "wb") as log:  # noqa: PTH123  (as quick as it gets)
+                with open(self._folder / f"{number}.log", "wb") as log:
                     self.started.append(
                         subprocess.Popen(
                             COMMAND,
@@ -147,7 +149,8 @@ def _undisturbed() -> Iterator[None]:
     """Put off Ctrl-C and TERM: one that comes within Popen would lose a process that was just started."""
     came: list[int] = []
     before = {
-        number: signal.signal(number, lambda got, _: came.append(got)) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, lambda got, _: came.append(got))
+        for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield
@@ -199,7 +202,9 @@ class Honcho:
             start_new_session=True,
         )
         if not self._all_started():
-            raise RuntimeError(f"honcho ended after starting {len(self.pids)} of {self._count} processes")
+            raise RuntimeError(
+                f"honcho ended after starting {len(self.pids)} of {self._count} processes"
+            )
 
     def _all_started(self) -> bool:
         """Read on until it has started every process; False where it ended before."""

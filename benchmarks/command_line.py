@@ -43,7 +43,11 @@ def starting(runs: int, env: Mapping[str, str]) -> Figure:
     sides = program([*symphony(), "ps", "-b", "local", "exp-1"], env), program(python("pass"), env)
     ours, peer = in_turns(runs, *sides)
     return at_most_more(
-        f"symphony ps -b local, {PROCESSES} processes", ours, peer, LONGEST_START, peer_name="python -c pass"
+        f"symphony ps -b local, {PROCESSES} processes",
+        ours,
+        peer,
+        LONGEST_START,
+        peer_name="python -c pass",
     )
 
 
@@ -55,9 +59,23 @@ def completing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
         if other is not None:
             sides.append(program(other, env))
         ours, bare, *peers = in_turns(runs, *sides)
-        yield at_most(f"completing {what}", "s", ours, LONGEST_COMPLETION, peer=bare, peer_name="python -c pass")
+        yield at_most(
+            f"completing {what}",
+            "s",
+            ours,
+            LONGEST_COMPLETION,
+            peer=bare,
+            peer_name="python -c pass",
+        )
         for peer in peers:
-            yield at_most(f"completing {what}", "s", ours, None, peer=peer, peer_name="kubectl, the same of its own")
+            yield at_most(
+                f"completing {what}",
+                "s",
+                ours,
+                None,
+                peer=peer,
+                peer_name="kubectl, the same of its own",
+            )
 
 
 def answering(command: Sequence[str], env: Mapping[str, str]) -> Side:

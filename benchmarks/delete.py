@@ -17,8 +17,12 @@ def measure(options: Options) -> Iterator[Figure]:
     for count in (500,) if options.quick else (100, 500, 1000):
         envs = environments(experiment(count))
         with state_dir() as state:
-            ours, peer = in_turns(options.pick(7, 3), lambda: deleted(state, len(envs)), lambda: bare(envs))  # noqa: B023
-        yield at_most_times(f"delete of {count}", ours, peer, TIMES, plus=PLUS, peer_name="killpg and wait")
+            ours, peer = in_turns(
+                options.pick(7, 3), lambda: deleted(state, len(envs)), lambda: bare(envs)
+            )
+        yield at_most_times(
+            f"delete of {count}", ours, peer, TIMES, plus=PLUS, peer_name="killpg and wait"
+        )
 
 
 def deleted(state: Path, count: int) -> float:

@@ -84,7 +84,9 @@ def measure(env: Mapping[str, str], *, cold: bool) -> dict[str, float]:
 
 def main() -> int:
     """Measure, print, and judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--cold", action="store_true", help="begin with an empty cache")
     cold = parser.parse_args().cold
     run("down", "--quiet", env=os.environ)
@@ -94,10 +96,14 @@ def main() -> int:
         figures = measure(env, cold=cold)
     after = traces()
     left = {
-        kind: sorted(set(after[kind]) - set(before[kind])) for kind in before if set(after[kind]) - set(before[kind])
+        kind: sorted(set(after[kind]) - set(before[kind]))
+        for kind in before
+        if set(after[kind]) - set(before[kind])
     }
     broken = {name: limit for name, limit in LIMITS.items() if figures.get(name, 0) > limit}
-    print(json.dumps({"figures": figures, "limits": LIMITS, "broken": broken, "left": left}, indent=1))
+    print(
+        json.dumps({"figures": figures, "limits": LIMITS, "broken": broken, "left": left}, indent=1)
+    )
     return 1 if broken or left else 0
 
 

@@ -107,15 +107,23 @@ def flood(seconds: int, rounds: int) -> Iterator[Figure]:
         ours, peer = in_turns(rounds, *sides)
     note = f"written at {min(rates):,.0f} to {max(rates):,.0f} lines a second"
     what = f"{RATE:,} lines a second for {seconds} s: lost"
-    yield at_most(what, "lines", [sum(lost_ours)], 0, peer=[sum(lost_peer)], peer_name="tail -f", note=note)
-    yield at_most("  the last line was shown after", "s", ours, None, peer=peer, peer_name="tail -f")
+    yield at_most(
+        what, "lines", [sum(lost_ours)], 0, peer=[sum(lost_peer)], peer_name="tail -f", note=note
+    )
+    yield at_most(
+        "  the last line was shown after", "s", ours, None, peer=peer, peer_name="tail -f"
+    )
 
 
-def flooded(state: Path, command: Command, seconds: int, lost: list[float], rates: list[float]) -> float:
+def flooded(
+    state: Path, command: Command, seconds: int, lost: list[float], rates: list[float]
+) -> float:
     """How long after its writing the last line was shown. Adds what was lost and the rate of writing."""
     go = state / "go"
     exp = experiment(0)
-    exp.new_process("writer", command=[sys.executable, "-c", FLOOD, str(RATE), str(seconds), str(go)])
+    exp.new_process(
+        "writer", command=[sys.executable, "-c", FLOOD, str(RATE), str(seconds), str(go)]
+    )
     cluster = local(state)
     cluster.launch(exp)
     try:

@@ -44,7 +44,11 @@ def measure(options: Options) -> Iterator[Figure]:
             honcho = stack.enter_context(Honcho(stack.enter_context(scratch()), env, count))
             honcho.start()
             root = psutil.Process(honcho.pid)
-            helpers = [child for child in root.children(recursive=True) if child.pid not in set(honcho.pids)]
+            helpers = [
+                child
+                for child in root.children(recursive=True)
+                if child.pid not in set(honcho.pids)
+            ]
             sides.append(lambda: cost([root, *helpers]))
         time.sleep(SETTLE)
         yield from compared(sides, count, seconds)
@@ -86,7 +90,9 @@ def cpu_seconds(process: psutil.Process) -> float:
     tasks = Path(f"/proc/{process.pid}/task")
     if tasks.is_dir():
         # Its first number is nanoseconds on the CPU.
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+        return (
+            sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+        )
     times = process.cpu_times()
     return float(times.user + times.system)
 

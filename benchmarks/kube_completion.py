@@ -30,18 +30,38 @@ def measure(options: Options) -> Iterator[Figure]:
     """The figures of this benchmark."""
     config, runs = kubeconfig(), options.pick(31, 5)
     with launched(config, COUNT) as (_, name), scratch() as home:
-        env = {**os.environ, "HOME": str(home), "KUBECONFIG": str(config), "SYMPHONY_BACKEND": "kube"}
+        env = {
+            **os.environ,
+            "HOME": str(home),
+            "KUBECONFIG": str(config),
+            "SYMPHONY_BACKEND": "kube",
+        }
         env.pop("XDG_CACHE_HOME", None)
         theirs = [kubectl(), "__complete", "-n", name, "get", "pods", "p-"]
-        for what, words in {"an experiment": ("ps", name[:-2]), "a process": ("logs", name, "p-")}.items():
+        for what, words in {
+            "an experiment": ("ps", name[:-2]),
+            "a process": ("logs", name, "p-"),
+        }.items():
             command = [*symphony(), "__complete", *words]
-            for when, ours in {"known": program(command, env), "the first time": first(command, env, home)}.items():
-                found = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+            for when, ours in {
+                "known": program(command, env),
+                "the first time": first(command, env, home),
+            }.items():
+                found = subprocess.run(
+                    command, env=env, capture_output=True, text=True, check=True
+                ).stdout
                 if not found.strip():
                     raise SystemExit(f"nothing was completed: {' '.join(command)}")
-                mine, peer = in_turns(runs, ours, program(["/bin/sh", "-c", f"{' '.join(theirs)} 2>/dev/null"], env))
+                mine, peer = in_turns(
+                    runs, ours, program(["/bin/sh", "-c", f"{' '.join(theirs)} 2>/dev/null"], env)
+                )
                 yield at_most(
-                    f"completing {what} on kube, {when}", "s", mine, LONGEST, peer=peer, peer_name="kubectl, of Pods"
+                    f"completing {what} on kube, {when}",
+                    "s",
+                    mine,
+                    LONGEST,
+                    peer=peer,
+                    peer_name="kubectl, of Pods",
                 )
 
 

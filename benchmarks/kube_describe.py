@@ -43,8 +43,26 @@ def measure(options: Options) -> Iterator[Figure]:
     """The library in a program that runs already, and the command line from its start."""
     config, count, runs = kubeconfig(), options.pick(1000, 100), options.pick(11, 3)
     with launched(config, count) as (cluster, name):
-        theirs = [kubectl(), f"--kubeconfig={config}", "get", "pods", "-o", "json", f"--namespace={name}"]
-        ours = [sys.executable, "-m", "symphony", "ps", name, "-b", "kube", "--json", f"--kubeconfig={config}"]
+        theirs = [
+            kubectl(),
+            f"--kubeconfig={config}",
+            "get",
+            "pods",
+            "-o",
+            "json",
+            f"--namespace={name}",
+        ]
+        ours = [
+            sys.executable,
+            "-m",
+            "symphony",
+            "ps",
+            name,
+            "-b",
+            "kube",
+            "--json",
+            f"--kubeconfig={config}",
+        ]
 
         def library() -> float:
             return timed(lambda: cluster.describe_experiment(name))
@@ -53,11 +71,17 @@ def measure(options: Options) -> Iterator[Figure]:
             return timed(lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL))
 
         in_turns(1, library, lambda: command(*ours), lambda: command(*theirs))
-        library_s, command_s, kubectl_s = in_turns(runs, library, lambda: command(*ours), lambda: command(*theirs))
+        library_s, command_s, kubectl_s = in_turns(
+            runs, library, lambda: command(*ours), lambda: command(*theirs)
+        )
     peer = "kubectl get pods -o json"
-    yield at_most_times(f"describe_experiment, {count} Pods", library_s, kubectl_s, TIMES, peer_name=peer)
+    yield at_most_times(
+        f"describe_experiment, {count} Pods", library_s, kubectl_s, TIMES, peer_name=peer
+    )
     if not options.quick:  # to start Python costs more than a hundred Pods
-        yield at_most_times(f"symphony ps --json, {count} Pods", command_s, kubectl_s, TIMES, peer_name=peer)
+        yield at_most_times(
+            f"symphony ps --json, {count} Pods", command_s, kubectl_s, TIMES, peer_name=peer
+        )
 
 
 if __name__ == "__main__":

@@ -89,7 +89,10 @@ class Bench:
 
     def calls(self, exp: Experiment) -> tuple[int, int]:
         """How many calls one launch makes, and how many objects it creates."""
-        with self.namespace() as namespace, FaultProxy(self._config, scratch=self._scratch) as proxy:
+        with (
+            self.namespace() as namespace,
+            FaultProxy(self._config, scratch=self._scratch) as proxy,
+        ):
             cluster = Cluster.new("kube", kubeconfig=proxy.kubeconfig, namespace=namespace)
             manifest = cluster.launch(exp)
             return proxy.count(), len(list(manifest))
@@ -118,7 +121,13 @@ def measure(options: Options) -> Iterator[Figure]:
         what = f"launch, {len(many.list_all_processes())} Pods, until all run"
         yield at_most_times(what, ours, theirs, 1.0, peer_name="kubectl create, get")
         calls, objects = bench.calls(some)
-        yield at_most("launch, calls", "calls", [calls], objects + BESIDES, note=f"{objects} objects are created")
+        yield at_most(
+            "launch, calls",
+            "calls",
+            [calls],
+            objects + BESIDES,
+            note=f"{objects} objects are created",
+        )
 
 
 if __name__ == "__main__":

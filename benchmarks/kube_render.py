@@ -15,10 +15,10 @@ import yaml
 from _pairs import Figure, Options, at_most, at_most_times, in_turns, main, median
 
 from symphony import Experiment
-from symphony.plan import Plan
+from symphony.plan.resolve import Plan
 from symphony_kube.cluster import KubeCluster
-from symphony_kube.manifest import KubeManifest
-from symphony_kube.render import render
+from symphony_kube.render.experiment import render
+from symphony_kube.render.manifest import KubeManifest
 
 VARIABLES, SERVICES = 30, 11
 CLUSTER = KubeCluster(image="rl:1")
@@ -29,10 +29,15 @@ def measure(options: Options) -> Iterator[Figure]:
     many = options.pick(10_000, 1_000)
     few = many // 10
     runs = options.pick(7, 3)
-    limit = None if options.quick else 11.0  # what a few processes take is too little to be measured well
+    limit = (
+        None if options.quick else 11.0
+    )  # what a few processes take is too little to be measured well
     yield growth("resolving", resolved, experiments(few), experiment("many", many), runs, limit)
     # Ten small ones rather than one ten times: then neither side finds its plan in the processor's cache.
-    small, plan = [CLUSTER.plan(exp) for exp in experiments(few)], CLUSTER.plan(experiment("many", many))
+    small, plan = (
+        [CLUSTER.plan(exp) for exp in experiments(few)],
+        CLUSTER.plan(experiment("many", many)),
+    )
     yield growth("rendering", rendered, small, plan, runs, limit)
     yield to_objects(plan, runs)
     yield to_yaml(plan, options.pick(3, 3))
@@ -41,7 +46,9 @@ def measure(options: Options) -> Iterator[Figure]:
 def to_objects(plan: Plan, runs: int) -> Figure:
     """Rendering, beside the bare json.dumps of what was rendered."""
     objects = list(rendered(plan))
-    ours, peer = in_turns(runs, lambda: worked(lambda: rendered(plan)), lambda: worked(lambda: json.dumps(objects)))
+    ours, peer = in_turns(
+        runs, lambda: worked(lambda: rendered(plan)), lambda: worked(lambda: json.dumps(objects))
+    )
     what = f"{len(plan.processes):,} processes to objects"
     return at_most_times(what, ours, peer, 3.0, peer_name="json.dumps")
 
@@ -49,7 +56,9 @@ def to_objects(plan: Plan, runs: int) -> Figure:
 def to_yaml(plan: Plan, runs: int) -> Figure:
     """The text of a manifest, beside libyaml's of the same objects."""
     manifest = rendered(plan)
-    objects = json.loads(json.dumps(list(manifest)))  # with nothing in common, as another program would have them
+    objects = json.loads(
+        json.dumps(list(manifest))
+    )  # with nothing in common, as another program would have them
 
     def peer() -> None:
         yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -60,7 +69,12 @@ def to_yaml(plan: Plan, runs: int) -> Figure:
 
 
 def growth(
-    what: str, work: Callable[[Any], object], small: list[Any], large: Any, runs: int, limit: float | None
+    what: str,
+    work: Callable[[Any], object],
+    small: list[Any],
+    large: Any,
+    runs: int,
+    limit: float | None,
 ) -> Figure:
     """How much longer ten times as many processes take."""
 

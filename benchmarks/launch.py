@@ -56,7 +56,11 @@ def launching(count: int, runs: int) -> Iterator[Figure]:
     envs = environments(exp)
     with state_dir(memory()) as state:
         exp.dump_file(state / "many.yml")
-        sides: list[Side] = [lambda: launched(state, count), lambda: program(state), lambda: bare(envs)]
+        sides: list[Side] = [
+            lambda: launched(state, count),
+            lambda: program(state),
+            lambda: bare(envs),
+        ]
         if Honcho.is_there():
             sides.append(lambda: honcho(envs[0], count))
         settled = settling()
@@ -72,7 +76,9 @@ def beside_bare(count: int, ours: Sequence[float], peer: Sequence[float]) -> Fig
     """The figure of a launch in this process, and the bare loop's."""
     target = AS_FAST_AS_BARE if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; bare {_rates(count, peer)}"
-    return times_faster(f"launch of {count}", ours, peer, target, peer_name="bare Popen loop", note=note)
+    return times_faster(
+        f"launch of {count}", ours, peer, target, peer_name="bare Popen loop", note=note
+    )
 
 
 def beside_honcho(what: str, count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:

@@ -73,12 +73,12 @@ class Other:
 
     def take(self, count: int) -> None:
         """Have it take messages."""
-        assert self.process.stdin is not None  # noqa: S101
+        assert self.process.stdin is not None
         print(count, file=self.process.stdin, flush=True)
 
     def has_taken(self) -> None:
         """Wait until it has."""
-        assert self.process.stdout is not None  # noqa: S101
+        assert self.process.stdout is not None
         self.process.stdout.readline()
 
 
@@ -109,11 +109,21 @@ def measure(options: Options) -> Iterator[Figure]:
         for size, name in SIZES.items():
             part = 20 if form == "JSON" and size == 1_000_000 else 1
             trips = max(1, ROUND_TRIPS[size] // part)
-            yield figure(f"round trips, {name}, {form}", form, runs, ECHO, round_trips, message(size, form), trips)
+            yield figure(
+                f"round trips, {name}, {form}",
+                form,
+                runs,
+                ECHO,
+                round_trips,
+                message(size, form),
+                trips,
+            )
         for size, name in SIZES.items():
             part = 20 if form == "JSON" else 1
             count = max(1, MESSAGES[size] // part)
-            yield figure(f"messages, {name}, {form}", form, runs, SINK, messages, message(size, form), count)
+            yield figure(
+                f"messages, {name}, {form}", form, runs, SINK, messages, message(size, form), count
+            )
 
 
 def message(size: int, form: str) -> Any:
@@ -143,14 +153,22 @@ def figure(
             sides[-1]()  # connects
         ours, peer = in_turns(runs, *sides)
     return times_faster(
-        what, [time / count for time in ours], [time / count for time in peer], SHARE[form], peer_name="pyzmq"
+        what,
+        [time / count for time in ours],
+        [time / count for time in peer],
+        SHARE[form],
+        peer_name="pyzmq",
     )
 
 
-def round_trips(side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack) -> Side:
+def round_trips(
+    side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack
+) -> Side:
     """How long some round trips take."""
     if side == "ours":
-        client = ZmqClient(address=end.address, serializer="json" if form == "JSON" else None, timeout=60)
+        client = ZmqClient(
+            address=end.address, serializer="json" if form == "JSON" else None, timeout=60
+        )
         ask = stack.enter_context(client).request
     else:
         socket = connected(zmq.REQ, end.address, stack)
@@ -184,10 +202,14 @@ def asking_json(socket: zmq.Socket[bytes]) -> Callable[[Any], Any]:
     return ask
 
 
-def messages(side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack) -> Side:
+def messages(
+    side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack
+) -> Side:
     """How long some messages take until the other end has them all."""
     if side == "ours":
-        send = stack.enter_context(ZmqPush(address=end.address, serializer="json" if form == "JSON" else None)).send
+        send = stack.enter_context(
+            ZmqPush(address=end.address, serializer="json" if form == "JSON" else None)
+        ).send
     else:
         socket = connected(zmq.PUSH, end.address, stack)
         send = sending_json(socket) if form == "JSON" else socket.send

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from symphony.host.leases import PortLeases, take
-from symphony.spec.values import DEFAULT_PORTS
+from symphony.host.resources.leases import PortLeases, take
+from symphony.model.validators import DEFAULT_PORTS
 
 LOOPBACK = "127.0.0.1"
 IP_LOCAL_PORT_RANGE = 51  # linux/in.h, since 6.3: limits what bind to port 0 and connect may choose
@@ -75,7 +75,11 @@ def asyncio_server(port: int) -> Iterator[None]:
 def zmq_server(port: int) -> Iterator[None]:
     import zmq
 
-    with zmq.Context() as context, context.socket(zmq.REP) as server, context.socket(zmq.REQ) as client:
+    with (
+        zmq.Context() as context,
+        context.socket(zmq.REP) as server,
+        context.socket(zmq.REQ) as client,
+    ):
         server.bind(f"tcp://{LOOPBACK}:{port}")
         client.linger = server.linger = 0
         client.connect(f"tcp://{LOOPBACK}:{port}")
@@ -131,7 +135,9 @@ SERVERS: dict[str, Attempt] = {
     "socketserver.TCPServer": lambda port: served(port, socketserver.TCPServer),
     "plain socket": plain,
     "plain socket, SO_REUSEADDR": lambda port: plain(port, socket.SO_REUSEADDR),
-    "plain socket, SO_REUSEADDR, 0.0.0.0": lambda port: plain(port, socket.SO_REUSEADDR, host="0.0.0.0"),
+    "plain socket, SO_REUSEADDR, 0.0.0.0": lambda port: plain(
+        port, socket.SO_REUSEADDR, host="0.0.0.0"
+    ),
     "plain socket, SO_REUSEPORT": lambda port: plain(port, socket.SO_REUSEPORT),
 }
 OTHERS: dict[str, Attempt] = {
@@ -154,7 +160,9 @@ def tried(attempt: Attempt, port: int) -> str:
 
 def free_port(ports: PortLeases) -> int:
     return next(
-        port for port in range(DEFAULT_PORTS[0], DEFAULT_PORTS[1] + 1) if fresh(port) and not ports.refuse(port)
+        port
+        for port in range(DEFAULT_PORTS[0], DEFAULT_PORTS[1] + 1)
+        if fresh(port) and not ports.refuse(port)
     )
 
 
@@ -183,7 +191,10 @@ def used(attempt: Attempt) -> str:
     """The attempt on a port whose server has just closed a connection and ended."""
     with PortLeases() as ports:
         port = free_port(ports)
-    with socket.create_server((LOOPBACK, port)) as server, socket.create_connection((LOOPBACK, port)) as client:
+    with (
+        socket.create_server((LOOPBACK, port)) as server,
+        socket.create_connection((LOOPBACK, port)) as client,
+    ):
         server.accept()[0].close()
         client.recv(1)
     return tried(attempt, port)
@@ -192,7 +203,9 @@ def used(attempt: Attempt) -> str:
 def main() -> None:
     first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     print(f"Linux {platform.release()}, Python {platform.python_version()}")
-    print(f"symphony's pool is {DEFAULT_PORTS[0]}-{DEFAULT_PORTS[1]}; the kernel's own is {first}-{last}\n")
+    print(
+        f"symphony's pool is {DEFAULT_PORTS[0]}-{DEFAULT_PORTS[1]}; the kernel's own is {first}-{last}\n"
+    )
     print(f"{'who':38}{'while held':14}{'after':14}just used by another")
     for name, attempt in {**SERVERS, **OTHERS}.items():
         during, after = held(attempt, leased=name.endswith(", port leased"))

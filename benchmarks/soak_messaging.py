@@ -105,9 +105,14 @@ def figures(process: psutil.Process) -> Held:
 def running() -> Iterator[tuple[psutil.Process, list[str]]]:
     """The other end, as a process, and its addresses."""
     command = [sys.executable, __file__, "--other-end"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
-            yield psutil.Process(process.pid), (process.stdout.readline() if process.stdout else "").split()
+            yield (
+                psutil.Process(process.pid),
+                (process.stdout.readline() if process.stdout else "").split(),
+            )
         finally:
             if process.stdin:
                 process.stdin.close()
@@ -121,7 +126,9 @@ def soak(minutes: float) -> bool:
     messages, number, due = 0, 0, begin
     with running() as (other, addresses):
         ends = (psutil.Process(os.getpid()), other)
-        print("minutes   messages   this end: MiB, descriptors, threads   other end: MiB, descriptors, threads")
+        print(
+            "minutes   messages   this end: MiB, descriptors, threads   other end: MiB, descriptors, threads"
+        )
         while time.monotonic() - begin < minutes * 60:
             messages += talk(addresses, number)
             number += 1000
@@ -129,11 +136,17 @@ def soak(minutes: float) -> bool:
                 due += every
                 seen.append(tuple(figures(end) for end in ends))
                 shown = "   ".join(
-                    f"{rss / 2**20:8.1f} {fds:4} {threads:4}" + " " * 16 for rss, fds, threads in seen[-1]
+                    f"{rss / 2**20:8.1f} {fds:4} {threads:4}" + " " * 16
+                    for rss, fds, threads in seen[-1]
                 )
-                print(f"{(time.monotonic() - begin) / 60:7.1f} {messages:10,}   {shown}".rstrip(), flush=True)
+                print(
+                    f"{(time.monotonic() - begin) / 60:7.1f} {messages:10,}   {shown}".rstrip(),
+                    flush=True,
+                )
     half = len(seen) // 2
-    return all(steady([of[end] for of in seen[1:half]], [of[end] for of in seen[half:]]) for end in (0, 1))
+    return all(
+        steady([of[end] for of in seen[1:half]], [of[end] for of in seen[half:]]) for end in (0, 1)
+    )
 
 
 def steady(early: list[Held], late: list[Held]) -> bool:
@@ -149,7 +162,9 @@ def steady(early: list[Held], late: list[Held]) -> bool:
 
 def main() -> None:
     """Be the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--other-end", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()

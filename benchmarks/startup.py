@@ -9,7 +9,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from _pairs import Figure, Options, Side, at_most, at_most_more, at_most_times, in_turns, main, timed
+from _pairs import (
+    Figure,
+    Options,
+    Side,
+    at_most,
+    at_most_more,
+    at_most_times,
+    in_turns,
+    main,
+    timed,
+)
 from _sleepers import environ, experiment, local, state_dir, symphony
 
 THREE_OF_THE_STANDARD_LIBRARY = "import argparse, dataclasses, pathlib"
@@ -38,21 +48,30 @@ def measure(options: Options) -> Iterator[Figure]:
 def foreign_modules() -> Figure:
     """What `import symphony` imports of others'."""
     names = json.loads(subprocess.check_output([sys.executable, "-c", FOREIGN]))
-    return at_most("import symphony: third-party modules", "modules", [len(names)], 0, note=", ".join(names))
+    return at_most(
+        "import symphony: third-party modules", "modules", [len(names)], 0, note=", ".join(names)
+    )
 
 
 def importing(runs: int, env: Mapping[str, str]) -> Figure:
     """The time of a Python that imports symphony and ends."""
     ours, peer = in_turns(
-        runs, program(python("import symphony"), env), program(python(THREE_OF_THE_STANDARD_LIBRARY), env)
+        runs,
+        program(python("import symphony"), env),
+        program(python(THREE_OF_THE_STANDARD_LIBRARY), env),
     )
-    return at_most_times("python -c 'import symphony'", ours, peer, 2.0, peer_name="argparse dataclasses pathlib")
+    return at_most_times(
+        "python -c 'import symphony'", ours, peer, 2.0, peer_name="argparse dataclasses pathlib"
+    )
 
 
 def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
     """The time of `symphony ls` with three experiments."""
     bare = program(python("pass"), env)
-    for what, command in {"symphony ls": console_script(), "python -m symphony ls": symphony()}.items():
+    for what, command in {
+        "symphony ls": console_script(),
+        "python -m symphony ls": symphony(),
+    }.items():
         if command:
             ours, peer = in_turns(runs, program([*command, "ls"], env), bare)
             yield at_most_more(what, ours, peer, 0.1, peer_name="python -c pass")

@@ -53,8 +53,12 @@ def tmux(server: str, *words: str, **options: object) -> str:
 
 def end_server(server: str) -> list[int]:
     """End a server and wait until all of its windows' processes have gone: the next measurement begins in peace."""
-    pids = [int(line) for line in tmux(server, "list-panes", "-a", "-F", "#{pane_pid}").splitlines()]
-    watched = [os.pidfd_open(int(pid)) for pid in [*pids, tmux(server, "display-message", "-p", "#{pid}")]]
+    pids = [
+        int(line) for line in tmux(server, "list-panes", "-a", "-F", "#{pane_pid}").splitlines()
+    ]
+    watched = [
+        os.pidfd_open(int(pid)) for pid in [*pids, tmux(server, "display-message", "-p", "#{pid}")]
+    ]
     tmux(server, "kill-server")
     for descriptor in watched:
         poll = select.poll()
@@ -90,11 +94,19 @@ def libtmux_loop(count: int, _: Path) -> float:
     begin = time.perf_counter()
     server = libtmux.Server(socket_name="libtmux", config_file=os.devnull)
     session = server.new_session(
-        "bench", window_name="w-0", start_directory="/tmp", environment=variables(), window_command="sleep 1000"
+        "bench",
+        window_name="w-0",
+        start_directory="/tmp",
+        environment=variables(),
+        window_command="sleep 1000",
     )
     for index in range(1, count):
         session.new_window(
-            f"w-{index}", start_directory="/tmp", environment=variables(), window_shell="sleep 1000", attach=False
+            f"w-{index}",
+            start_directory="/tmp",
+            environment=variables(),
+            window_shell="sleep 1000",
+            attach=False,
         )
     took = time.perf_counter() - begin
     end_server("libtmux")
@@ -142,17 +154,32 @@ def on_disk(count: int) -> float:
         begin = time.perf_counter()
         for index in range(count):
             os.mkfifo(f"{folder}/gate-{index}")
-            os.close(os.open(f"{folder}/log-{index}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+            os.close(
+                os.open(f"{folder}/log-{index}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            )
         return time.perf_counter() - begin
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--windows", type=int, nargs="+", default=[50, 200, 800])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--state", type=Path, default=MEMORY if MEMORY.is_dir() else None, metavar="FOLDER")
+    parser.add_argument(
+        "--state", type=Path, default=MEMORY if MEMORY.is_dir() else None, metavar="FOLDER"
+    )
     options = parser.parse_args()
-    titles = ("windows", "raw s", "launch s", "x raw", "running s", "x raw", "libtmux s", "x launch")
+    titles = (
+        "windows",
+        "raw s",
+        "launch s",
+        "x raw",
+        "running s",
+        "x raw",
+        "libtmux s",
+        "x launch",
+    )
     print("{:>8} {:>8} {:>9} {:>6} {:>10} {:>6} {:>10} {:>9}".format(*titles))
     missed = False
     with sockets() as folder, tempfile.TemporaryDirectory(dir=options.state) as state:
@@ -174,7 +201,10 @@ def main() -> int:
             if count == 200:
                 missed = over_raw > 1.5 or (peer or 0) < 5 * usual
     print(f"the files of 200 windows on the disk: {on_disk(200):.3f} s")
-    print("at 200 windows: at most 1.5x raw, at least 5x faster than libtmux:", "MISSED" if missed else "met")
+    print(
+        "at 200 windows: at most 1.5x raw, at least 5x faster than libtmux:",
+        "MISSED" if missed else "met",
+    )
     return int(missed)
 
 

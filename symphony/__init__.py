@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from symphony.addresses import AddressBook, Endpoint
     from symphony.application import Address, address
     from symphony.cluster import Cluster, ExecResult, Manifest
     from symphony.config import SymphonyConfig
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
-    from symphony.plan import Plan
-    from symphony.spec import Experiment, Process, ProcessGroup
+    from symphony.model import Experiment, Process, ProcessGroup
+    from symphony.plan.addresses import AddressBook, Endpoint
+    from symphony.plan.resolve import Plan
     from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "addresses": ("AddressBook", "Endpoint"),
     "application": ("Address", "address"),
     "cluster": ("Cluster", "ExecResult", "Manifest"),
     "config": ("SymphonyConfig",),
@@ -38,8 +37,9 @@ _HOMES = {
         "AlreadyExists", "BackendError", "LaunchFailed", "NotFound", "PluginError", "SpecError",
         "SymphonyError", "Unreachable", "Unsupported",
     ),
-    "plan": ("Plan",),
-    "spec": ("Experiment", "Process", "ProcessGroup"),
+    "plan.addresses": ("AddressBook", "Endpoint"),
+    "plan.resolve": ("Plan",),
+    "model": ("Experiment", "Process", "ProcessGroup"),
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

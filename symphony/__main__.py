@@ -10,7 +10,9 @@ def main() -> int:
 
         return run()
     except (KeyboardInterrupt, RuntimeError) as exc:
-        if not isinstance(exc.__cause__ or exc, KeyboardInterrupt):  # Python before 3.12 hides one, as a class is made
+        if not isinstance(
+            exc.__cause__ or exc, KeyboardInterrupt
+        ):  # Python before 3.12 hides one, as a class is made
             raise
         sys.stderr.write("symphony: interrupted\n")
         return 130

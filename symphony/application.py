@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symphony.addresses import PREFIX
 from symphony.errors import NotFound
 from symphony.names import env_name, listing, near
+from symphony.plan.addresses import PREFIX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,9 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
     """
     environ = os.environ if environ is None else environ
     prefix = PREFIX + env_name(service)
-    missing = [variable for variable in (f"{prefix}_HOST", f"{prefix}_PORT") if variable not in environ]
+    missing = [
+        variable for variable in (f"{prefix}_HOST", f"{prefix}_PORT") if variable not in environ
+    ]
     if missing:
         known = _services(environ)
         hint = near(service, known) or f"; there are {listing(known)}"
@@ -54,11 +56,22 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
         raise NotFound(f"no service {service!r} in the environment ({missing[0]}){hint}")
     host, port = environ[f"{prefix}_HOST"], environ[f"{prefix}_PORT"]
     if not (port.isascii() and port.isdigit()):
-        raise NotFound(f"no service {service!r} in the environment: {prefix}_PORT is {port!r}, which is no port")
-    return Address(service=service, host=host, port=int(port), bind_host=environ.get(f"{prefix}_BIND_HOST", host))
+        raise NotFound(
+            f"no service {service!r} in the environment: {prefix}_PORT is {port!r}, which is no port"
+        )
+    return Address(
+        service=service,
+        host=host,
+        port=int(port),
+        bind_host=environ.get(f"{prefix}_BIND_HOST", host),
+    )
 
 
 def _services(environ: Mapping[str, str]) -> list[str]:
     ends = "_BIND_HOST"
-    names = [key[len(PREFIX) : -len(ends)] for key in environ if key.startswith(PREFIX) and key.endswith(ends)]
+    names = [
+        key[len(PREFIX) : -len(ends)]
+        for key in environ
+        if key.startswith(PREFIX) and key.endswith(ends)
+    ]
     return sorted(name.lower().replace("_", "-") for name in names)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from symphony.addresses import AddressBook
     from symphony.cluster import Cluster
     from symphony.config import SymphonyConfig
+    from symphony.plan.addresses import AddressBook
 
 _HOMES = {
-    "AddressBook": "symphony.addresses",
+    "AddressBook": "symphony.plan.addresses",
     "Cluster": "symphony.cluster",
     "SymphonyConfig": "symphony.config",
 }

@@ -11,15 +11,23 @@ from typing import Any
 
 _HOMES = {
     "KubeCluster": "symphony_kube.cluster",
-    "GKEDispatcher": "symphony_kube.dispatch.dispatcher",
-    "NodePoolDispatcher": "symphony_kube.dispatch.dispatcher",
-    "NodePool": "symphony_kube.dispatch.pools",
-    "Reserve": "symphony_kube.dispatch.reserve",
-    "Process": "symphony.spec",
-    "ProcessGroup": "symphony.spec",
+    "GKEDispatcher": "symphony_kube.node_pools.dispatcher",
+    "NodePoolDispatcher": "symphony_kube.node_pools.dispatcher",
+    "NodePool": "symphony_kube.node_pools.pools",
+    "Reserve": "symphony_kube.node_pools.gke_reserve",
+    "Process": "symphony.model",
+    "ProcessGroup": "symphony.model",
 }
 
-__all__ = ["KubeCluster", "GKEDispatcher", "NodePoolDispatcher", "NodePool", "Reserve", "Process", "ProcessGroup"]  # noqa: F822
+__all__ = [
+    "KubeCluster",
+    "GKEDispatcher",
+    "NodePoolDispatcher",
+    "NodePool",
+    "Reserve",
+    "Process",
+    "ProcessGroup",
+]
 
 
 def __getattr__(name: str) -> Any:

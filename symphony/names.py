@@ -58,7 +58,9 @@ def near(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     known = list(known)
     matches = difflib.get_close_matches(name, known, n=limit, cutoff=0.6)
     if not matches:
-        matches = [other for other in known if name and name in other.replace("-", "_").split("_")][:limit]
+        matches = [other for other in known if name and name in other.replace("-", "_").split("_")][
+            :limit
+        ]
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 

@@ -21,6 +21,43 @@ class State(str, enum.Enum):
         return self.value
 
 
+class ReasonCode(str, enum.Enum):
+    """Why a process is in its state, as a value that programs can compare.
+
+    Every backend uses the same codes. `ProcessStatus.reason` has the words for a person, which differ
+    between backends and may change.
+    """
+
+    # The process has not started yet.
+    WAITING = "waiting"  # for another process, because of `starts_after`
+    SCHEDULING = "scheduling"  # no machine has been chosen yet
+    UNSCHEDULABLE = "unschedulable"  # no machine fits
+    PULLING_IMAGE = "pulling-image"
+    IMAGE_UNAVAILABLE = "image-unavailable"
+    CREATING = "creating"  # volumes, the network and init containers are being set up
+    MOUNT_FAILED = "mount-failed"
+    NOT_PERMITTED = "not-permitted"  # a quota or a policy refuses it
+    CANNOT_START = "cannot-start"  # the command or its directory cannot be used
+    BACKING_OFF = "backing-off"  # it failed, and starts again after a delay
+
+    # The process is running.
+    NOT_READY = "not-ready"  # the time to become ready has passed
+    DELETING = "deleting"  # it is being stopped and removed
+
+    # The process has exited, or will never start.
+    EXITED = "exited"  # on its own, with an exit code
+    KILLED = "killed"  # by a signal that symphony did not send
+    OUT_OF_MEMORY = "out-of-memory"
+    DEADLINE_EXCEEDED = "deadline-exceeded"
+    EVICTED = "evicted"
+    STOPPED = "stopped"  # by symphony
+    NEVER_STARTED = "never-started"  # what it waited for cannot happen any more
+    LOST = "lost"  # no process saw how it ended
+
+    def __str__(self) -> str:
+        return self.value
+
+
 ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 
 
@@ -41,6 +78,7 @@ class ProcessStatus:
     ready: bool = False
     exit_code: int | None = None
     reason: str = ""
+    reason_code: ReasonCode | None = None
     restarts: int = 0
     started: float | None = None
     ended: float | None = None
@@ -60,7 +98,8 @@ class ProcessStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """The status as JSON knows it."""
-        return {**asdict(self), "state": str(self.state)}
+        code = None if self.reason_code is None else str(self.reason_code)
+        return {**asdict(self), "state": str(self.state), "reason_code": code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

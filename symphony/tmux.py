@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {"Process": "symphony.spec", "ProcessGroup": "symphony.spec"}
+_HOMES = {"Process": "symphony.model", "ProcessGroup": "symphony.model"}
 
-__all__ = ["TmuxCluster", "Process", "ProcessGroup"]  # noqa: F822
+__all__ = ["TmuxCluster", "Process", "ProcessGroup"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "TmuxCluster":
-        from symphony.plugins import open_backend
+        from symphony.cluster.plugins import open_backend
 
         value: Any = open_backend("tmux")  # which says what to install where something is missing
     elif name in _HOMES:

@@ -4,7 +4,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # Names that a shell, or a reader of lines, would take for something else.
-ODD = ("two words", "new\nline", "-leading", "naïve 日本", "quo'te\"", "back\\slash", "$(no)", "*?[a]")
+ODD = (
+    "two words",
+    "new\nline",
+    "-leading",
+    "naïve 日本",
+    "quo'te\"",
+    "back\\slash",
+    "$(no)",
+    "*?[a]",
+)
 
 
 def sample(folder: Path, names: Iterable[str]) -> Path:

@@ -18,11 +18,13 @@ def build(exp: Experiment) -> None:
     master.binds(["tasks", "sums"])
     for name, workers in WORKERS.items():
         group = exp.new_process_group(name)
-        group.new_process(f"{name}-master", command="python3", args=["group_master.py", name, str(workers)]).binds(
-            [f"{name}-tasks", f"{name}-sums"]
-        ).connects(["tasks", "sums"])
+        group.new_process(
+            f"{name}-master", command="python3", args=["group_master.py", name, str(workers)]
+        ).binds([f"{name}-tasks", f"{name}-sums"]).connects(["tasks", "sums"])
         for number in range(workers):
-            worker = group.new_process(f"{name}-{number}", command="python3", args=["worker.py", name])
+            worker = group.new_process(
+                f"{name}-{number}", command="python3", args=["worker.py", name]
+            )
             worker.connects([f"{name}-tasks", f"{name}-sums"])
 
 

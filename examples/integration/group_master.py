@@ -8,7 +8,9 @@ from tree import answer, broadcast_and_reduce, split, task
 def main() -> None:
     group, workers = sys.argv[1], int(sys.argv[2])
     part = task("", group)
-    total = broadcast_and_reduce(f"{group}-", split(part, {f"{group}-{number}": 1 for number in range(workers)}))
+    total = broadcast_and_reduce(
+        f"{group}-", split(part, {f"{group}-{number}": 1 for number in range(workers)})
+    )
     print(f"{part[0]:.2f} to {part[1]:.2f}: {total:.2f}", flush=True)
     answer("", group, total)
 

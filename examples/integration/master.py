@@ -8,7 +8,9 @@ WHOLE = (0.0, 10.0)
 
 
 def main() -> None:
-    workers = {name: int(count) for name, _, count in (word.partition("=") for word in sys.argv[1:])}
+    workers = {
+        name: int(count) for name, _, count in (word.partition("=") for word in sys.argv[1:])
+    }
     total = broadcast_and_reduce("", split(WHOLE, workers))
     print(f"{total:.2f}", flush=True)
 

@@ -218,11 +218,17 @@ def _value(hint: Any, given: Any, where: str, least: float | None = None) -> Any
         return _record(hint, given, where)
     if typing.get_origin(hint) is dict:
         values = typing.get_args(hint)[1]
-        return {key: _value(values, value, f"{where}.{key}") for key, value in _mapping(given, where).items()}
+        return {
+            key: _value(values, value, f"{where}.{key}")
+            for key, value in _mapping(given, where).items()
+        }
     if typing.get_origin(hint) is list:
         if not isinstance(given, list):
             raise SpecError(f"{where} is a list, not {given!r}")
-        return [_value(typing.get_args(hint)[0], value, f"{where}[{n}]") for n, value in enumerate(given)]
+        return [
+            _value(typing.get_args(hint)[0], value, f"{where}[{n}]")
+            for n, value in enumerate(given)
+        ]
     return given if hint is Any else _scalar(hint, given, where, least)
 
 

@@ -52,7 +52,11 @@ class Dispatcher(Protocol):
         """Send a process to one of them."""
 
 
-def build(exp: Experiment, configuration: Configuration | None = None, dispatcher: Dispatcher | None = None) -> None:
+def build(
+    exp: Experiment,
+    configuration: Configuration | None = None,
+    dispatcher: Dispatcher | None = None,
+) -> None:
     """Add everything to ``exp``. Where there is a ``dispatcher`` it places the processes that say how."""
     if configuration is None:
         configuration = load(HERE / os.environ.get("RL_CONFIG", "config.yml"))
@@ -60,8 +64,12 @@ def build(exp: Experiment, configuration: Configuration | None = None, dispatche
     nonagent = exp.new_process_group(NONAGENT)
     place(nonagent, NONAGENT, configuration)
     keep_results(nonagent, configuration)
-    members: list[tuple[str, str, ProcessGroup | None]] = [(name, name, nonagent) for name in SERVERS]
-    members += [(f"agent-{n}", "agent", owner) for n, owner in enumerate(agent_owners(exp, configuration))]
+    members: list[tuple[str, str, ProcessGroup | None]] = [
+        (name, name, nonagent) for name in SERVERS
+    ]
+    members += [
+        (f"agent-{n}", "agent", owner) for n, owner in enumerate(agent_owners(exp, configuration))
+    ]
     members += [(f"evaluator-{n}", "evaluator", None) for n in range(configuration.evaluators)]
     for name, role, group in members:
         process = new_process(exp, name, role, group, configuration)
@@ -81,7 +89,10 @@ def new_process(
     """A process of a role, in a group or alone."""
     needs = configuration.role(role)
     process = (group or exp).new_process(
-        name, container_image=needs.image or configuration.image, command="python3", args=["-m", f"roles.{role}"]
+        name,
+        container_image=needs.image or configuration.image,
+        command="python3",
+        args=["-m", f"roles.{role}"],
     )
     process.binds(BINDS.get(role, [])).connects(CONNECTS[role])
     process.resource_request(**needs.request).resource_limit(**needs.limit).set_envs(needs.env)

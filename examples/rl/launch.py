@@ -30,23 +30,53 @@ class Rl(SymphonyParser):
     def setup(self) -> None:
         """Add ``train``."""
         train = self.add_subparser("train")
-        train.add_argument("--name", default=experiment.NAME, help="the experiment's name (default: rl)")
-        train.add_argument("--config", metavar="FILE", type=Path, help="the configuration (default: config.yml)")
+        train.add_argument(
+            "--name", default=experiment.NAME, help="the experiment's name (default: rl)"
+        )
+        train.add_argument(
+            "--config", metavar="FILE", type=Path, help="the configuration (default: config.yml)"
+        )
         train.add_argument("--agents", metavar="N", type=int, help="how many agents")
-        train.add_argument("--group-size", metavar="K", type=int, help="agents in groups of K; 1: alone")
+        train.add_argument(
+            "--group-size", metavar="K", type=int, help="agents in groups of K; 1: alone"
+        )
         train.add_argument("--evaluators", metavar="M", type=int, help="how many evaluators")
         train.add_argument("--updates", metavar="N", type=int, help="end after so many updates")
-        train.add_argument("--target", metavar="RETURN", type=float, help="end when the mean return is this")
-        train.add_argument("--forever", action="store_true", default=None, help="go on until it is deleted")
-        train.add_argument("--pace", metavar="SECONDS", type=float, help="how long an update takes at least")
-        train.add_argument("--results", metavar="FOLDER", help="keep checkpoints and results in this folder")
-        train.add_argument("--nfs", metavar="SERVER:/PATH", help="in a cluster, mount this as the folder")
-        train.add_argument("--host-path", metavar="FOLDER", help="in a cluster, mount this folder of the node as it")
-        train.add_argument("--repository", metavar="IMAGE", help="the image of all roles; with --build what is pushed")
-        train.add_argument("--base", metavar="IMAGE", help="what the image that is built begins with")
+        train.add_argument(
+            "--target", metavar="RETURN", type=float, help="end when the mean return is this"
+        )
+        train.add_argument(
+            "--forever", action="store_true", default=None, help="go on until it is deleted"
+        )
+        train.add_argument(
+            "--pace", metavar="SECONDS", type=float, help="how long an update takes at least"
+        )
+        train.add_argument(
+            "--results", metavar="FOLDER", help="keep checkpoints and results in this folder"
+        )
+        train.add_argument(
+            "--nfs", metavar="SERVER:/PATH", help="in a cluster, mount this as the folder"
+        )
+        train.add_argument(
+            "--host-path",
+            metavar="FOLDER",
+            help="in a cluster, mount this folder of the node as it",
+        )
+        train.add_argument(
+            "--repository",
+            metavar="IMAGE",
+            help="the image of all roles; with --build what is pushed",
+        )
+        train.add_argument(
+            "--base", metavar="IMAGE", help="what the image that is built begins with"
+        )
         train.add_argument("--build", action="store_true", help="build and push the image first")
-        train.add_argument("--force", action="store_true", help="replace a live experiment of that name")
-        train.add_argument("--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment")
+        train.add_argument(
+            "--force", action="store_true", help="replace a live experiment of that name"
+        )
+        train.add_argument(
+            "--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment"
+        )
         self.add_dry_run(train)
 
     def action_train(self, args: argparse.Namespace) -> int | None:
@@ -66,16 +96,18 @@ class Rl(SymphonyParser):
     def _train(self, args: argparse.Namespace) -> int | None:
         wanted = read(args)
         if args.build and wanted.image is None and not self.cluster.commands_run_here:
-            raise SpecError("--build pushes the image that it makes: say where to, --repository IMAGE")
+            raise SpecError(
+                "--build pushes the image that it makes: say where to, --repository IMAGE"
+            )
         exp = described(self.cluster, args.name, wanted)
         if args.build:
-            from symphony.commandline.building import with_built_images
+            from symphony.commandline.commands.build_images import with_built_images
 
             exp = with_built_images(self.cluster, exp, dry_run=bool(args.dry_run), force=args.force)
         if args.follow and not args.dry_run:
-            from symphony.commandline import launching
+            from symphony.commandline.commands import foreground
 
-            return launching.launch_and_follow(self.cluster, exp, force=args.force, as_json=False)
+            return foreground.launch_and_follow(self.cluster, exp, force=args.force, as_json=False)
         self.cluster.launch(exp, force=args.force, dry_run=args.dry_run)
         if not args.dry_run:
             visit = " ".join([self.prog, "visit", *self.where, exp.name, "page"])
@@ -103,12 +135,19 @@ def read(args: argparse.Namespace) -> Configuration:
         "group_size": args.group_size,
         "evaluators": args.evaluators,
         "image": args.repository,
-        "run": {"updates": args.updates, "target": args.target, "forever": args.forever, "pace": args.pace},
+        "run": {
+            "updates": args.updates,
+            "target": args.target,
+            "forever": args.forever,
+            "pace": args.pace,
+        },
         "results": {"folder": args.results, "nfs": args.nfs, "host_path": args.host_path},
         "build": {"base": args.base},
     }
     if args.base and not args.build:
-        raise SpecError("--base is what the image begins with that --build makes: add --build, or leave --base out")
+        raise SpecError(
+            "--base is what the image begins with that --build makes: add --build, or leave --base out"
+        )
     wanted = configuration.load(args.config or HERE / "config.yml", over)
     if args.build and wanted.build is None and wanted.image is not None:
         return dataclasses.replace(wanted, build=Build())

@@ -13,7 +13,10 @@ BEGINS = "first"
 
 def listen(service: str) -> socket.socket:
     """A server where this process is to listen."""
-    host, port = os.environ[f"SYMPH_{service.upper()}_BIND_HOST"], int(os.environ[f"SYMPH_{service.upper()}_PORT"])
+    host, port = (
+        os.environ[f"SYMPH_{service.upper()}_BIND_HOST"],
+        int(os.environ[f"SYMPH_{service.upper()}_PORT"]),
+    )
     server = socket.create_server((host, port))
     server.settimeout(PATIENCE)
     return server
@@ -21,7 +24,10 @@ def listen(service: str) -> socket.socket:
 
 def connect(service: str) -> socket.socket:
     """A connection to another process, which may start later."""
-    host, port = os.environ[f"SYMPH_{service.upper()}_HOST"], int(os.environ[f"SYMPH_{service.upper()}_PORT"])
+    host, port = (
+        os.environ[f"SYMPH_{service.upper()}_HOST"],
+        int(os.environ[f"SYMPH_{service.upper()}_PORT"]),
+    )
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

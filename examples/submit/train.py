@@ -54,7 +54,9 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint.json"))
     parser.add_argument("--save-every", type=int, default=10, metavar="EPOCHS")
-    parser.add_argument("--pause", type=float, default=1.0, metavar="SECONDS", help="how long an epoch takes longer")
+    parser.add_argument(
+        "--pause", type=float, default=1.0, metavar="SECONDS", help="how long an epoch takes longer"
+    )
     args = parser.parse_args()
 
     told: list[int] = []

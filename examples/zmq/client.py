@@ -33,7 +33,10 @@ def main() -> None:
     moved = 2 * SIZE * ROUND_TRIPS / 1e6
     median = statistics.median(times)
     rate = 2 * SIZE / median / 1e6
-    print(f"{ROUND_TRIPS} round trips, {moved:g} MB moved, median {1000 * median:.3f} ms, {rate:,.0f} MB/s", flush=True)
+    print(
+        f"{ROUND_TRIPS} round trips, {moved:g} MB moved, median {1000 * median:.3f} ms, {rate:,.0f} MB/s",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,10 @@ WANTED = 3
 
 
 def publisher() -> None:
-    with ZmqPub(service="topics", serializer="json") as pub, ZmqReceiver(service="thanks", serializer="str") as thanks:
+    with (
+        ZmqPub(service="topics", serializer="json") as pub,
+        ZmqReceiver(service="thanks", serializer="str") as thanks,
+    ):
         for version in itertools.count():
             pub.send("loss", 1 / (version + 1))
             pub.send("weights", {"version": version})

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from symphony.commandline.config_verbs import ConfigVerbs
-from symphony.commandline.graph_verbs import GraphVerbs
-from symphony.commandline.launch_verbs import LaunchVerbs
-from symphony.commandline.look_verbs import LookVerbs
-from symphony.commandline.submit_verbs import SubmitVerbs
-from symphony.commandline.use_verbs import UseVerbs
+from symphony.commandline.commands.config import ConfigVerbs
+from symphony.commandline.commands.graph import GraphVerbs
+from symphony.commandline.commands.inspect import LookVerbs
+from symphony.commandline.commands.launch import LaunchVerbs
+from symphony.commandline.commands.submit import SubmitVerbs
+from symphony.commandline.commands.use_verbs import UseVerbs
 
 
 class SymphonyParser(ConfigVerbs, GraphVerbs, SubmitVerbs, LaunchVerbs, LookVerbs, UseVerbs):

@@ -20,12 +20,16 @@ def configured(config: SymphonyConfig, name: str, options: Mapping[str, Any]) ->
     backend = _opened(config, name)
     given = config.options_for(backend.backend, backend.option_names())
     every = config.get("options") or {}
-    names = dict.fromkeys(every.get(backend.backend, ()), backend.backend)  # by option, that under which it stands
+    names = dict.fromkeys(
+        every.get(backend.backend, ()), backend.backend
+    )  # by option, that under which it stands
     for other, keywords in every.items():
         if other != backend.backend and _is_alias(config, other, backend.backend):
             given.update(keywords)
             names.update(dict.fromkeys(keywords, other))
-    with _placed(config, {option: stands for option, stands in names.items() if option not in options}):
+    with _placed(
+        config, {option: stands for option, stands in names.items() if option not in options}
+    ):
         cluster = backend.with_options(name, {**given, **options})
     resources = config.get("resources")
     if resources:
@@ -34,7 +38,7 @@ def configured(config: SymphonyConfig, name: str, options: Mapping[str, Any]) ->
 
 
 def _opened(config: SymphonyConfig, name: str) -> type[Cluster]:
-    from symphony.plugins import open_backend
+    from symphony.cluster.plugins import open_backend
 
     try:
         return open_backend(name)
@@ -65,12 +69,15 @@ def _begins_with(message: str, options: Iterable[str]) -> str:
 def _at(config: SymphonyConfig, exc: Exception, *place: str) -> SpecError:
     where = config.position(*place)
     dotted = ".".join(place)
-    return SpecError(f"{where}: {dotted}: {exc}" if where else f"{dotted} in the configuration: {exc}", path=place)
+    return SpecError(
+        f"{where}: {dotted}: {exc}" if where else f"{dotted} in the configuration: {exc}",
+        path=place,
+    )
 
 
 def _is_alias(config: SymphonyConfig, name: str, backend: str) -> bool:
     """Whether options of ``name`` are for ``backend``; a name that nobody has is refused if it is nearly another's."""
-    from symphony import plugins
+    from symphony.cluster import plugins
 
     try:
         return plugins.find(name).name == backend

@@ -43,7 +43,7 @@ class SymphonyConfig:
     _read: tuple[object, list[Layer]] | None
     _merged: dict[Place, Given] | None
 
-    def __new__(cls) -> SymphonyConfig:  # noqa: D102
+    def __new__(cls) -> SymphonyConfig:
         if cls._the_one is None:
             cls._the_one = super().__new__(cls)
             cls._the_one.reset()
@@ -95,7 +95,10 @@ class SymphonyConfig:
         from symphony.config.merging import Given
 
         found = {".".join(place): given for place, given in self._effective().items()}
-        return {**({} if "backend" in found else {"backend": Given(DEFAULT_BACKEND, BUILT_IN)}), **found}
+        return {
+            **({} if "backend" in found else {"backend": Given(DEFAULT_BACKEND, BUILT_IN)}),
+            **found,
+        }
 
     def experiment_name(self, name: str) -> str:
         """What a new experiment is called: with the user's name before it, where there is one."""
@@ -226,7 +229,12 @@ class SymphonyConfig:
 
         found = self._effective()
         if field in GROUPS:
-            return nested({place[1:]: given.value for place, given in found.items() if place[0] == field}) or None
+            return (
+                nested(
+                    {place[1:]: given.value for place, given in found.items() if place[0] == field}
+                )
+                or None
+            )
         given = found.get((field,))
         return None if given is None else given.value
 

@@ -43,9 +43,11 @@ def user_name(value: object) -> str:
 def _filled(value: object, what: str) -> str:
     if isinstance(value, str) and value and "\0" not in value:
         return value
-    from symphony.spec import values  # what is wrong, or no text yet: variables are read without this
+    from symphony.model import (
+        validators,
+    )  # what is wrong, or no text yet: variables are read without this
 
-    return values.path(value, what)
+    return validators.path(value, what)
 
 
 def _text(what: str) -> Callable[[object, Path], str]:
@@ -100,20 +102,26 @@ def read(data: object, base: Path, own: Collection[str] = ()) -> Content:
 
     Raises `SpecError` with the path to what is wrong.
     """
-    from symphony.spec import values
+    from symphony.model import validators
 
-    given = values.mapping(data, "a configuration")
+    given = validators.mapping(data, "a configuration")
     profiles: dict[str, Values] = {}
     with located(PROFILES):
         described = given.pop(PROFILES, None)
-        for name, profile in values.mapping({} if described is None else described, PROFILES).items():
+        for name, profile in validators.mapping(
+            {} if described is None else described, PROFILES
+        ).items():
             with located(name):
-                settings = values.mapping({} if profile is None else profile, f"profile {name!r}")
+                settings = validators.mapping(
+                    {} if profile is None else profile, f"profile {name!r}"
+                )
                 profiles[name] = _read(settings, base, IN_PROFILES, own, f"profile {name!r}")
     return Content(_read(given, base, KNOWN, own, "a configuration"), profiles)
 
 
-def _read(given: Mapping[str, Any], base: Path, known: Collection[str], own: Collection[str], what: str) -> Values:
+def _read(
+    given: Mapping[str, Any], base: Path, known: Collection[str], own: Collection[str], what: str
+) -> Values:
     found: Values = {}
     for key, value in given.items():
         with located(key):
@@ -121,7 +129,9 @@ def _read(given: Mapping[str, Any], base: Path, known: Collection[str], own: Col
                 found[(key,)] = value
             elif key not in known:
                 hint = near(key, {*known, *own}) or f"; it knows {listing(known, limit=20)}"
-                raise SpecError(f"{what} knows no {key!r}{hint} (keys of your own begin with {OWN!r})")
+                raise SpecError(
+                    f"{what} knows no {key!r}{hint} (keys of your own begin with {OWN!r})"
+                )
             elif value is None:
                 found[(key,)] = None
             elif key == "resources":
@@ -135,30 +145,34 @@ def _read(given: Mapping[str, Any], base: Path, known: Collection[str], own: Col
 
 def _resources(value: object) -> Values:
     """What a process requests that says nothing of it."""
-    from symphony.spec import values
+    from symphony.model import validators
 
-    given = values.mapping(value, "resources")
-    values.refuse_unknown(given, RESOURCES, "resources")
+    given = validators.mapping(value, "resources")
+    validators.refuse_unknown(given, RESOURCES, "resources")
     if given.get("mem") is not None and given.get("memory") is not None:
         raise SpecError("memory and mem are one setting, and both are given")
     found: Values = {}
     for key, amount in given.items():
         with located(key):
             name = "memory" if key == "mem" else key
-            found["resources", name] = None if amount is None else values.quantity(amount, name)
+            found["resources", name] = None if amount is None else validators.quantity(amount, name)
     return found
 
 
 def _options(value: object) -> Values:
     """By backend, keywords for its class."""
-    from symphony.spec import values
+    from symphony.model import validators
 
     found: Values = {}
-    for backend, options in values.mapping(value, "options").items():
+    for backend, options in validators.mapping(value, "options").items():
         with located(backend):
             if options is not None and not isinstance(options, Mapping):
-                raise SpecError(f"options are by backend, as in {{kube: {{expose: none}}}}, not {options!r}")
-            for name, item in values.mapping({} if options is None else options, f"options of {backend!r}").items():
+                raise SpecError(
+                    f"options are by backend, as in {{kube: {{expose: none}}}}, not {options!r}"
+                )
+            for name, item in validators.mapping(
+                {} if options is None else options, f"options of {backend!r}"
+            ).items():
                 found["options", backend.lower(), name] = item
     return found
 

@@ -15,7 +15,7 @@ from typing import Any
 from symphony.config import fields
 from symphony.config.merging import Given, Layer
 from symphony.errors import SpecError
-from symphony.spec.files import Where, from_json, from_yaml, read_text, told
+from symphony.model.files import Where, from_json, from_yaml, read_text, told
 
 _FORMS = {".yml": "YAML", ".yaml": "YAML", ".json": "JSON", ".toml": "TOML"}
 # A line that begins a table or sets a key, as TOML writes them and YAML does not.
@@ -31,14 +31,17 @@ def layer(path: Path, own: Collection[str] = (), *, found: bool) -> Layer:
     return Layer(
         values=_given(content.values, where),
         profiles={
-            name: _given(settings, where, (fields.PROFILES, name)) for name, settings in content.profiles.items()
+            name: _given(settings, where, (fields.PROFILES, name))
+            for name, settings in content.profiles.items()
         },
         file=found,
         where=where,
     )
 
 
-def _given(settings: fields.Values, where: Where, below: fields.Place = ()) -> dict[fields.Place, Given]:
+def _given(
+    settings: fields.Values, where: Where, below: fields.Place = ()
+) -> dict[fields.Place, Given]:
     return {place: Given(value, where((*below, *place))) for place, value in settings.items()}
 
 
@@ -49,7 +52,10 @@ def form(path: Path, text: str) -> str:
         return named
     if text.lstrip().startswith("{"):
         return "JSON"
-    first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
+    first = next(
+        (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")),
+        "",
+    )
     return "TOML" if _TOML_LINE.match(first) else "YAML"
 
 
@@ -84,7 +90,11 @@ def _toml_reader(path: Path) -> Callable[[str], dict[str, Any]]:
     return loads
 
 
-_READERS: dict[str, Callable[[Path, str], tuple[Any, Where]]] = {"YAML": _yaml, "JSON": _json, "TOML": _toml}
+_READERS: dict[str, Callable[[Path, str], tuple[Any, Where]]] = {
+    "YAML": _yaml,
+    "JSON": _json,
+    "TOML": _toml,
+}
 
 
 def only(paths: Collection[Path]) -> Path:
@@ -92,7 +102,9 @@ def only(paths: Collection[Path]) -> Path:
     first, *others = paths
     if others:
         names = " and ".join(path.name for path in paths)
-        raise SpecError(f"{first.parent}: {names} are two configurations of one folder; keep one of them")
+        raise SpecError(
+            f"{first.parent}: {names} are two configurations of one folder; keep one of them"
+        )
     return first
 
 

@@ -17,7 +17,9 @@ def check(field: object, handler: object) -> None:
     if not isinstance(field, str) or not field:
         raise SpecError(f"a field of a configuration is text, not {field!r}")
     if field == fields.PROFILES:
-        raise SpecError(f"{fields.PROFILES!r} has no handlers: register one for the fields that profiles set")
+        raise SpecError(
+            f"{fields.PROFILES!r} has no handlers: register one for the fields that profiles set"
+        )
     if not callable(handler):
         raise SpecError(f"the handler of {field!r} is a function of the new value, not {handler!r}")
 

@@ -15,14 +15,16 @@ from symphony.errors import AlreadyExists, BackendError
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest
-    from symphony.spec import Experiment
+    from symphony.model import Experiment
 
 SPEC = "experiment.yml"
 MANIFEST = "manifest.yml"
 
 
 @contextmanager
-def saving(experiment: Experiment, backend: str, folder: Path, *, force: bool) -> Iterator[Callable[[Manifest], None]]:
+def saving(
+    experiment: Experiment, backend: str, folder: Path, *, force: bool
+) -> Iterator[Callable[[Manifest], None]]:
     """Within, launch, and call what this gives with the manifest: then all is in ``folder/<experiment>``.
 
     A name that is saved there already is refused (`AlreadyExists`) before anything is launched, unless ``force``; then
@@ -38,7 +40,9 @@ def saving(experiment: Experiment, backend: str, folder: Path, *, force: bool) -
         aside.mkdir()
     try:
         with _told(experiment, folder):
-            _write_spec(experiment, backend, aside / SPEC)  # that it can be written must show before the launch
+            _write_spec(
+                experiment, backend, aside / SPEC
+            )  # that it can be written must show before the launch
 
         def save(manifest: Manifest) -> None:
             with _told(experiment, folder):

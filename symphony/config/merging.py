@@ -35,7 +35,10 @@ class Layer(NamedTuple):
         """Where it says this very value at a place: ``()`` by itself, ``("profiles", "gke")`` in a profile."""
         if self.values.get(place) is given:
             return ()
-        return next(((PROFILES, name) for name, said in self.profiles.items() if said.get(place) is given), None)
+        return next(
+            ((PROFILES, name) for name, said in self.profiles.items() if said.get(place) is given),
+            None,
+        )
 
 
 def merged(layers: Sequence[Layer]) -> dict[Place, Given]:
@@ -50,7 +53,9 @@ def merged(layers: Sequence[Layer]) -> dict[Place, Given]:
         for place, given in values.items():
             if place not in found and place[:1] not in closed:
                 found[place] = given
-        closed |= {place for place, given in values.items() if given.value is None and place[0] in GROUPS}
+        closed |= {
+            place for place, given in values.items() if given.value is None and place[0] in GROUPS
+        }
     return {place: given for place, given in found.items() if given.value is not None}
 
 

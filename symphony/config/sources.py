@@ -45,7 +45,11 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
             continue
         try:
             with located(field):
-                value = fields.FIELDS[field].read(written, finding.working_folder() or Path("/")) if written else None
+                value = (
+                    fields.FIELDS[field].read(written, finding.working_folder() or Path("/"))
+                    if written
+                    else None
+                )
         except SpecError as exc:
             raise SpecError(f"{variable}: {exc}", path=exc.path) from exc
         found[(field,)] = Given(value, variable)
@@ -65,7 +69,11 @@ def _of_files(project: Sequence[Path], named: str | None, user: Sequence[Path]) 
     from symphony.config import files
 
     found: dict[Path, Layer] = {}
-    for path in [*([files.only(project)] if project else []), *_named(named), *([files.only(user)] if user else [])]:
+    for path in [
+        *([files.only(project)] if project else []),
+        *_named(named),
+        *([files.only(user)] if user else []),
+    ]:
         real = path.resolve()
         if real not in found:
             if path in project:
@@ -94,7 +102,11 @@ def places(environ: Mapping[str, str]) -> list[tuple[str, Path, bool]]:
     return [
         *[("project", path, True) for path in project or ()],
         *([] if project else [("project", nearest, False)]),
-        *([(finding.FILE_VARIABLE, Path(named).expanduser(), Path(named).expanduser().exists())] if named else []),
+        *(
+            [(finding.FILE_VARIABLE, Path(named).expanduser(), Path(named).expanduser().exists())]
+            if named
+            else []
+        ),
         *[("user", path, True) for path in user],
         *([] if user else [("user", own, False)]),
     ]

@@ -9,11 +9,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from symphony.topology import Topology
+    from symphony.plan.topology import Topology
 
 FORMATS = ("text", "mermaid", "dot", "svg")
 # What a file's name says of its form.
-SUFFIXES = {".txt": "text", ".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".svg": "svg"}
+SUFFIXES = {
+    ".txt": "text",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".svg": "svg",
+}
 
 
 def draw(topology: Topology, form: str, states: Mapping[str, str] | None = None) -> str:

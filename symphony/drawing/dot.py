@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from symphony.drawing.words import COLOURS, group_title, loudest, remark, state_of
-from symphony.topology import Node, Service, Topology
+from symphony.plan.topology import Node, Service, Topology
 
 _HEAD = (
     "  rankdir=LR",
@@ -89,11 +89,20 @@ def _process(node: Node, states: Mapping[str, str] | None) -> str:
 
 def _service(service: Service) -> str:
     note = remark(service)
-    given = {"label": service.label + (f"\n{note}" if note else ""), "shape": "ellipse", "style": "filled"}
+    given = {
+        "label": service.label + (f"\n{note}" if note else ""),
+        "shape": "ellipse",
+        "style": "filled",
+    }
     if service.bound or service.exposed:
         given |= {"fillcolor": "#fffaf0", "color": "#9a6700"}
     else:
-        given |= {"fillcolor": "#ffffff", "color": "#cf222e", "fontcolor": "#cf222e", "style": "filled,dashed"}
+        given |= {
+            "fillcolor": "#ffffff",
+            "color": "#cf222e",
+            "fontcolor": "#cf222e",
+            "style": "filled,dashed",
+        }
     return f"{_quoted(f'service {service.name}')}{_attributes(given)}"
 
 

@@ -79,7 +79,9 @@ def layout(sizes: Mapping[str, Size], edges: Sequence[Edge], columns: Mapping[st
     across = [edge for edge in edges if layer_of[edge[0]] != layer_of[edge[1]]]
     chains = {edge: _chain(edge, forward[edge], layer_of) for edge in across}
     layers = _ordered(joined, layer_of, chains)
-    heights = {key: sizes[key].height if key in sizes else PASSAGE for layer in layers for key in layer}
+    heights = {
+        key: sizes[key].height if key in sizes else PASSAGE for layer in layers for key in layer
+    }
     middles = _middles(layers, heights, chains)
     found = _placed(layers, sizes, heights, middles, chains)
     return replace(found, passages={edge: found.passages.get(edge) for edge in edges})
@@ -174,7 +176,9 @@ def _ordered(
     return best
 
 
-def _neighbours(chains: Mapping[Edge, tuple[str, ...]]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def _neighbours(
+    chains: Mapping[Edge, tuple[str, ...]],
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """By part and passage, what it is joined with on its left, and on its right."""
     left: dict[str, list[str]] = {}
     right: dict[str, list[str]] = {}
@@ -185,11 +189,16 @@ def _neighbours(chains: Mapping[Edge, tuple[str, ...]]) -> tuple[dict[str, list[
     return left, right
 
 
-def _sort(layer: list[str], beside: Mapping[str, list[str]], layers: Sequence[Sequence[str]]) -> None:
+def _sort(
+    layer: list[str], beside: Mapping[str, list[str]], layers: Sequence[Sequence[str]]
+) -> None:
     """Order a layer by the mean place of what its parts are joined with; those joined with nothing stay."""
     at = {key: index / len(other) for other in layers for index, key in enumerate(other)}
     means = {
-        key: sum(at[other] for other in beside[key]) / len(beside[key]) if beside.get(key) else at[key] for key in layer
+        key: sum(at[other] for other in beside[key]) / len(beside[key])
+        if beside.get(key)
+        else at[key]
+        for key in layer
     }
     layer.sort(key=lambda key: means[key])
 
@@ -212,7 +221,9 @@ def _crossings(layers: Sequence[Sequence[str]], right: Mapping[str, list[str]]) 
 
 
 def _middles(
-    layers: Sequence[Sequence[str]], heights: Mapping[str, float], chains: Mapping[Edge, tuple[str, ...]]
+    layers: Sequence[Sequence[str]],
+    heights: Mapping[str, float],
+    chains: Mapping[Edge, tuple[str, ...]],
 ) -> dict[str, float]:
     """By part, the height of its middle: as near as there is room to that of what it is joined with."""
     left, right = _neighbours(chains)
@@ -233,9 +244,12 @@ def _middles(
 def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list[float]:
     """By layer, the gap between its parts: where another layer is higher, there is room for more."""
     filled = [sum(heights[key] for key in layer) for layer in layers]
-    highest = max((sum_ + GAP * len(layer) for layer, sum_ in zip(layers, filled, strict=True)), default=0.0)
+    highest = max(
+        (sum_ + GAP * len(layer) for layer, sum_ in zip(layers, filled, strict=True)), default=0.0
+    )
     return [
-        min(WIDE_GAP, max(GAP, (highest - sum_) / len(layer) / 2)) for layer, sum_ in zip(layers, filled, strict=True)
+        min(WIDE_GAP, max(GAP, (highest - sum_) / len(layer) / 2))
+        for layer, sum_ in zip(layers, filled, strict=True)
     ]
 
 
@@ -247,7 +261,9 @@ def _apart(
     for index, key in enumerate(layer):
         step = (heights[layer[index - 1]] + heights[key]) / 2 + gap if index else 0.0
         offsets.append((offsets[-1] if offsets else 0.0) + step)
-    blocks: list[tuple[float, int]] = []  # the mean of parts that stand side by side, and how many they are
+    blocks: list[
+        tuple[float, int]
+    ] = []  # the mean of parts that stand side by side, and how many they are
     for key, offset in zip(layer, offsets, strict=True):
         mean, count = wished[key] - offset, 1
         while blocks and blocks[-1][0] > mean:
@@ -280,7 +296,9 @@ def _placed(
         x += width
     return Layout(
         places={key: place for key, place in places.items() if key in sizes},
-        passages={edge: tuple(places[key] for key in chain[1:-1]) for edge, chain in chains.items()},
+        passages={
+            edge: tuple(places[key] for key in chain[1:-1]) for edge, chain in chains.items()
+        },
         width=x,
         height=max((place.y + place.height for place in places.values()), default=0.0),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from symphony.drawing.words import COLOURS, group_title, loudest, remark, state_of
-from symphony.topology import Node, Service, Topology
+from symphony.plan.topology import Node, Service, Topology
 
 _SERVICE = "fill:#fffaf0,stroke:#9a6700,color:#1f2328"
 _MISSING = "fill:#ffffff,stroke:#cf222e,color:#cf222e,stroke-dasharray:4 3"
@@ -34,7 +34,9 @@ def _lines(topology: Topology, states: Mapping[str, str] | None) -> Iterator[str
             yield "  end"
         else:
             yield f"  {_process(next(node for node in topology.nodes if node.key == name), nodes, states)}"
-    yield from (f"  {services[service.name]}([{_quoted(_said(service))}])" for service in topology.services)
+    yield from (
+        f"  {services[service.name]}([{_quoted(_said(service))}])" for service in topology.services
+    )
     for link in topology.links:
         if link.kind == "connects":
             yield f"  {ends[link.source]} --> {services[link.target]}"
@@ -56,7 +58,10 @@ def _said(service: Service) -> str:
 
 
 def _classes(
-    topology: Topology, states: Mapping[str, str] | None, nodes: Mapping[str, str], services: Mapping[str, str]
+    topology: Topology,
+    states: Mapping[str, str] | None,
+    nodes: Mapping[str, str],
+    services: Mapping[str, str],
 ) -> Iterator[str]:
     of: dict[str, list[str]] = {}
     for node in topology.nodes:
@@ -64,7 +69,10 @@ def _classes(
     for service in topology.services:
         missing = not service.bound and not service.exposed
         of.setdefault("missing" if missing else "service", []).append(services[service.name])
-    styles = {word: f"fill:{fill},stroke:{border},{_DARK_TEXT}" for word, (fill, border) in COLOURS.items()}
+    styles = {
+        word: f"fill:{fill},stroke:{border},{_DARK_TEXT}"
+        for word, (fill, border) in COLOURS.items()
+    }
     styles |= {"service": _SERVICE, "missing": _MISSING}
     for word, style in styles.items():
         if word in of:

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from symphony.drawing.layout import GAP, Layout, Place, Size, layout
 from symphony.drawing.words import COLOURS, group_title, loudest, remark, state_of, summary
-from symphony.topology import Topology
+from symphony.plan.topology import Topology
 
 FONT, SMALL, TITLE = 13.0, 11.0, 16.0
 # Fixed-width fonts are 0.6 of their size wide, a few a little more.
@@ -54,7 +54,9 @@ class _Box:
     def size(self) -> Size:
         if self.sort == "group":
             return self._size_of_group()
-        widest = max(_extent(line, FONT if index == 0 else SMALL) for index, line in enumerate(self.lines))
+        widest = max(
+            _extent(line, FONT if index == 0 else SMALL) for index, line in enumerate(self.lines)
+        )
         return Size(widest + 2 * PAD + (LINE if self.state else 0.0), LINE * len(self.lines) + PAD)
 
     def _size_of_group(self) -> Size:
@@ -68,7 +70,10 @@ class _Box:
     def cell(self) -> Size:
         """The room that each box inside a group takes."""
         sizes = [box.size for box in self.inside]
-        return Size(max((size.width for size in sizes), default=0.0), max((size.height for size in sizes), default=0.0))
+        return Size(
+            max((size.width for size in sizes), default=0.0),
+            max((size.height for size in sizes), default=0.0),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +107,9 @@ class _Picture:
         for index, inner in enumerate(box.inside):
             row, column = divmod(index, box.columns)
             x = place.x + PAD + column * (wide + GAP)
-            self.put(inner, Place(x, place.y + LINE + PAD + row * (cell.height + GAP), wide, cell.height))
+            self.put(
+                inner, Place(x, place.y + LINE + PAD + row * (cell.height + GAP), wide, cell.height)
+            )
 
 
 def svg(topology: Topology, states: Mapping[str, str] | None = None) -> str:
@@ -119,7 +126,10 @@ def svg(topology: Topology, states: Mapping[str, str] | None = None) -> str:
     paths = list(_paths(lines, edges, picture, found, top))
     if None in found.passages.values():
         picture.width += ARC
-    return "\n".join(_document(topology, picture, paths, head, sorted({line.sort for line in lines}))) + "\n"
+    return (
+        "\n".join(_document(topology, picture, paths, head, sorted({line.sort for line in lines})))
+        + "\n"
+    )
 
 
 # --- what there is ---
@@ -160,7 +170,9 @@ def _boxes(topology: Topology, states: Mapping[str, str] | None) -> list[_Box]:
                 sort="group",
                 lines=(group_title(topology, name),),
                 inside=tuple(nodes[key] for key in keys),
-                columns=1 if joined or len(keys) <= COLUMN else min(4, math.ceil(len(keys) / COLUMN)),
+                columns=1
+                if joined or len(keys) <= COLUMN
+                else min(4, math.ceil(len(keys) / COLUMN)),
             )
         )
     return found
@@ -185,7 +197,9 @@ def _lines(topology: Topology) -> list[_Line]:
         else:
             said = f"{link.source} starts after {link.target} ({link.condition})"
             target = f"process {link.target}"
-        found.append(_Line(sort=link.kind, source=f"process {link.source}", target=target, said=said))
+        found.append(
+            _Line(sort=link.kind, source=f"process {link.source}", target=target, said=said)
+        )
     return found
 
 
@@ -212,7 +226,11 @@ def _pictured(boxes: Sequence[_Box], found: Layout, top: float) -> _Picture:
 
 
 def _paths(
-    lines: Sequence[_Line], edges: Sequence[tuple[str, str]], picture: _Picture, found: Layout, top: float
+    lines: Sequence[_Line],
+    edges: Sequence[tuple[str, str]],
+    picture: _Picture,
+    found: Layout,
+    top: float,
 ) -> Iterator[tuple[_Line, str]]:
     """The path of each line, from its source to its target."""
     ends = _line_ends(lines, edges, picture)
@@ -244,15 +262,22 @@ def _line_ends(
         from_x, to_x = picture.where[source].x, picture.where[target].x
         here = "right" if from_x <= to_x else "left"
         there = "left" if from_x < to_x else "right"
-        sides.setdefault((line.source, here), []).append((picture.where[line.target].middle, index, True))
-        sides.setdefault((line.target, there), []).append((picture.where[line.source].middle, index, False))
+        sides.setdefault((line.source, here), []).append(
+            (picture.where[line.target].middle, index, True)
+        )
+        sides.setdefault((line.target, there), []).append(
+            (picture.where[line.source].middle, index, False)
+        )
     begins: dict[int, tuple[float, float]] = {}
     ends: dict[int, tuple[float, float]] = {}
     for (key, side), those in sides.items():
         place = picture.where[key]
         x = place.x if side == "left" else place.x + place.width
         for order, (_, index, begin) in enumerate(sorted(those), 1):
-            (begins if begin else ends)[index] = x, place.y + place.height * order / (len(those) + 1)
+            (begins if begin else ends)[index] = (
+                x,
+                place.y + place.height * order / (len(those) + 1),
+            )
     return {index: (begins[index], ends[index]) for index in begins}
 
 
@@ -351,7 +376,9 @@ def _drawn(box: _Box, place: Place) -> Iterator[str]:
     sort = "missing" if box.missing else box.sort
     radius = {"service": min(place.height / 2, 16.0), "group": 10.0, "process": 5.0}[box.sort]
     if box.many:
-        yield _rectangle(sort, Place(place.x + STACKED, place.y - STACKED, place.width, place.height), radius)
+        yield _rectangle(
+            sort, Place(place.x + STACKED, place.y - STACKED, place.width, place.height), radius
+        )
     yield _rectangle(sort, place, radius)
     if box.sort == "group":
         yield _text(box.lines[0], "small", place.x + PAD, place.y + LINE)

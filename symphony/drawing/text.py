@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from symphony.drawing.words import NOBODY, group_title, state_of, summary
-from symphony.topology import Node, Service, Topology
+from symphony.plan.topology import Node, Service, Topology
 
 GAP = 2
 # The least that is left for words, however narrow the terminal is and however deep the tree.
@@ -85,15 +85,24 @@ class _Tree:
 
     def branches(self) -> list[_Branch]:
         groups = set(self._topology.groups)
-        return [self._group(name) if name in groups else self._node(name) for name in self._topology.members]
+        return [
+            self._group(name) if name in groups else self._node(name)
+            for name in self._topology.members
+        ]
 
     def _node(self, key: str) -> _Branch:
         node = self._nodes[key]
-        return _Branch(text=self._label(node), state=state_of(node, self._states), below=list(self._joined(key)))
+        return _Branch(
+            text=self._label(node),
+            state=state_of(node, self._states),
+            below=list(self._joined(key)),
+        )
 
     def _group(self, name: str) -> _Branch:
         members = [self._node(node.key) for node in self._topology.inside(name)]
-        return _Branch(text=group_title(self._topology, name), below=[*self._joined(name), *members])
+        return _Branch(
+            text=group_title(self._topology, name), below=[*self._joined(name), *members]
+        )
 
     def _label(self, node: Node) -> str:
         return node.label(self._signs.ellipsis)
@@ -112,13 +121,17 @@ class _Tree:
                 yield _Branch(text=f"starts after {self._named(link.target)} ({link.condition})")
 
     def _served(self, service: Service) -> str:
-        verb = " and ".join(word for word, on in (("binds", service.bound), ("exposes", service.exposed)) if on)
+        verb = " and ".join(
+            word for word, on in (("binds", service.bound), ("exposes", service.exposed)) if on
+        )
         clients = ", ".join(self._named(client) for client in self._topology.clients(service.name))
         what = f"{verb} {service.label}{' (encrypted)' if service.encrypted else ''}"
         return f"{what} {self._signs.by} {clients}" if clients else what
 
     def _used(self, service: Service) -> str:
-        owners = ", ".join(self._named(owner) for owner in service.owners) if service.bound else NOBODY
+        owners = (
+            ", ".join(self._named(owner) for owner in service.owners) if service.bound else NOBODY
+        )
         return f"connects {service.label} {self._signs.to} {owners}"
 
     def _named(self, name: str) -> str:
@@ -130,7 +143,9 @@ def _rows(branches: Sequence[_Branch], before: str, signs: Signs) -> Iterator[_R
         is_last = branch is branches[-1]
         on = before + (" " * len(signs.on) if is_last else signs.on)
         own = on + (signs.on if branch.below else " " * len(signs.on))
-        yield _Row(before + (signs.last if is_last else signs.middle), own, branch.text, branch.state)
+        yield _Row(
+            before + (signs.last if is_last else signs.middle), own, branch.text, branch.state
+        )
         yield from _rows(branch.below, on, signs)
 
 
@@ -142,7 +157,9 @@ def _column(rows: Sequence[_Row], width: int | None) -> int:
     return column if width is None or column + longest <= width else 0
 
 
-def _laid_out(row: _Row, column: int, width: int | None, signs: Signs, paint: Paint | None) -> list[str]:
+def _laid_out(
+    row: _Row, column: int, width: int | None, signs: Signs, paint: Paint | None
+) -> list[str]:
     """A row as one line, or as several where it is too long."""
     shown = paint or str
     whole = row.before + row.text

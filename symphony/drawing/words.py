@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from symphony.topology import Node, Service, Topology, tallied, tally
+from symphony.plan.topology import Node, Service, Topology, tallied, tally
 
 NOBODY = "nobody binds it"
 
@@ -36,7 +36,9 @@ def remark(service: Service) -> str:
     """What is to be said of a service beside its name."""
     if not service.bound and not service.exposed:
         return NOBODY
-    return ", ".join(word for word, on in (("exposed", service.exposed), ("encrypted", service.encrypted)) if on)
+    return ", ".join(
+        word for word, on in (("exposed", service.exposed), ("encrypted", service.encrypted)) if on
+    )
 
 
 def group_title(topology: Topology, group: str) -> str:

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from symphony.cluster import Cluster, ExecResult, OnChange, Route
-from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound, SpecError, Unsupported
-from symphony.host import rundir
-from symphony.host.events import Reader
-from symphony.host.observer import Observer
-from symphony.host.rundir import RunDirectory
-from symphony.lookup import Until, already_exists, awaited, no_experiment, too_late
+from symphony.cluster.matching import Until, already_exists, awaited, no_experiment, too_late
+from symphony.errors import (
+    AlreadyExists,
+    BackendError,
+    LaunchFailed,
+    NotFound,
+    SpecError,
+    Unsupported,
+)
+from symphony.host.run import directory
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Reader
+from symphony.host.run.observer import Observer
 from symphony.names import listing, near
 from symphony.status import ExperimentStatus, LogLine
 
@@ -24,14 +31,14 @@ if TYPE_CHECKING:
     import socket
 
     from symphony.details import ProcessDetails
-    from symphony.host.leases import PortLeases
     from symphony.host.logs import Tail
-    from symphony.host.own import EndingPorts
-    from symphony.host.policy import Backoff
     from symphony.host.render import HostManifest
-    from symphony.spec import Experiment
-    from symphony.spec.values import Strings
-    from symphony.topology import Topology
+    from symphony.host.resources.leases import PortLeases
+    from symphony.host.resources.ports import EndingPorts
+    from symphony.host.supervisor.restart_policy import Backoff
+    from symphony.model import Experiment
+    from symphony.model.validators import Strings
+    from symphony.plan.topology import Topology
 
 # How long a supervisor whose processes have all ended may take to stop what they left behind, in seconds.
 FINISHING = 60.0
@@ -42,7 +49,7 @@ class HostCluster(Cluster):
     """Processes of this machine, each experiment under a supervisor that outlives its launcher.
 
     A backend says with ``children`` how its processes are started: ``"module:Class"`` of a
-    `symphony.host.supervisor.Children`, which the supervisor imports.
+    `symphony.host.supervisor.supervisor.Children`, which the supervisor imports.
 
     ``state_dir`` is where run directories are kept, unless SYMPHONY_STATE_DIR or the XDG state directory say.
     ``gpus`` are the identifiers of the devices to lease (CUDA_VISIBLE_DEVICES, else all of the machine).
@@ -65,11 +72,13 @@ class HostCluster(Cluster):
         start_dir: str | None = None,
     ) -> None:
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
-        self._root = Path(state_dir).absolute() if state_dir else rundir.state_root(self.backend)
+        self._root = Path(state_dir).absolute() if state_dir else directory.state_root(self.backend)
         self._gpus = None if gpus is None else [str(device) for device in gpus]
         self._backoff = backoff
         if hold_ports not in HOLDS:
-            raise SpecError(f"hold_ports is {', '.join(HOLDS)}, not {hold_ports!r}{near(str(hold_ports), HOLDS)}")
+            raise SpecError(
+                f"hold_ports is {', '.join(HOLDS)}, not {hold_ports!r}{near(str(hold_ports), HOLDS)}"
+            )
         self._hold_until_bound = hold_ports == "bound"
 
     # --- launching ---
@@ -79,25 +88,29 @@ class HostCluster(Cluster):
 
         What a live experiment of that name has counts as free: a launch refuses the name, or replaces it.
         """
-        from symphony.host.leases import PortLeases
-        from symphony.host.own import OwnPorts
+        from symphony.host.resources.leases import PortLeases
+        from symphony.host.resources.ports import OwnPorts
 
-        with PortLeases(OwnPorts(rundir.find(self._root, experiment.name)), self._ending_ports()) as ports:
+        with PortLeases(
+            OwnPorts(directory.find(self._root, experiment.name)), self._ending_ports()
+        ) as ports:
             return self._render(experiment, ports.refuse)
 
     def _ending_ports(self) -> EndingPorts:
-        from symphony.host.own import EndingPorts
+        from symphony.host.resources.ports import EndingPorts
 
         return EndingPorts(self._root, FINISHING)
 
     def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
         import shutil
 
-        from symphony.addresses import AddressScheme
         from symphony.host.render import HOST, render
-        from symphony.plan import resolve
+        from symphony.plan.addresses import AddressScheme
+        from symphony.plan.resolve import resolve
 
-        scheme = AddressScheme(backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=refuse)
+        scheme = AddressScheme(
+            backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=refuse
+        )
         return render(
             resolve(experiment, scheme, self.defaults),
             run_id=os.urandom(16).hex(),
@@ -106,15 +119,19 @@ class HostCluster(Cluster):
             shell=shutil.which("bash") or "/bin/sh",
         )
 
-    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> HostManifest:
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> HostManifest:
         del on_change  # a launch here is over at once
-        from symphony.host import checks, detach, gpus
-        from symphony.host.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.host import preflight
+        from symphony.host.resources import gpus
+        from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
+        from symphony.host.supervisor import handover
 
         if force:
             # What is wrong with the new one must show before the old one is gone. Ports and GPUs are looked at
             # afterwards: those of the old one will be free.
-            checks.check(self._render(experiment, lambda _: None))
+            preflight.check(self._render(experiment, lambda _: None))
             self.delete(experiment.name)
         else:
             self._make_way(experiment.name)
@@ -122,13 +139,13 @@ class HostCluster(Cluster):
         manifest: HostManifest | None = None
         try:
             with (
-                rundir.aside(self._root) as (run, lock),
-                detach.preparing(run, experiment.name, children=self.children) as channel,
+                directory.aside(self._root) as (run, lock),
+                handover.preparing(run, experiment.name, children=self.children) as channel,
                 PortLeases(ending=self._ending_ports()) as ports,
                 GpuLeases(devices) as leased,
             ):
                 manifest = self._render(experiment, ports.refuse)
-                checks.check(manifest)
+                preflight.check(manifest)
                 manifest, gpu_leases = gpus.assign(manifest, leased)
                 self._start(run, lock, channel, manifest, ports, gpu_leases)
         except BaseException:  # interrupted, though all may have started, or the supervisor died
@@ -142,12 +159,14 @@ class HostCluster(Cluster):
         from symphony.host.stop import finished, wait_for_end
 
         while True:
-            with rundir.exclusive(self._root):
-                found = rundir.find(self._root, name)
+            with directory.exclusive(self._root):
+                found = directory.find(self._root, name)
                 if found is None:
                     return
                 host = found.elsewhere()
-                if host is not None and not finished(found):  # of what cannot be seen, nothing is removed
+                if host is not None and not finished(
+                    found
+                ):  # of what cannot be seen, nothing is removed
                     raise AlreadyExists(found.way_out(host))
                 try:
                     ended = self._describe(found).ended
@@ -171,13 +190,14 @@ class HostCluster(Cluster):
         ports: PortLeases,
         gpu_leases: dict[str, list[int]],
     ) -> None:
-        from symphony.host import checks, detach, policy
+        from symphony.host import preflight
+        from symphony.host.supervisor import handover, restart_policy
 
         kept, until_started = [lock, *ports.leases.values()], ports.holds
         if self._hold_until_bound:
             kept, until_started = [*kept, *ports.holds.values()], {}
-        checks.write(run, manifest)
-        report = detach.start(
+        preflight.write(run, manifest)
+        report = handover.start(
             channel,
             run,
             self._root / manifest.experiment,
@@ -185,17 +205,17 @@ class HostCluster(Cluster):
             holds=until_started,
             gpus=gpu_leases,
             children_options=self._children_options(),
-            backoff=self._backoff or policy.Backoff(),
+            backoff=self._backoff or restart_policy.Backoff(),
             inherited=ports.release_holds,
         )
-        if report.word == detach.EXISTS:
+        if report.word == handover.EXISTS:
             raise already_exists(manifest.experiment)
-        if report.word == detach.REFUSED:
+        if report.word == handover.REFUSED:
             raise LaunchFailed(f"{report.reason}; what had started was stopped")
 
     def _discard(self, manifest: HostManifest) -> None:
         """Delete the experiment if it is the one of this manifest."""
-        found = rundir.find(self._root, manifest.experiment)
+        found = directory.find(self._root, manifest.experiment)
         with contextlib.suppress(FileNotFoundError):  # it was another's, who deletes it
             if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
                 self.delete(manifest.experiment)
@@ -204,11 +224,13 @@ class HostCluster(Cluster):
         """Stop an experiment and remove all of it. One that is not there is no error."""
         from symphony.host.stop import stop
 
-        found = rundir.find(self._root, experiment)
+        found = directory.find(self._root, experiment)
         if found is not None:
             before = _run_id(found)
             stop(found)
-            if _run_id(found) == before:  # else who deleted it meanwhile has launched another of that name
+            if (
+                _run_id(found) == before
+            ):  # else who deleted it meanwhile has launched another of that name
                 self._remove(found)
 
     def _children_options(self) -> dict[str, Any]:
@@ -229,14 +251,14 @@ class HostCluster(Cluster):
 
     def list_experiments(self) -> list[str]:
         """The names of the experiments that symphony made here, in order."""
-        return [run.name for run in rundir.find_all(self._root)]
+        return [run.name for run in directory.find_all(self._root)]
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """An experiment and its processes as they are now."""
         return self._describe(self._find(experiment))
 
     def _find(self, experiment: str) -> RunDirectory:
-        found = rundir.find(self._root, experiment)
+        found = directory.find(self._root, experiment)
         if found is None:
             raise no_experiment(experiment, self.list_experiments())
         return found
@@ -244,17 +266,21 @@ class HostCluster(Cluster):
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
         return Observer(run).look()
 
-    def explain_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessDetails:
+    def explain_process(
+        self, experiment: str, process: str, process_group: str | None = None
+    ) -> ProcessDetails:
         """All that matters about one process; see `Cluster.explain_process`."""
-        from symphony.host.details import process_details
+        from symphony.host.describe import process_details
 
         status = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
-        return process_details(run.load_manifest(), status, Reader(run.events).new(), run.log(status.name))
+        return process_details(
+            run.load_manifest(), status, Reader(run.events).new(), run.log(status.name)
+        )
 
     def describe_topology(self, experiment: str) -> Topology:
         """Who is joined with whom, from what was launched; see `Cluster.describe_topology`."""
-        from symphony.host.joined import topology
+        from symphony.host.topology import topology
 
         run = self._find(experiment)
         status = self._describe(run)
@@ -291,7 +317,9 @@ class HostCluster(Cluster):
 
     # --- using ---
 
-    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+    def _read_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
         from symphony.host.logs import read
 
         return read(self._find(experiment), process, since=_since(since), tail=tail)
@@ -307,12 +335,19 @@ class HostCluster(Cluster):
     ) -> Iterator[LogLine]:
         """What processes wrote, line by line, in the order in which they wrote it; see `Cluster.iter_logs`."""
         run = self._find(experiment)
-        wanted = [self.find_process(experiment, name).name for name in processes] if processes else None
+        wanted = (
+            [self.find_process(experiment, name).name for name in processes] if processes else None
+        )
         names = wanted or [process.name for process in self._describe(run)]
         return self._iter_logs(run, names, follow, _since(since), tail)
 
     def _iter_logs(
-        self, run: RunDirectory, names: list[str], follow: bool, since: float | None, tail: int | None
+        self,
+        run: RunDirectory,
+        names: list[str],
+        follow: bool,
+        since: float | None,
+        tail: int | None,
     ) -> Iterator[LogLine]:
         from symphony.host.logs import follow as follow_logs
 
@@ -345,9 +380,9 @@ class HostCluster(Cluster):
 
         The preamble runs anew, and what it prints goes where errors go.
         """
-        from symphony.host import beside
-        from symphony.host.commands import Command
-        from symphony.spec.values import strings
+        from symphony.host import exec
+        from symphony.host.processes.spec import Command
+        from symphony.model.validators import strings
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
@@ -356,18 +391,24 @@ class HostCluster(Cluster):
         if host is not None:
             raise NotFound(f"process {found.path!r} was launched on {host}: run the command there")
         manifest = run.load_manifest()
-        program = Command.from_dict(next(data for data in manifest["processes"] if data["name"] == found.name))
-        env = None if found.pid is None else beside.began_with(run, manifest, program, found.pid)
+        program = Command.from_dict(
+            next(data for data in manifest["processes"] if data["name"] == found.name)
+        )
+        env = None if found.pid is None else exec.began_with(run, manifest, program, found.pid)
         if env is None:
             state = f"{found.state}: {found.reason}" if found.reason else found.state
-            raise NotFound(f"process {found.path!r} does not run ({state}): there is nothing to run beside")
+            raise NotFound(
+                f"process {found.path!r} does not run ({state}): there is nothing to run beside"
+            )
         try:
-            done = beside.run(program, argv, env, capture_output=not interactive)
-        except beside.CannotRun as exc:
+            done = exec.run(program, argv, env, capture_output=not interactive)
+        except exec.CannotRun as exc:
             raise SpecError(f"cannot run {argv[0]!r} beside {found.path!r}: {exc}") from exc
         code = done.returncode
         return ExecResult(
-            exit_code=128 - code if code < 0 else code, stdout=done.stdout or "", stderr=done.stderr or ""
+            exit_code=128 - code if code < 0 else code,
+            stdout=done.stdout or "",
+            stderr=done.stderr or "",
         )
 
     def external_url(self, experiment: str, service: str) -> str:
@@ -375,22 +416,28 @@ class HostCluster(Cluster):
         manifest = self._find(experiment).load_manifest()
         if service not in manifest["exposed"]:
             known = manifest["exposed"]
-            what = "binds but does not expose" if service in manifest["services"] else "does not expose"
+            what = (
+                "binds but does not expose"
+                if service in manifest["services"]
+                else "does not expose"
+            )
             hint = near(service, known) or f"; exposed are {listing(known)}"
             raise NotFound(f"experiment {experiment!r} {what} {service!r}{hint}")
         address: str = manifest["services"][service]
         return address
 
-    def transfer_file(self, experiment: str, source: str, target: str, *, dry_run: bool = False) -> None:
-        """Copy from or to the folder of a process, which need not run any more; see `symphony.host.copying`."""
-        from symphony.host import copying
-        from symphony.paths import ends
+    def transfer_file(
+        self, experiment: str, source: str, target: str, *, dry_run: bool = False
+    ) -> None:
+        """Copy from or to the folder of a process, which need not run any more; see `symphony.host.copy`."""
+        from symphony.cluster.remote_path import ends
+        from symphony.host import copy
 
         run = self._find(experiment)
         status = self._describe(run)
         of_processes = zip((source, target), ends(source, target), strict=True)
-        made = [copying.end(text, there, status, run.load_manifest()) for text, there in of_processes]
-        copying.copy(*made, dry_run=dry_run)
+        made = [copy.end(text, there, status, run.load_manifest()) for text, there in of_processes]
+        copy.copy(*made, dry_run=dry_run)
 
     def port_forward(
         self,
@@ -405,7 +452,9 @@ class HostCluster(Cluster):
         del local_port, on_error
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]
         where = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
-        raise Unsupported(f"{process_or_service!r} runs on this machine, and no port has to be forwarded: use {where}")
+        raise Unsupported(
+            f"{process_or_service!r} runs on this machine, and no port has to be forwarded: use {where}"
+        )
 
 
 def _run_id(run: RunDirectory) -> str | None:

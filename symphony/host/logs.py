@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
 from symphony.status import LogLine
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def since_time(since: float | str, now: float) -> float:
     try:
         return datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
     except ValueError:
-        raise SpecError(f"since is a duration such as '90s' or '5m', or an ISO 8601 time, not {since!r}") from None
+        raise SpecError(
+            f"since is a duration such as '90s' or '5m', or an ISO 8601 time, not {since!r}"
+        ) from None
 
 
 def notes(run: RunDirectory, process: str) -> list[Note]:
@@ -62,7 +64,8 @@ def start_of(run: RunDirectory, process: str, since: float | None, tail: int | N
     start = 0
     if since is not None:
         start = line_start(
-            run.log(process), max((length for at, length in notes(run, process) if at <= since), default=0)
+            run.log(process),
+            max((length for at, length in notes(run, process) if at <= since), default=0),
         )
     if tail is not None:
         start = max(start, tail_start(run.log(process), tail))
@@ -119,7 +122,9 @@ def _nth_last(block: bytes, count: int) -> int:
     return index
 
 
-def read(run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None) -> str:
+def read(
+    run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None
+) -> str:
     """What a process wrote, as text (bytes that are not UTF-8 are replaced)."""
     try:
         file = run.log(process).open("rb")
@@ -165,7 +170,11 @@ class Tail:
 
 
 def merged(
-    run: RunDirectory, processes: Sequence[str], *, since: float | None = None, tail: int | None = None
+    run: RunDirectory,
+    processes: Sequence[str],
+    *,
+    since: float | None = None,
+    tail: int | None = None,
 ) -> tuple[list[LogLine], dict[str, Tail]]:
     """The lines so far of several logs in the order of time, and where each log was left."""
     tails = {name: Tail(run.log(name), start_of(run, name, since, tail)) for name in processes}
@@ -197,7 +206,9 @@ def follow(
             if over:
                 break
             grown = wait(check_every)
-            if "" in grown or not grown:  # to look at every process takes time: not for each line of one
+            if (
+                "" in grown or not grown
+            ):  # to look at every process takes time: not for each line of one
                 over = ended()
                 grown = tails.keys() if over else grown
     for name, log in tails.items():
@@ -230,7 +241,9 @@ def _by_watching(watch: Watch, paths: Mapping[str, Path]) -> Callable[[float], s
             try:
                 watch.add(key, path)
                 del unwatched[key]
-            except OSError:  # not there yet, or the user's limit of watches is reached: look again soon
+            except (
+                OSError
+            ):  # not there yet, or the user's limit of watches is reached: look again soon
                 timeout = min(timeout, LOOK_EVERY)
             # What was written between the last read and this watch would never be told.
             size = _size(path)

@@ -10,16 +10,25 @@ from typing import Any
 
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
-from symphony.host.commands import DEFAULT_GRACE, MARK, Command
-from symphony.plan import Ignored, Plan, PlannedProcess, argv, ignored_settings
-from symphony.spec.settings import Settings
+from symphony.host.processes.spec import DEFAULT_GRACE, MARK, Command
+from symphony.model.settings import Settings
+from symphony.plan.resolve import Ignored, Plan, PlannedProcess, argv, ignored_settings
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 HONOURED = frozenset(
-    {"env", "env_secrets", "binds", "connects", "exposes", "encrypted", "resource_limit.gpu", "restart_policy"}
+    {
+        "env",
+        "env_secrets",
+        "binds",
+        "connects",
+        "exposes",
+        "encrypted",
+        "resource_limit.gpu",
+        "restart_policy",
+    }
     | {"termination_grace_period", "ready", "starts_after"}
 )
 
@@ -54,11 +63,14 @@ class HostManifest(Manifest):
             "secrets": self.secrets,
             "env": self.env,
             "processes": [command.to_dict() for command in self.commands],
-            "ignored": [{"setting": item.setting, "processes": list(item.processes)} for item in self.ignored],
+            "ignored": [
+                {"setting": item.setting, "processes": list(item.processes)}
+                for item in self.ignored
+            ],
         }
 
     def __str__(self) -> str:
-        from symphony.spec.files import to_yaml
+        from symphony.model.files import to_yaml
 
         shown: dict[str, Any] = {
             "experiment": self.experiment,
@@ -118,8 +130,14 @@ def render(plan: Plan, *, run_id: str, directory: Path, here: Path, shell: str) 
     )
 
 
-def _command(plan: Plan, process: PlannedProcess, shared: Mapping[str, str], base: Path, shell: str) -> Command:
-    served = [endpoint for endpoint in plan.addresses.values() if endpoint.owner in (process.name, process.group)]
+def _command(
+    plan: Plan, process: PlannedProcess, shared: Mapping[str, str], base: Path, shell: str
+) -> Command:
+    served = [
+        endpoint
+        for endpoint in plan.addresses.values()
+        if endpoint.owner in (process.name, process.group)
+    ]
     ready = dict(process.settings.ready or {})
     timeout = float(ready.pop("timeout", 60.0))
     gpus = int(process.settings.resource_limit.get("gpu", 0))
@@ -148,7 +166,11 @@ def _own_env(plan: Plan, process: PlannedProcess, shared: Mapping[str, str]) -> 
 
 
 def _grace(pod: Settings) -> float:
-    return DEFAULT_GRACE if pod.termination_grace_period is None else float(pod.termination_grace_period)
+    return (
+        DEFAULT_GRACE
+        if pod.termination_grace_period is None
+        else float(pod.termination_grace_period)
+    )
 
 
 def _argv(process: PlannedProcess, shell: str) -> list[str]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from symphony.errors import BackendError
-from symphony.host.commands import DEFAULT_GRACE
-from symphony.host.events import Reader, fold
-from symphony.host.identity import ProcessId, is_alive
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.identity import ProcessId, is_alive
+from symphony.host.processes.spec import DEFAULT_GRACE
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import Reader, fold
 
 # A supervisor kills what outlives its grace period; this is for the reaping and the last look after that, on a machine
 # that is busy, and with a tmux that is waited for in vain.
@@ -26,7 +26,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
     Raises `BackendError` where it runs on another host, or where something cannot be stopped.
     """
-    from symphony.host.trees import marked, send, stop_all
+    from symphony.host.processes.tree import marked, send, stop_all
 
     host = run.elsewhere()
     if host is not None:

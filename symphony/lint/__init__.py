@@ -15,7 +15,7 @@ from symphony.lint.literals import Machine
 from symphony.lint.targets import Target
 
 if TYPE_CHECKING:
-    from symphony.spec import Experiment
+    from symphony.model import Experiment
 
 
 def lint(

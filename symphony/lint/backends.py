@@ -10,11 +10,11 @@ from symphony.lint.findings import ERROR, Finding, refused
 from symphony.lint.mending import bare, each_alone, mended, parts_of_whole, without_whole
 from symphony.lint.services import path_of, place_of
 from symphony.lint.targets import PROBE
-from symphony.topology import components
+from symphony.plan.topology import components
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
-    from symphony.spec import Experiment
+    from symphony.model import Experiment
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
@@ -64,7 +64,9 @@ def _refusals(experiment: Experiment, target: Target) -> Iterator[Finding]:
         yield refused("refused", message)
 
 
-def _of_whole(whole: Experiment, first: str, target: Target, image: str | None) -> Iterator[Finding]:
+def _of_whole(
+    whole: Experiment, first: str, target: Target, image: str | None
+) -> Iterator[Finding]:
     for place, part in parts_of_whole(whole, first, image=image):
         message = _refusal(part, target)
         if message is not None:
@@ -100,8 +102,13 @@ def _long_names(experiment: Experiment, target: Target, image: str | None) -> It
     for component in components(experiment):
         message = _refusal(bare(experiment, component.name, image=image), target)
         if message is not None:
-            yield refused("name", message, place=place_of(component), processes=(path_of(component),))
-        for key, services in (("binds", component.settings.binds), ("exposes", component.settings.exposes)):
+            yield refused(
+                "name", message, place=place_of(component), processes=(path_of(component),)
+            )
+        for key, services in (
+            ("binds", component.settings.binds),
+            ("exposes", component.settings.exposes),
+        ):
             for service in services:
                 message = _refusal(bare(experiment, "a", image=image, service=service), target)
                 if message is not None:
@@ -114,11 +121,11 @@ def _refusal(experiment: Experiment, target: Target) -> str | None:
     try:
         manifest = target.cluster.manifest(experiment)
         if not target.elsewhere:
-            from symphony.host import checks
+            from symphony.host import preflight
             from symphony.host.render import HostManifest
 
             if isinstance(manifest, HostManifest):
-                checks.check(manifest)
+                preflight.check(manifest)
     except (SpecError, PluginError) as exc:
         return str(exc)
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from symphony.spec.places import Place
+from symphony.model.document_path import Place
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 
@@ -47,7 +47,9 @@ class Finding:
         }
 
 
-def refused(rule: str, message: str, *, place: Place = (), processes: tuple[str, ...] = ()) -> Finding:
+def refused(
+    rule: str, message: str, *, place: Place = (), processes: tuple[str, ...] = ()
+) -> Finding:
     """The error that a `SpecError` tells of: its message says what is wrong, and after a semicolon how to mend it."""
     what, _, mend = message.partition("; ")
     if processes:  # who it is stands beside it

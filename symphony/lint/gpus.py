@@ -9,7 +9,7 @@ from symphony.errors import BackendError, SymphonyError
 from symphony.lint.findings import ERROR, NOTE, Finding
 from symphony.lint.services import path_of, place_of
 from symphony.lint.targets import KnowsGpus
-from symphony.spec import Experiment, Process, ProcessGroup
+from symphony.model import Experiment, Process, ProcessGroup
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
@@ -42,7 +42,9 @@ def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[
                 rule="gpus",
                 level=ERROR,
                 what=f"asks for {_gpus(number)}, and {offered}",
-                mend="lower resource_limit(gpu=), or split the group" if _is_group(member) else "lower its gpu limit",
+                mend="lower resource_limit(gpu=), or split the group"
+                if _is_group(member)
+                else "lower its gpu limit",
                 place=place_of(member),
                 processes=(path_of(member),),
             )
@@ -53,12 +55,15 @@ def asked(member: Process | ProcessGroup) -> int:
     if isinstance(member, Process):
         return int(member.settings.resource_limit.get("gpu", 0))
     of_group = member.settings.resource_limit.get("gpu", 0)
-    return sum(int(process.settings.resource_limit.get("gpu", of_group)) for process in member.list_processes())
+    return sum(
+        int(process.settings.resource_limit.get("gpu", of_group))
+        for process in member.list_processes()
+    )
 
 
 def _here(asking: dict[Process | ProcessGroup, int]) -> Iterator[Finding]:
     """On one machine all processes run at once, each with GPUs of its own."""
-    from symphony.host.leases import visible_gpus
+    from symphony.host.resources.leases import visible_gpus
 
     there, taken = len(visible_gpus()), 0
     for member, number in asking.items():
@@ -85,4 +90,9 @@ def _gpus(number: int) -> str:
 
 def _not_looked(why: str) -> Finding:
     mend = "look at the nodes before launching"
-    return Finding(rule="gpus", level=NOTE, what=f"whether nodes have its GPUs was not looked at: {why}", mend=mend)
+    return Finding(
+        rule="gpus",
+        level=NOTE,
+        what=f"whether nodes have its GPUs was not looked at: {why}",
+        mend=mend,
+    )

@@ -10,10 +10,10 @@ from typing import Literal
 
 from symphony.lint.findings import ERROR, WARNING, Finding
 from symphony.lint.texts import START_DIR, Text, texts
+from symphony.model import Experiment, Process
+from symphony.model.component import SHARED_MEMORY
 from symphony.names import env_name
-from symphony.spec import Experiment, Process
-from symphony.spec.component import SHARED_MEMORY
-from symphony.topology import topology
+from symphony.plan.topology import topology
 
 _LOCALHOST = re.compile(
     r"(?<![\w.:-])(?P<host>localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\]|::1)(?![\w.-])(?::(?P<port>\d{1,5})\b)?",
@@ -22,7 +22,9 @@ _LOCALHOST = re.compile(
 ANY = "0.0.0.0"
 Purpose = Literal["connect", "listen", "either"]
 # An option or variable with one of these in its name says where to connect to, never where to listen.
-_CONNECTING = re.compile(r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE)
+_CONNECTING = re.compile(
+    r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE
+)
 # The other way round.
 _LISTENING = re.compile(r"bind|listen", re.IGNORECASE)
 # What stands before the host of a URL, and the schemes of those on which one listens too, as ZeroMQ does.
@@ -92,7 +94,9 @@ def _addresses(
             rule="localhost",
             level=ERROR if service and not own else WARNING,
             what=f"{_where(text)} names {literal}, {_meaning(host, service, own, process)}",
-            mend=_mend(service, own, purpose, list(served), [name for name in used if name in bound]),
+            mend=_mend(
+                service, own, purpose, list(served), [name for name in used if name in bound]
+            ),
             place=text.place,
             processes=(process.path,),
         )
@@ -134,12 +138,20 @@ def _purpose(option: str, scheme: str, foreign: bool) -> Purpose:
     return "connect" if foreign or (scheme and scheme not in _OF_SOCKETS) else "either"
 
 
-def _mend(service: str, own: bool, purpose: Purpose, served: Sequence[str], used: Sequence[str]) -> str:
+def _mend(
+    service: str, own: bool, purpose: Purpose, served: Sequence[str], used: Sequence[str]
+) -> str:
     """How to say the same so that it holds elsewhere. Of an address that may be meant either way both are told."""
     if service:
         variable = _variable(service)
-        return f"listen on ${variable}_BIND_HOST" if own and purpose != "connect" else f"connect to ${variable}_ADDR"
-    listening = "" if purpose == "connect" or not served else f"listen on ${_variable(served[0])}_BIND_HOST"
+        return (
+            f"listen on ${variable}_BIND_HOST"
+            if own and purpose != "connect"
+            else f"connect to ${variable}_ADDR"
+        )
+    listening = (
+        "" if purpose == "connect" or not served else f"listen on ${_variable(served[0])}_BIND_HOST"
+    )
     if listening and purpose == "listen":
         return listening
     before = f"{listening}, or, to connect, " if listening else ""
@@ -157,15 +169,28 @@ def _variable(service: str) -> str:
 
 def _mounts(process: Process) -> list[str]:
     """Where volumes are mounted for a process."""
-    volumes = [*process.settings.volumes, *(process.group.settings.volumes if process.group else ())]
-    return [str(details.get("mount_path", SHARED_MEMORY)) for volume in volumes for details in volume.values()]
+    volumes = [
+        *process.settings.volumes,
+        *(process.group.settings.volumes if process.group else ()),
+    ]
+    return [
+        str(details.get("mount_path", SHARED_MEMORY))
+        for volume in volumes
+        for details in volume.values()
+    ]
 
 
-def _paths(text: Text, process: Process, mounts: Sequence[str], machine: Machine) -> Iterator[Finding]:
+def _paths(
+    text: Text, process: Process, mounts: Sequence[str], machine: Machine
+) -> Iterator[Finding]:
     whole = text.key == START_DIR or (text.key == "command" and text.words.startswith("/"))
     found = [text.words] if whole else _PATH.findall(text.words)
     for path in dict.fromkeys(found):
-        if not path.startswith("/") or any(_below(path, mount) for mount in mounts) or not _is_local(path, machine):
+        if (
+            not path.startswith("/")
+            or any(_below(path, mount) for mount in mounts)
+            or not _is_local(path, machine)
+        ):
             continue
         mend = "name a path of the image, or mount the files there (mount_nfs, mount_pvc, mount_host_path)"
         yield Finding(

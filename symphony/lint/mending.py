@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from symphony.spec import Experiment
-from symphony.spec.places import Place
+from symphony.model import Experiment
+from symphony.model.document_path import Place
 
 _JOINING = ("connects", "starts_after", "binds", "exposes", "encrypted", "ready")
 
@@ -43,7 +43,9 @@ def each_alone(experiment: Experiment) -> Iterator[tuple[str, Experiment]]:
         yield name, _loaded(experiment, {**data, "processes": {name: member}})
 
 
-def bare(experiment: Experiment, name: str, *, image: str | None, service: str | None = None) -> Experiment:
+def bare(
+    experiment: Experiment, name: str, *, image: str | None, service: str | None = None
+) -> Experiment:
     """An experiment of that name with one process that has a name, perhaps a service, and nothing else."""
     process: dict[str, Any] = {"command": "true", "container_image": image}
     if service is not None:
@@ -51,10 +53,15 @@ def bare(experiment: Experiment, name: str, *, image: str | None, service: str |
     return _loaded(experiment, {"name": experiment.name, "processes": {name: process}})
 
 
-def parts_of_whole(experiment: Experiment, name: str, *, image: str | None) -> Iterator[tuple[Place, Experiment]]:
+def parts_of_whole(
+    experiment: Experiment, name: str, *, image: str | None
+) -> Iterator[tuple[Place, Experiment]]:
     """Each thing that is said of the experiment as a whole, by its place, with one process that does nothing."""
     data = experiment.dump_dict()
-    least = {"name": experiment.name, "processes": {name: {"command": "true", "container_image": image}}}
+    least = {
+        "name": experiment.name,
+        "processes": {name: {"command": "true", "container_image": image}},
+    }
     for key in WHOLE:
         if key in data:
             yield (key,), _loaded(experiment, {**least, key: data[key]})
@@ -74,7 +81,9 @@ def without_whole(experiment: Experiment) -> Experiment:
 
 def _mended(component: dict[str, Any], seen: set[str]) -> dict[str, Any]:
     found = {key: value for key, value in component.items() if key not in _JOINING}
-    own = [name for key in ("binds", "exposes") for name in component.get(key, ()) if name not in seen]
+    own = [
+        name for key in ("binds", "exposes") for name in component.get(key, ()) if name not in seen
+    ]
     seen.update(own)
     if own:
         found["binds"] = dict.fromkeys(own)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from symphony.errors import SpecError
 from symphony.lint.findings import ERROR, WARNING, Finding, refused
+from symphony.model import Experiment, Process, ProcessGroup
+from symphony.model.document_path import Place
 from symphony.names import listing, near
-from symphony.plan import start_order
-from symphony.spec import Experiment, Process, ProcessGroup
-from symphony.spec.places import Place
-from symphony.topology import Service, components, topology
+from symphony.plan.resolve import start_order
+from symphony.plan.topology import Service, components, topology
 
 
 def rules(experiment: Experiment) -> Iterator[Finding]:
@@ -41,7 +41,12 @@ def path_of(component: Process | ProcessGroup) -> str:
 
 
 def _found(
-    component: Process | ProcessGroup, rule: str, what: str, mend: str, *below: str | int, level: str = ERROR
+    component: Process | ProcessGroup,
+    rule: str,
+    what: str,
+    mend: str,
+    *below: str | int,
+    level: str = ERROR,
 ) -> Finding:
     return Finding(
         rule=rule,
@@ -64,10 +69,17 @@ def _nothing_there(experiment: Experiment) -> Iterator[Finding]:
         )
     for group in experiment.list_process_groups():
         if not group.list_processes():
-            yield _found(group, "no-processes", f"group {group.name!r} has no processes", "add one, or leave it out")
+            yield _found(
+                group,
+                "no-processes",
+                f"group {group.name!r} has no processes",
+                "add one, or leave it out",
+            )
 
 
-def _connects(component: Process | ProcessGroup, known: dict[str, Service], bound: list[str]) -> Iterator[Finding]:
+def _connects(
+    component: Process | ProcessGroup, known: dict[str, Service], bound: list[str]
+) -> Iterator[Finding]:
     for index, name in enumerate(component.settings.connects):
         if name in bound:
             continue
@@ -77,8 +89,17 @@ def _connects(component: Process | ProcessGroup, known: dict[str, Service], boun
             what = f"connects to {name!r}, which {owner!r} exposes but does not bind"
             yield _found(component, "unbound-service", what, f"let {owner!r} bind it too", *below)
         else:
-            hint = near(name, bound).removeprefix("; ") or f"let a process bind it; bound are {listing(bound)}"
-            yield _found(component, "unbound-service", f"connects to {name!r}, which no process binds", hint, *below)
+            hint = (
+                near(name, bound).removeprefix("; ")
+                or f"let a process bind it; bound are {listing(bound)}"
+            )
+            yield _found(
+                component,
+                "unbound-service",
+                f"connects to {name!r}, which no process binds",
+                hint,
+                *below,
+            )
 
 
 def _ready(component: Process | ProcessGroup) -> Iterator[Finding]:
@@ -94,9 +115,14 @@ def _ready(component: Process | ProcessGroup) -> Iterator[Finding]:
         return
     holder = component if component.settings.ready or group is None else group
     what = f"is ready when {service!r} answers, which is not its own"
-    mend = near(service, own).removeprefix("; ") or f"let it bind {service!r}, or name one that it binds"
+    mend = (
+        near(service, own).removeprefix("; ")
+        or f"let it bind {service!r}, or name one that it binds"
+    )
     place = (*place_of(holder), "ready")
-    yield Finding(rule="ready", level=ERROR, what=what, mend=mend, place=place, processes=(component.path,))
+    yield Finding(
+        rule="ready", level=ERROR, what=what, mend=mend, place=place, processes=(component.path,)
+    )
 
 
 def _encrypts(component: Process | ProcessGroup) -> Iterator[Finding]:
@@ -128,14 +154,19 @@ def _served_twice(experiment: Experiment) -> Iterator[Finding]:
 def _one_port_twice(experiment: Experiment) -> Iterator[Finding]:
     first: dict[int, tuple[str, str]] = {}
     for component in components(experiment):
-        for key, given in (("binds", component.settings.binds), ("exposes", component.settings.exposes)):
+        for key, given in (
+            ("binds", component.settings.binds),
+            ("exposes", component.settings.exposes),
+        ):
             for name, port in given.items():
                 if port is None:
                     continue
                 other, owner = first.setdefault(port, (name, path_of(component)))
                 if other != name:
                     what = f"gives {name!r} the port {port}, which {other!r} of {owner!r} has"
-                    yield _found(component, "port-twice", what, "give one of them another", key, name)
+                    yield _found(
+                        component, "port-twice", what, "give one of them another", key, name
+                    )
 
 
 def _used_by_nobody(experiment: Experiment, known: dict[str, Service]) -> Iterator[Finding]:
@@ -144,7 +175,9 @@ def _used_by_nobody(experiment: Experiment, known: dict[str, Service]) -> Iterat
         for name in component.settings.binds:
             if name not in used and not known[name].exposed:
                 what = f"binds {name!r}, and nobody connects to it"
-                mend = "let who uses it connect to it, expose it to the world outside, or leave it out"
+                mend = (
+                    "let who uses it connect to it, expose it to the world outside, or leave it out"
+                )
                 yield _found(component, "unused-service", what, mend, "binds", name, level=WARNING)
 
 

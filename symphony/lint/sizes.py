@@ -15,18 +15,18 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from symphony.addresses import AddressScheme
 from symphony.errors import SpecError
 from symphony.lint.findings import ERROR, WARNING, Finding
 from symphony.lint.mending import mended
 from symphony.lint.services import place_of
 from symphony.lint.texts import texts
-from symphony.plan import argv, resolve
-from symphony.spec.places import Place
+from symphony.model.document_path import Place
+from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolve import argv, resolve
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
-    from symphony.spec import Experiment, Process
+    from symphony.model import Experiment, Process
 
 STRING = 32 * 4096
 ALL = 8 * 1024 * 1024 // 4
@@ -55,14 +55,26 @@ def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
         if planned.cmds is not None:  # one argument, the shell's
             size = max(len(word.encode()) + 1 for word in words)
             yield from _near(size, STRING, "its shell lines", (*place, "cmds"), planned.path)
-        total = shared + _bytes_of(planned.env) + sum(len(word.encode()) + 1 + POINTER for word in words)
+        total = (
+            shared
+            + _bytes_of(planned.env)
+            + sum(len(word.encode()) + 1 + POINTER for word in words)
+        )
         yield from _near(total, ALL, "all of its arguments and environment", place, planned.path)
         unit = planned.group or planned.name
-        size = shared_in_json + _json_size(planned.env) + sum(len(json.dumps(word)) for word in words)
+        size = (
+            shared_in_json + _json_size(planned.env) + sum(len(json.dumps(word)) for word in words)
+        )
         objects[unit] = objects.get(unit, 0) + size
     if target.elsewhere:
         for unit, size in objects.items():
-            yield from _near(size, OBJECT, "the object with its arguments and environment", ("processes", unit), unit)
+            yield from _near(
+                size,
+                OBJECT,
+                "the object with its arguments and environment",
+                ("processes", unit),
+                unit,
+            )
 
 
 def _strings(experiment: Experiment, process: Process) -> Iterator[Finding]:
@@ -100,4 +112,6 @@ def _bytes_of(env: Mapping[str, str]) -> int:
 
 
 def _json_size(env: Mapping[str, str]) -> int:
-    return sum(len(json.dumps(key)) + len(json.dumps(value)) - 4 + _AROUND for key, value in env.items())
+    return sum(
+        len(json.dumps(key)) + len(json.dumps(value)) - 4 + _AROUND for key, value in env.items()
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from symphony.errors import SpecError
-from symphony.spec import Experiment
+from symphony.model import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

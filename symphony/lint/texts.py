@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from symphony.lint.services import place_of
-from symphony.spec import Experiment, Process
-from symphony.spec.places import Place
+from symphony.model import Experiment, Process
+from symphony.model.document_path import Place
 
 START_DIR = "start_dir"
 

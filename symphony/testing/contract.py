@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import pytest
 
 from symphony.cluster import Cluster
+from symphony.cluster.plugins import find
 from symphony.errors import AlreadyExists, NotFound, SpecError
-from symphony.plugins import find
-from symphony.spec import Experiment, Process, ProcessGroup
+from symphony.model import Experiment, Process, ProcessGroup
+from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, State
 from symphony.testing import programs
-from symphony.topology import topology
 
 AWKWARD = (
     "",
@@ -45,7 +45,11 @@ class _Reached(Exception):
 
 
 def until(
-    cluster: Cluster, experiment: str, holds: Callable[[ExperimentStatus], bool], *, timeout: float = 60
+    cluster: Cluster,
+    experiment: str,
+    holds: Callable[[ExperimentStatus], bool],
+    *,
+    timeout: float = 60,
 ) -> ExperimentStatus:
     """Wait for a status of which ``holds`` is true; fails the test where it never comes."""
     seen: list[ExperimentStatus] = []
@@ -109,10 +113,14 @@ class BackendContract:
         """An empty experiment."""
         return cluster.new_experiment("contract")
 
-    def add(self, to: Experiment | ProcessGroup, name: str, program: str, *args: str, **options: Any) -> Process:
+    def add(
+        self, to: Experiment | ProcessGroup, name: str, program: str, *args: str, **options: Any
+    ) -> Process:
         """A process that runs a Python program."""
         options = {"container_image": self.image, **options}
-        return to.new_process(name, command=[self.python, "-u", "-c", program], args=list(args), **options)
+        return to.new_process(
+            name, command=[self.python, "-u", "-c", program], args=list(args), **options
+        )
 
     def can(self, capability: str) -> None:
         """Skip where the backend does not claim a capability: that is its word, not a missing tool."""
@@ -144,19 +152,26 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
     ) -> None:
         # What it has itself, such as a fixed port, is not in the way of what would replace it.
-        self.add(experiment, "worker", programs.FOREVER).binds({"echo": _free_port()}).exposes("echo")
+        self.add(experiment, "worker", programs.FOREVER).binds({"echo": _free_port()}).exposes(
+            "echo"
+        )
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
         with pytest.raises(AlreadyExists, match="'contract' is live"):
             cluster.launch(experiment, dry_run=True if cluster.dry_run_looks else "server")
         assert capsys.readouterr().out == ""
-        for manifest in (cluster.manifest(experiment), cluster.launch(experiment, force=True, dry_run=True)):
+        for manifest in (
+            cluster.manifest(experiment),
+            cluster.launch(experiment, force=True, dry_run=True),
+        ):
             assert "SYMPH_ECHO_PORT" in str(manifest)
         assert cluster.describe_experiment("contract") == before
 
     # --- launching ---
 
-    def test_a_launched_experiment_is_listed_and_described(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_a_launched_experiment_is_listed_and_described(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "alone", programs.FOREVER)
         group = experiment.new_process_group("team")
         self.add(group, "member", programs.FOREVER)
@@ -164,11 +179,15 @@ class BackendContract:
         assert cluster.list_experiments() == ["contract"]
         status = until(cluster, "contract", all_running, timeout=self.timeout)
         assert [process.path for process in status] == ["alone", "team/member"]
-        assert [process.path for process in cluster.describe_process_group("contract", "team")] == ["team/member"]
+        assert [process.path for process in cluster.describe_process_group("contract", "team")] == [
+            "team/member"
+        ]
         assert cluster.describe_process("contract", "member", "team").state is State.RUNNING
         assert cluster.find_process("contract", "team/member").name == "member"
 
-    def test_a_live_name_is_refused_and_the_first_is_unharmed(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_a_live_name_is_refused_and_the_first_is_unharmed(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
@@ -176,7 +195,9 @@ class BackendContract:
             cluster.launch(experiment)
         assert cluster.describe_experiment("contract") == before
 
-    def test_force_replaces_a_live_experiment(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_force_replaces_a_live_experiment(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "old", programs.FOREVER)
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
@@ -198,7 +219,9 @@ class BackendContract:
             cluster.launch(wrong, force=True)
         assert cluster.describe_experiment("contract") == before
 
-    def test_an_experiment_that_has_ended_gives_way(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_an_experiment_that_has_ended_gives_way(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "worker", programs.COUNT, "1")
         assert self.finish(cluster, experiment).exit_code == 0
         assert self.finish(cluster, experiment).exit_code == 0
@@ -216,11 +239,18 @@ class BackendContract:
 
     # --- who is joined with whom ---
 
-    def test_what_runs_is_joined_as_it_was_described(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_what_runs_is_joined_as_it_was_described(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.can("topology")
         server = self.add(experiment, "server", programs.FOREVER)
         server.binds(["db", "web"]).exposes({"web": 7348, "board": 7349}).connects("inner")
-        team = experiment.new_process_group("team").connects("db").binds("team").starts_after("server", "started")
+        team = (
+            experiment.new_process_group("team")
+            .connects("db")
+            .binds("team")
+            .starts_after("server", "started")
+        )
         self.add(team, "one", programs.FOREVER).binds("inner").connects("web")
         self.add(team, "two", programs.FOREVER)
         described = topology(experiment)
@@ -230,13 +260,17 @@ class BackendContract:
         ports = {service.name: service.port for service in found.services}
         assert None not in ports.values()
         assert (ports["web"], ports["board"]) == (7348, 7349)
-        services = tuple(replace(service, port=ports[service.name]) for service in described.services)
+        services = tuple(
+            replace(service, port=ports[service.name]) for service in described.services
+        )
         assert replace(found, links=()) == replace(described, services=services, links=())
         assert set(found.links) == set(described.links)
 
     # --- addresses and environment ---
 
-    def test_every_process_sees_every_address(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_every_process_sees_every_address(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "one", programs.REPORT).binds(["a-b", "c"]).exposes({"web": 7345})
         group = experiment.new_process_group("team")
         self.add(group, "two", programs.REPORT).connects("c")
@@ -245,7 +279,10 @@ class BackendContract:
         for name in ("A_B", "C", "WEB"):
             for part in ("HOST", "PORT", "ADDR", "BIND_HOST"):
                 assert seen[0][f"SYMPH_{name}_{part}"] == seen[1][f"SYMPH_{name}_{part}"]
-            assert seen[0][f"SYMPH_{name}_ADDR"] == f"{seen[0][f'SYMPH_{name}_HOST']}:{seen[0][f'SYMPH_{name}_PORT']}"
+            assert (
+                seen[0][f"SYMPH_{name}_ADDR"]
+                == f"{seen[0][f'SYMPH_{name}_HOST']}:{seen[0][f'SYMPH_{name}_PORT']}"
+            )
         assert seen[0]["SYMPH_WEB_PORT"] == "7345"
         assert len({seen[0][f"SYMPH_{name}_PORT"] for name in ("A_B", "C", "WEB")}) == 3
         assert [env["SYMPHONY_ROLE"] for env in seen] == ["one", "two"]
@@ -253,13 +290,17 @@ class BackendContract:
         assert {env["SYMPHONY_EXPERIMENT"] for env in seen} == {"contract"}
         assert {env["SYMPHONY_BACKEND"] for env in seen} == {self.backend}
 
-    def test_processes_talk_over_the_addresses_they_are_given(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_processes_talk_over_the_addresses_they_are_given(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "server", programs.SERVER).binds("echo")
         self.add(experiment, "client", programs.CLIENT).connects("echo")
         assert self.finish(cluster, experiment).exit_code == 0
         assert cluster.get_log("contract", "client") == "HELLO\n"
 
-    def test_awkward_arguments_and_variables_arrive_as_they_are(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_awkward_arguments_and_variables_arrive_as_they_are(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         env = {f"AWKWARD_{index}": text for index, text in enumerate(AWKWARD)}
         self.add(experiment, "worker", programs.REPORT, *AWKWARD, env=env)
         self.finish(cluster, experiment)
@@ -267,8 +308,12 @@ class BackendContract:
         assert seen["argv"] == list(AWKWARD)
         assert {key: value for key, value in seen["env"].items() if key in env} == env
 
-    def test_variables_of_the_inner_win_and_addresses_over_all(self, cluster: Cluster, experiment: Experiment) -> None:
-        experiment.set_envs({"LEVEL": "experiment", "OUTER": "yes", "SYMPH_C_PORT": "1", "SYMPH_RAY_ID": "mine"})
+    def test_variables_of_the_inner_win_and_addresses_over_all(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
+        experiment.set_envs(
+            {"LEVEL": "experiment", "OUTER": "yes", "SYMPH_C_PORT": "1", "SYMPH_RAY_ID": "mine"}
+        )
         group = experiment.new_process_group("team").set_env("LEVEL", "group")
         self.add(group, "plain", programs.REPORT).binds("c")
         self.add(group, "own", programs.REPORT, env={"LEVEL": "process", "SYMPH_C_HOST": "nowhere"})
@@ -282,7 +327,9 @@ class BackendContract:
 
     def test_shell_lines_run_in_a_shell(self, cluster: Cluster, experiment: Experiment) -> None:
         experiment.new_process("line", container_image=self.image, cmd='X=1; echo "$X" $((1 + 1))')
-        experiment.new_process("lines", container_image=self.image, cmds=["echo one", "false", "echo never"])
+        experiment.new_process(
+            "lines", container_image=self.image, cmds=["echo one", "false", "echo never"]
+        )
         status = self.finish(cluster, experiment)
         assert cluster.get_log("contract", "line") == "1 2\n"
         assert cluster.get_log("contract", "lines") == "one\n"
@@ -338,14 +385,23 @@ class BackendContract:
         self.add(experiment, "crash", "raise SystemExit(4)").restart_policy("OnFailure")
         self.add(experiment, "done", "pass").restart_policy("OnFailure")
         cluster.launch(experiment)
-        status = until(cluster, "contract", lambda now: now.processes[0].restarts >= 1, timeout=self.timeout)
-        done = until(cluster, "contract", lambda now: now.processes[1].state is State.SUCCEEDED, timeout=self.timeout)
+        status = until(
+            cluster, "contract", lambda now: now.processes[0].restarts >= 1, timeout=self.timeout
+        )
+        done = until(
+            cluster,
+            "contract",
+            lambda now: now.processes[1].state is State.SUCCEEDED,
+            timeout=self.timeout,
+        )
         assert status.processes[0].state is not State.FAILED
         assert done.processes[1].restarts == 0
 
     # --- order ---
 
-    def test_a_process_starts_when_its_predecessor_is_ready(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_a_process_starts_when_its_predecessor_is_ready(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "client", programs.CLIENT).connects("echo").starts_after("server")
         server = self.add(experiment, "server", programs.SERVER)
         server.binds("echo").ready(log="^listening", timeout=self.timeout)
@@ -359,10 +415,14 @@ class BackendContract:
         process = self.add(experiment, "server", programs.SERVER, env={"CLIENTS": "1000"})
         process.binds("echo").ready(tcp="echo", timeout=self.timeout)
         cluster.launch(experiment)
-        status = until(cluster, "contract", lambda now: now.processes[0].ready, timeout=self.timeout)
+        status = until(
+            cluster, "contract", lambda now: now.processes[0].ready, timeout=self.timeout
+        )
         assert status.processes[0].state is State.RUNNING
 
-    def test_what_can_no_longer_start_has_failed(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_what_can_no_longer_start_has_failed(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "first", "raise SystemExit(5)")
         self.add(experiment, "second", programs.FOREVER).starts_after("first", "succeeded")
         status = self.finish(cluster, experiment)
@@ -382,7 +442,9 @@ class BackendContract:
         assert cluster.get_log("contract", "worker", tail=3).splitlines() == expected[-3:]
         assert "".join(cluster.get_log("contract", "worker", follow=True)).splitlines() == expected
 
-    def test_following_ends_with_the_processes(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_following_ends_with_the_processes(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "server", programs.SERVER).binds("echo")
         self.add(experiment, "client", programs.CLIENT).connects("echo")
         cluster.launch(experiment)
@@ -401,7 +463,9 @@ class BackendContract:
 
     # --- using ---
 
-    def test_a_command_runs_beside_a_process(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_a_command_runs_beside_a_process(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.can("exec")
         self.add(experiment, "worker", programs.FOREVER, env={"COLOUR": "teal"})
         cluster.launch(experiment)
@@ -410,12 +474,16 @@ class BackendContract:
         result = cluster.exec_command("contract", "worker", [self.python, "-c", program])
         assert (result.stdout, result.exit_code) == ("teal worker\n", 6)
 
-    def test_files_are_copied_there_and_back(self, cluster: Cluster, experiment: Experiment, tmp_path: Path) -> None:
+    def test_files_are_copied_there_and_back(
+        self, cluster: Cluster, experiment: Experiment, tmp_path: Path
+    ) -> None:
         self.can("copy")
         folder = f"symphony-contract-{secrets.token_hex(6)}"
         program = f"import os; os.mkdir({folder!r}); print('made'); {programs.FOREVER}"
         group = experiment.new_process_group("team")
-        self.add(group, "worker", program, start_dir="/tmp").ready(log="^made", timeout=self.timeout)
+        self.add(group, "worker", program, start_dir="/tmp").ready(
+            log="^made", timeout=self.timeout
+        )
         sent = tmp_path / "sent"
         (sent / "deep").mkdir(parents=True)
         (sent / "deep" / "tool").write_text("new")
@@ -427,13 +495,19 @@ class BackendContract:
             cluster.transfer_file("contract", str(sent), f"team/worker:{folder}")
             cluster.transfer_file("contract", f"worker:/tmp/{folder}/sent", str(tmp_path / "back"))
             cluster.transfer_file("contract", f"worker:{folder}/sent/link", str(tmp_path))
-            cluster.transfer_file("contract", f"worker:{folder}", str(tmp_path / "dry"), dry_run=True)
+            cluster.transfer_file(
+                "contract", f"worker:{folder}", str(tmp_path / "dry"), dry_run=True
+            )
             with pytest.raises(NotFound, match="no such file"):
                 cluster.transfer_file("contract", f"worker:{folder}/nothing", str(tmp_path))
         finally:
             shutil.rmtree(Path("/tmp") / folder, ignore_errors=True)
         back = tmp_path / "back"
-        assert sorted(str(path.relative_to(back)) for path in back.rglob("*")) == ["deep", "deep/tool", "link"]
+        assert sorted(str(path.relative_to(back)) for path in back.rglob("*")) == [
+            "deep",
+            "deep/tool",
+            "link",
+        ]
         assert (back / "deep" / "tool").stat().st_mode & 0o777 == 0o750
         assert (back / "link").readlink() == Path("deep/tool")
         assert (tmp_path / "link").read_text() == "new"
@@ -443,7 +517,9 @@ class BackendContract:
         with pytest.raises(NotFound, match="did you mean 'worker'"):
             cluster.transfer_file("contract", "wroker:x", str(tmp_path))
 
-    def test_an_exposed_service_has_an_address_outside(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_an_exposed_service_has_an_address_outside(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.can("external-url")
         self.add(experiment, "server", programs.SERVER).binds(["echo", "inner"]).exposes("echo")
         cluster.launch(experiment)
@@ -451,9 +527,13 @@ class BackendContract:
         with pytest.raises(NotFound, match="inner"):
             cluster.external_url("contract", "inner")
 
-    def test_settings_that_a_backend_lacks_are_kept_and_listed(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_settings_that_a_backend_lacks_are_kept_and_listed(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         process = self.add(experiment, "worker", programs.COUNT, "1")
-        process.resource_request(cpu=0.01, memory="16Mi").add_label("team", "red").mount_shared_memory("16Mi")
+        process.resource_request(cpu=0.01, memory="16Mi").add_label(
+            "team", "red"
+        ).mount_shared_memory("16Mi")
         manifest = cluster.manifest(experiment)
         shown = str(manifest)
         for ignored in manifest.ignored:
@@ -462,7 +542,9 @@ class BackendContract:
 
     # --- deleting ---
 
-    def test_delete_is_complete_and_idempotent(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_delete_is_complete_and_idempotent(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
@@ -487,7 +569,9 @@ class BackendContract:
 
     # --- what is not there ---
 
-    def test_what_is_not_there_is_said_with_the_near_miss(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_what_is_not_there_is_said_with_the_near_miss(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         group = experiment.new_process_group("team")
         self.add(group, "worker", programs.FOREVER)
         cluster.launch(experiment)

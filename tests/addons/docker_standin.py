@@ -95,7 +95,9 @@ class StandIn:
         }  # fmt: skip
         self._write({**usual, **how})
         program = home / name
-        program.write_text(_PROGRAM.format(python=sys.executable, home=str(home), id=ID, digest=DIGEST))
+        program.write_text(
+            _PROGRAM.format(python=sys.executable, home=str(home), id=ID, digest=DIGEST)
+        )
         program.chmod(0o755)
 
     def _write(self, how: dict[str, Any]) -> None:
@@ -115,7 +117,9 @@ class StandIn:
     def calls(self) -> list[dict[str, Any]]:
         """What it was told."""
         calls = self.home / "calls"
-        return [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
+        return (
+            [json.loads(line) for line in calls.read_text().splitlines()] if calls.exists() else []
+        )
 
     def told(self, *first: str) -> list[list[str]]:
         """The commands that began with these words."""

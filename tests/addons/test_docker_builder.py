@@ -31,7 +31,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 
 @pytest.fixture(params=["docker", "podman"])
-def either(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+def either(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> StandIn:
     return only(request.param, tmp_path, monkeypatch)
 
 
@@ -55,7 +57,9 @@ def built(engine: StandIn) -> list[dict[str, Any]]:
     return [call for call in engine.calls if "context" in call]
 
 
-def test_it_builds_from_what_it_gathered(either: StandIn, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_it_builds_from_what_it_gathered(
+    either: StandIn, settings: dict[str, Any], tmp_path: Path
+) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     assert builder.image_id is None
     assert builder.build() == builder.image_id == ID
@@ -70,7 +74,12 @@ def test_it_builds_under_a_name(engine: StandIn, settings: dict[str, Any]) -> No
     settings["build_options"] = ["--build-arg", "A=1"]
     DockerBuilder(**settings, verbose=False).build("registry.example:5000/rl:1")
     words = built(engine)[0]["words"]
-    assert words[words.index("--tag") :][:4] == ["--tag", "registry.example:5000/rl:1", "--build-arg", "A=1"]
+    assert words[words.index("--tag") :][:4] == [
+        "--tag",
+        "registry.example:5000/rl:1",
+        "--build-arg",
+        "A=1",
+    ]
 
 
 def test_it_tags_and_pushes_what_it_built(either: StandIn, settings: dict[str, Any]) -> None:
@@ -82,14 +91,19 @@ def test_it_tags_and_pushes_what_it_built(either: StandIn, settings: dict[str, A
 
 
 def test_all_of_it_at_once(engine: StandIn, settings: dict[str, Any]) -> None:
-    assert DockerBuilder(**settings, verbose=False).build_and_push("registry.example/rl", "v1.0") == DIGEST
+    assert (
+        DockerBuilder(**settings, verbose=False).build_and_push("registry.example/rl", "v1.0")
+        == DIGEST
+    )
     assert [words[-1] for words in engine.told("push")] == ["registry.example/rl:v1.0"]
 
 
 # --- what fails ---
 
 
-def test_a_build_that_fails_leads_to_no_tag_and_no_push(either: StandIn, settings: dict[str, Any]) -> None:
+def test_a_build_that_fails_leads_to_no_tag_and_no_push(
+    either: StandIn, settings: dict[str, Any]
+) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     builder.build_and_push("rl", "1")
     either.change(fails=["build"])
@@ -108,7 +122,9 @@ def test_a_build_that_fails_leads_to_no_tag_and_no_push(either: StandIn, setting
 
 def test_a_push_that_is_refused_is_told(either: StandIn, settings: dict[str, Any]) -> None:
     either.change(fails=["push"])
-    with pytest.raises(BackendError, match=r"pushing rl:1 failed with exit code 7: line 16 \| .* what went wrong"):
+    with pytest.raises(
+        BackendError, match=r"pushing rl:1 failed with exit code 7: line 16 \| .* what went wrong"
+    ):
         DockerBuilder(**settings, verbose=False).build_and_push("rl", "1")
 
 
@@ -124,26 +140,34 @@ def test_only_what_was_built_is_pushed(engine: StandIn, settings: dict[str, Any]
     with pytest.raises(BackendError, match="nothing was built"):
         builder.push("rl", "1")
     builder.build()
-    with pytest.raises(BackendError, match=r"rl:1 is not what was built: tag it first, with tag\('rl', '1'\)"):
+    with pytest.raises(
+        BackendError, match=r"rl:1 is not what was built: tag it first, with tag\('rl', '1'\)"
+    ):
         builder.push("rl", "1")
     assert engine.told("push") == []
 
 
 def test_a_builder_that_keeps_nothing_is_told(engine: StandIn, settings: dict[str, Any]) -> None:
     engine.change(kept=False)
-    with pytest.raises(BackendError, match="and did not keep the image: give the build a tag, or choose a builder"):
+    with pytest.raises(
+        BackendError, match="and did not keep the image: give the build a tag, or choose a builder"
+    ):
         DockerBuilder(**settings, verbose=False).build()
 
 
 def test_a_digest_may_come_from_the_image(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docker = StandIn(tmp_path / "bin", "docker", tells=False, digests=f"other@sha256:0 rl@{DIGEST} ")
+    docker = StandIn(
+        tmp_path / "bin", "docker", tells=False, digests=f"other@sha256:0 rl@{DIGEST} "
+    )
     monkeypatch.setenv("PATH", path(docker))
     builder = DockerBuilder(**settings, verbose=False, engine="docker")
     assert builder.build_and_push("rl", "1") == DIGEST
     docker.change(digests=f"rl@{DIGEST} rl@sha256:0")
-    with pytest.raises(BackendError, match="rl:1 was pushed, but docker-classic did not tell its digest"):
+    with pytest.raises(
+        BackendError, match="rl:1 was pushed, but docker-classic did not tell its digest"
+    ):
         builder.push("rl", "1")
 
 
@@ -167,7 +191,13 @@ def test_output_goes_where_it_is_wanted(
 
 
 def test_from_a_configuration(engine: StandIn, settings: dict[str, Any]) -> None:
-    settings = {**settings, "verbose": False, "registry": "registry.example", "other": {"keys": [1]}, "engine": None}
+    settings = {
+        **settings,
+        "verbose": False,
+        "registry": "registry.example",
+        "other": {"keys": [1]},
+        "engine": None,
+    }
     before = copy.deepcopy(settings)
     builder = DockerBuilder.from_dict(settings)
     assert settings == before
@@ -218,7 +248,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG, ids=lambda item: ascii(item)[:60])
-def test_what_is_wrong_shows_at_once(settings: dict[str, Any], wrong: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_shows_at_once(
+    settings: dict[str, Any], wrong: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SpecError, match=message):
         DockerBuilder(**{**settings, **wrong})
 
@@ -233,7 +265,11 @@ def test_where_an_entry_is_wrong_is_told(settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("repository", "tag", "message"),
     [
-        ("rl:1", "1", "repository 'rl:1' has a tag or digest, which is said apart from it; write 'rl'"),
+        (
+            "rl:1",
+            "1",
+            "repository 'rl:1' has a tag or digest, which is said apart from it; write 'rl'",
+        ),
         ("localhost:5000/rl:1", "1", "write 'localhost:5000/rl'"),
         ("rl@sha256:1", "1", "write 'rl'"),
         ("team/RL", "1", "repository 'team/RL' is not valid: .*; for example 'team/rl'"),
@@ -255,21 +291,27 @@ def test_a_wrong_name_of_an_image_is_refused_before_anything_is_done(
     assert engine.calls == []
 
 
-def test_a_dockerfile_that_is_not_there_is_told(engine: StandIn, settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_dockerfile_that_is_not_there_is_told(
+    engine: StandIn, settings: dict[str, Any], tmp_path: Path
+) -> None:
     builder = DockerBuilder(**{**settings, "dockerfile": str(tmp_path / "nowhere")})
     with pytest.raises(SpecError, match="there is no Dockerfile .*/nowhere"):
         builder.build()
     assert engine.calls == []
 
 
-def test_no_engine_is_needed_to_import_or_make_one(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_no_engine_is_needed_to_import_or_make_one(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
     program = (
         "import sys, symphony.addons; from symphony.addons import *; print(sorted(set(symphony.addons.__all__)))\n"
         f"DockerBuilder(**{settings!r})\n"
         "print([name for name in sys.modules if name in ('docker', 'yaml', 'pluggy')])"
     )
     env = {**os.environ, "PATH": "/nowhere"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=env, cwd=tmp_path
+    )
     assert done.stdout == "['DockerBuilder', 'build_images', 'clean_images']\n[]\n", done.stderr
     assert not (tmp_path / "temp").exists()
 
@@ -278,5 +320,7 @@ def test_another_name_is_no_addon() -> None:
     import symphony.addons
 
     assert "DockerBuilder" in dir(symphony.addons)
-    with pytest.raises(AttributeError, match=r"module 'symphony\.addons' has no attribute 'Docker'"):
-        symphony.addons.Docker  # noqa: B018
+    with pytest.raises(
+        AttributeError, match=r"module 'symphony\.addons' has no attribute 'Docker'"
+    ):
+        symphony.addons.Docker

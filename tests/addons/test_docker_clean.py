@@ -11,7 +11,12 @@ from symphony import SpecError, Unreachable
 from symphony.addons import clean_images
 from tests.addons.docker_standin import StandIn, path
 
-IMAGES = ["registry.example/rl:1", "registry.example/rl:2", "registry.example/rl-old:1", "base:latest"]
+IMAGES = [
+    "registry.example/rl:1",
+    "registry.example/rl:2",
+    "registry.example/rl-old:1",
+    "base:latest",
+]
 
 
 @pytest.fixture
@@ -33,7 +38,9 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         ([], []),
     ],
 )
-def test_what_matches_is_asked_about_and_removed(docker: StandIn, patterns: list[str], matched: list[str]) -> None:
+def test_what_matches_is_asked_about_and_removed(
+    docker: StandIn, patterns: list[str], matched: list[str]
+) -> None:
     asked: list[Sequence[str]] = []
 
     def yes(names: Sequence[str]) -> bool:
@@ -48,7 +55,9 @@ def test_what_matches_is_asked_about_and_removed(docker: StandIn, patterns: list
 
 def test_nothing_is_removed_unless_the_answer_is_yes(docker: StandIn) -> None:
     assert clean_images("*", confirm=lambda _: False).removed == ()
-    with pytest.raises(SpecError, match="clean_images asks before it removes: give confirm=, or force=True"):
+    with pytest.raises(
+        SpecError, match="clean_images asks before it removes: give confirm=, or force=True"
+    ):
         clean_images("*")
     assert docker.images == IMAGES
 
@@ -66,10 +75,14 @@ def test_one_that_cannot_be_removed_does_not_keep_the_others(docker: StandIn) ->
     done = clean_images("registry.example/rl:*", confirm=lambda _: True)
     assert done.removed == (IMAGES[1],)
     assert list(done.failed) == [IMAGES[0]]
-    assert done.failed[IMAGES[0]].startswith("removing registry.example/rl:1 failed with exit code 7: line 16 |")
+    assert done.failed[IMAGES[0]].startswith(
+        "removing registry.example/rl:1 failed with exit code 7: line 16 |"
+    )
 
 
-def test_bad_patterns_and_no_engine_are_told(docker: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_patterns_and_no_engine_are_told(
+    docker: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(SpecError, match="a pattern of images is empty"):
         clean_images(["rl:*", " "], force=True)
     docker.change(daemon=False)

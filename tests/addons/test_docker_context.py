@@ -15,14 +15,16 @@ from pathlib import Path
 import pytest
 
 from symphony import BackendError, SpecError
-from symphony.addons.docker import filling
+from symphony.addons.docker import sync_context
 from symphony.addons.docker.context import FOLDER, MARKER, Gathered, gathered
-from symphony.addons.docker.sources import found_in
-from symphony.spec.images import ContextEntry
+from symphony.addons.docker.scan import found_in
+from symphony.model.images import ContextEntry
 
 
 def gather(temp: Path, *, force: bool = False, **paths: Path) -> Gathered:
-    entries = [ContextEntry(name=name, path=str(path), force_update=force) for name, path in paths.items()]
+    entries = [
+        ContextEntry(name=name, path=str(path), force_update=force) for name, path in paths.items()
+    ]
     with gathered(entries, temp) as done:
         return done
 
@@ -32,7 +34,13 @@ def tree(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        found[name] = f"-> {path.readlink()}" if path.is_symlink() else "/" if path.is_dir() else path.read_text()
+        found[name] = (
+            f"-> {path.readlink()}"
+            if path.is_symlink()
+            else "/"
+            if path.is_dir()
+            else path.read_text()
+        )
     return found
 
 
@@ -99,7 +107,9 @@ def test_files_are_copied_to_another_file_system(source: Path, elsewhere: Path) 
     assert stat.S_IMODE((done.folder / "app/a").stat().st_mode) == 0o751
 
 
-def test_symbolic_links_stay_what_they_are_and_an_entry_may_be_one(tmp_path: Path, source: Path, temps: Path) -> None:
+def test_symbolic_links_stay_what_they_are_and_an_entry_may_be_one(
+    tmp_path: Path, source: Path, temps: Path
+) -> None:
     (source / "up").symlink_to("../nowhere")
     (source / "folder").symlink_to("b")
     (tmp_path / "link").symlink_to(source)
@@ -110,7 +120,9 @@ def test_symbolic_links_stay_what_they_are_and_an_entry_may_be_one(tmp_path: Pat
     assert tree(gather(temps, app=source).folder)["app/up"] == "-> a"
 
 
-def test_modes_of_folders_are_kept_even_where_nothing_can_be_written(source: Path, temps: Path) -> None:
+def test_modes_of_folders_are_kept_even_where_nothing_can_be_written(
+    source: Path, temps: Path
+) -> None:
     (source / "b").chmod(0o555)
     for _ in range(2):
         done = gather(temps, app=source)
@@ -134,7 +146,13 @@ def test_a_dockerignore_holds_for_its_own_folder(tmp_path: Path, source: Path, t
         "app": "/", "app/b": "/", "app/b/d": "/", "app/b/d/e": "/", "app/b/d/e/keep": "k", "other": "/", "other/a": "1",
     }  # fmt: skip
     (source / ".dockerignore").write_text("b\n")
-    assert set(tree(gather(temps, app=source).folder)) == {"app", "app/.dockerignore", "app/a", "app/z", "app/z/y"}
+    assert set(tree(gather(temps, app=source).folder)) == {
+        "app",
+        "app/.dockerignore",
+        "app/a",
+        "app/z",
+        "app/z/y",
+    }
 
 
 def test_a_dockerignore_may_be_one_of_windows(source: Path, temp: Path) -> None:
@@ -152,7 +170,14 @@ def test_the_folder_that_it_is_gathered_in_is_no_part_of_it(source: Path) -> Non
     write(source, temp__mine="m")
     for _ in range(2):
         done = gather(source / "temp", app=source)
-        assert set(tree(done.folder)) == {"app", "app/a", "app/b", "app/b/c", "app/temp", "app/temp/mine"}
+        assert set(tree(done.folder)) == {
+            "app",
+            "app/a",
+            "app/b",
+            "app/b/c",
+            "app/temp",
+            "app/temp/mine",
+        }
     with pytest.raises(SpecError, match="lies in the folder that the context is gathered in"):
         gather(source / "temp", app=done.folder / "app")
 
@@ -190,8 +215,12 @@ def test_what_changed_is_right_at_the_next_build(source: Path, temps: Path, chan
     assert (source / "a").read_text() in {"new", "!"}
 
 
-def test_what_has_not_changed_is_kept(source: Path, temps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filling, "SETTLED", -60)  # or the test would have to wait until its files are old
+def test_what_has_not_changed_is_kept(
+    source: Path, temps: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sync_context, "SETTLED", -60
+    )  # or the test would have to wait until its files are old
     first, second = gather(temps, app=source), gather(temps, app=source)
     assert (first.linked + first.copied, second.linked, second.copied, second.files) == (2, 0, 0, 2)
     (source / "a").write_text("other")
@@ -203,16 +232,20 @@ def test_what_has_not_changed_is_kept(source: Path, temps: Path, monkeypatch: py
 def test_a_copy_of_a_young_file_is_made_again_since_its_times_may_not_tell(
     source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "SETTLED", 3600)
+    monkeypatch.setattr(sync_context, "SETTLED", 3600)
     gather(elsewhere, app=source)
     assert gather(elsewhere, app=source).copied == 2
 
 
-def test_a_change_that_hides_its_time_is_seen(source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filling, "SETTLED", -60)
+def test_a_change_that_hides_its_time_is_seen(
+    source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_context, "SETTLED", -60)
     gather(elsewhere, app=source)
     before = (source / "a").stat().st_ctime_ns
-    while (source / "a").stat().st_ctime_ns == before:  # until the clock of the file system has moved on
+    while (
+        source / "a"
+    ).stat().st_ctime_ns == before:  # until the clock of the file system has moved on
         replace_with_the_same_times(source / "a")
     assert tree(gather(elsewhere, app=source).folder / "app")["a"] == "!"
 
@@ -220,14 +253,16 @@ def test_a_change_that_hides_its_time_is_seen(source: Path, elsewhere: Path, mon
 def test_a_copy_that_somebody_wrote_to_is_made_again(
     source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "SETTLED", -60)
+    monkeypatch.setattr(sync_context, "SETTLED", -60)
     done = gather(elsewhere, app=source)
     replace(done.folder / "app/a")
     assert tree(gather(elsewhere, app=source).folder / "app") == tree(source)
 
 
-def test_an_entry_may_be_gathered_anew_each_time(source: Path, temps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filling, "SETTLED", -60)
+def test_an_entry_may_be_gathered_anew_each_time(
+    source: Path, temps: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_context, "SETTLED", -60)
     gather(temps, app=source)
     done = gather(temps, app=source, force=True)
     assert done.linked + done.copied == 2
@@ -259,10 +294,17 @@ def test_a_thing_may_become_another_kind_of_thing(source: Path, temps: Path) -> 
     assert tree(precious) == {"f": "p"}
 
 
-def test_a_file_under_a_name_may_come_from_another_place(tmp_path: Path, source: Path, temps: Path) -> None:
+def test_a_file_under_a_name_may_come_from_another_place(
+    tmp_path: Path, source: Path, temps: Path
+) -> None:
     gather(temps, app=source / "a")
     assert tree(gather(temps, app=source / "b/c").folder) == {"app": "2"}
-    assert tree(gather(temps, app=source).folder) == {"app": "/", "app/a": "1", "app/b": "/", "app/b/c": "2"}
+    assert tree(gather(temps, app=source).folder) == {
+        "app": "/",
+        "app/a": "1",
+        "app/b": "/",
+        "app/b/c": "2",
+    }
     assert tree(source) == {"a": "1", "b": "/", "b/c": "2"}
 
 
@@ -283,7 +325,7 @@ def test_what_vanishes_before_it_is_copied_is_left_out(tmp_path: Path, source: P
     found = dict(found_in(ContextEntry(name="app", path=str(source)), tmp_path / "own"))
     shutil.rmtree(source)
     (tmp_path / "target").mkdir()
-    work = filling.Filling(tmp_path / "target", {})
+    work = sync_context.Filling(tmp_path / "target", {})
     work.fill(found)
     assert tree(tmp_path / "target") == {"app": "/", "app/b": "/"}
     assert work.files == 0
@@ -317,7 +359,9 @@ def tree_of_a_changing_folder(folder: Path) -> set[str]:
 
 def test_a_folder_that_is_not_ours_is_refused_and_left_alone(source: Path, temp: Path) -> None:
     write(temp / FOLDER, precious="p")
-    with pytest.raises(SpecError, match=rf"{FOLDER} was not made by symphony \(it has no {MARKER}\)"):
+    with pytest.raises(
+        SpecError, match=rf"{FOLDER} was not made by symphony \(it has no {MARKER}\)"
+    ):
         gather(temp, app=source)
     assert tree(temp) == {FOLDER: "/", f"{FOLDER}/precious": "p"}
     write(temp / FOLDER, **{MARKER: "something else"})
@@ -331,12 +375,16 @@ def test_an_empty_folder_becomes_ours(source: Path, temp: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [FOLDER, f"{FOLDER}/context", f"{FOLDER}/{MARKER}"])
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path, source: Path, temp: Path, place: str) -> None:
+def test_a_link_in_its_place_is_not_followed(
+    tmp_path: Path, source: Path, temp: Path, place: str
+) -> None:
     gather(temp, app=source)
     precious = write(tmp_path / "precious", f="p")
     moved = (temp / place).rename(tmp_path / "moved")
     (temp / place).symlink_to(moved if place.endswith(MARKER) else precious)
-    with pytest.raises(SpecError, match="is not a folder of this user's|is no folder|was not made by symphony"):
+    with pytest.raises(
+        SpecError, match="is not a folder of this user's|is no folder|was not made by symphony"
+    ):
         gather(temp, app=source)
     assert tree(precious) == {"f": "p"}
 
@@ -356,14 +404,20 @@ def test_a_link_is_never_written_to(source: Path, temp: Path) -> None:
     gather(temp, app=source / "b/c")
     assert (source / "a").read_text() == "1"
     after = (source / "a").stat()
-    assert (after.st_mode, after.st_mtime_ns, after.st_nlink) == (before.st_mode, before.st_mtime_ns, 1)
+    assert (after.st_mode, after.st_mtime_ns, after.st_nlink) == (
+        before.st_mode,
+        before.st_mtime_ns,
+        1,
+    )
     assert done.linked == 2
 
 
 def test_two_builds_do_not_share_a_folder_at_once(source: Path, temp: Path) -> None:
     entry = ContextEntry(name="app", path=str(source))
     with gathered([entry], temp) as first:
-        with pytest.raises(BackendError, match="another build uses .*: wait until it has ended, or give another"):
+        with pytest.raises(
+            BackendError, match="another build uses .*: wait until it has ended, or give another"
+        ):
             gather(temp, app=source)
         assert tree(first.folder / "app") == tree(source)
     assert tree(gather(temp, app=source).folder / "app") == tree(source)
@@ -372,8 +426,12 @@ def test_two_builds_do_not_share_a_folder_at_once(source: Path, temp: Path) -> N
 # --- what is wrong ---
 
 
-def test_an_entry_that_is_not_there_is_told_with_what_is_beside_it(source: Path, temp: Path) -> None:
-    with pytest.raises(SpecError, match=r"context entry 'app': no file or folder .*/source/aa; did you mean 'a'\?"):
+def test_an_entry_that_is_not_there_is_told_with_what_is_beside_it(
+    source: Path, temp: Path
+) -> None:
+    with pytest.raises(
+        SpecError, match=r"context entry 'app': no file or folder .*/source/aa; did you mean 'a'\?"
+    ):
         gather(temp, app=source / "aa")
     with pytest.raises(SpecError, match=r"no file or folder .*/source/xyz; beside it: a, b$"):
         gather(temp, app=source / "xyz")
@@ -384,12 +442,16 @@ def test_an_entry_that_is_not_there_is_told_with_what_is_beside_it(source: Path,
 
 
 def test_an_entry_that_is_neither_file_nor_folder_is_refused(temp: Path) -> None:
-    with pytest.raises(SpecError, match="context entry 'null': /dev/null is neither a file nor a folder"):
+    with pytest.raises(
+        SpecError, match="context entry 'null': /dev/null is neither a file nor a folder"
+    ):
         gather(temp, null=Path("/dev/null"))
 
 
 def test_a_temp_directory_that_cannot_be_made_is_told(source: Path) -> None:
-    with pytest.raises(BackendError, match="the build context in .* cannot be made: .*: Not a directory"):
+    with pytest.raises(
+        BackendError, match="the build context in .* cannot be made: .*: Not a directory"
+    ):
         gather(source / "a" / "temp", app=source)
 
 
@@ -397,7 +459,7 @@ GATHER = """
 import sys
 from pathlib import Path
 from symphony.addons.docker.context import gathered
-from symphony.spec.images import ContextEntry
+from symphony.model.images import ContextEntry
 try:
     with gathered([ContextEntry(name="app", path=sys.argv[1], force_update=False)], Path(sys.argv[2])):
         print("read")
@@ -405,7 +467,9 @@ except Exception as exc:
     print(type(exc).__name__, exc)
 """
 # Root reads everything, unless it lets that go.
-AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+AS_ANYBODY = (
+    ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+)
 
 
 def test_what_cannot_be_read_is_told(source: Path, temp: Path) -> None:
@@ -415,4 +479,6 @@ def test_what_cannot_be_read_is_told(source: Path, temp: Path) -> None:
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     finally:
         (source / "b").chmod(0o755)
-    assert said == f"BackendError context entry 'app' cannot be read: {source}/b: Permission denied\n"
+    assert (
+        said == f"BackendError context entry 'app' cannot be read: {source}/b: Permission denied\n"
+    )

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from symphony import BackendError, SpecError, Unreachable
-from symphony.addons.docker.choosing import CHOICES, find
+from symphony.addons.docker.detect_engine import CHOICES, find
 from symphony.addons.docker.engines import Engine, pushed_digest
-from symphony.addons.docker.running import step
+from symphony.addons.docker.subprocesses import step
 from tests.addons.docker_standin import StandIn, path
 
 
@@ -51,12 +51,16 @@ PODMAN: dict[str, Any] = {"podman": {}}
         ({"docker": {"buildx": True, "buildkit": True}}, "docker-buildkit", "docker-buildkit"),
     ],
 )
-def test_the_first_that_is_really_there_is_chosen(have: Any, engines: Any, choice: str | None, kind: str) -> None:
+def test_the_first_that_is_really_there_is_chosen(
+    have: Any, engines: Any, choice: str | None, kind: str
+) -> None:
     have(**engines)
     assert find(choice).kind == kind
 
 
-def test_the_variable_chooses_and_the_argument_wins(have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_chooses_and_the_argument_wins(
+    have: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     have(**DOCKER, **PODMAN)
     monkeypatch.setenv("SYMPHONY_CONTAINER_ENGINE", "podman")
     assert find().kind == "podman"
@@ -74,7 +78,10 @@ def test_what_the_user_told_docker_holds(have: Any, monkeypatch: pytest.MonkeyPa
 
 def test_a_choice_that_is_none_is_refused(have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     have(**DOCKER)
-    with pytest.raises(SpecError, match=f"engine is one of {', '.join(CHOICES)}, not 'podmann'; did you mean 'podman'"):
+    with pytest.raises(
+        SpecError,
+        match=f"engine is one of {', '.join(CHOICES)}, not 'podmann'; did you mean 'podman'",
+    ):
         find("podmann")
     monkeypatch.setenv("SYMPHONY_CONTAINER_ENGINE", "lxc")
     with pytest.raises(SpecError, match="SYMPHONY_CONTAINER_ENGINE is one of .*, not 'lxc'"):
@@ -83,32 +90,44 @@ def test_a_choice_that_is_none_is_refused(have: Any, monkeypatch: pytest.MonkeyP
 
 def test_where_there_is_none_it_is_told(have: Any) -> None:
     have()
-    with pytest.raises(BackendError, match="no container engine: there is no docker on the PATH; there is no podman"):
+    with pytest.raises(
+        BackendError,
+        match="no container engine: there is no docker on the PATH; there is no podman",
+    ):
         find()
     have(docker={"daemon": False})
     with pytest.raises(
-        Unreachable, match="docker does not answer: Cannot connect to the Docker daemon at .*; there is no"
+        Unreachable,
+        match="docker does not answer: Cannot connect to the Docker daemon at .*; there is no",
     ):
         find()
-    with pytest.raises(BackendError, match="no container engine: there is no podman on the PATH; start or install"):
+    with pytest.raises(
+        BackendError, match="no container engine: there is no podman on the PATH; start or install"
+    ):
         find("podman")
 
 
 def test_a_builder_that_is_not_there_is_told(have: Any) -> None:
     have(**DOCKER)
     with pytest.raises(
-        BackendError, match="engine docker-buildx was asked for, which .*docker has not; ask for docker"
+        BackendError,
+        match="engine docker-buildx was asked for, which .*docker has not; ask for docker",
     ):
         find("docker-buildx")
     have(docker={"podman": True})
-    with pytest.raises(BackendError, match="engine docker-buildx was asked for, but .*docker is podman"):
+    with pytest.raises(
+        BackendError, match="engine docker-buildx was asked for, but .*docker is podman"
+    ):
         find("docker-buildx")
 
 
 def test_a_program_that_cannot_be_run_does_not_answer(have: Any) -> None:
     (docker,) = have(**DOCKER)
     (docker.home / "docker").write_text("#!/nowhere/python\n")
-    with pytest.raises(Unreachable, match="docker does not answer: .*/docker cannot be run: No such file or directory"):
+    with pytest.raises(
+        Unreachable,
+        match="docker does not answer: .*/docker cannot be run: No such file or directory",
+    ):
         find()
 
 
@@ -126,25 +145,52 @@ BUILD = {
 def test_how_each_builds(kind: str) -> None:
     engine = Engine(kind=kind, program="/bin/engine")
     files = ["--file", "/d/Dockerfile", "--iidfile", "/a"]
-    words = engine.build_command(Path("/c"), Path("/d/Dockerfile"), Path("/a"), "rl:1", ["--platform=linux/amd64"])
-    assert words == ["/bin/engine", *BUILD[kind], *files, "--tag", "rl:1", "--platform=linux/amd64", "/c"]
+    words = engine.build_command(
+        Path("/c"), Path("/d/Dockerfile"), Path("/a"), "rl:1", ["--platform=linux/amd64"]
+    )
+    assert words == [
+        "/bin/engine",
+        *BUILD[kind],
+        *files,
+        "--tag",
+        "rl:1",
+        "--platform=linux/amd64",
+        "/c",
+    ]
     assert "--tag" not in engine.build_command(Path("/c"), Path("/d"), Path("/a"), None, [])
 
 
 @pytest.mark.parametrize(
     ("reference", "plain"),
-    [("127.0.0.1:5000/rl:1", True), ("localhost/rl:1", True), ("registry.example/rl:1", False), ("rl:1", False)],
+    [
+        ("127.0.0.1:5000/rl:1", True),
+        ("localhost/rl:1", True),
+        ("registry.example/rl:1", False),
+        ("rl:1", False),
+    ],
 )
 def test_how_each_pushes(reference: str, plain: bool) -> None:
     podman = Engine(kind="podman", program="p").push_command(reference, Path("/a"))
-    assert podman == ["p", "push", "--digestfile", "/a", *(["--tls-verify=false"] if plain else []), reference]
-    assert Engine(kind="docker-buildx", program="d").push_command(reference, Path("/a")) == ["d", "push", reference]
+    assert podman == [
+        "p",
+        "push",
+        "--digestfile",
+        "/a",
+        *(["--tls-verify=false"] if plain else []),
+        reference,
+    ]
+    assert Engine(kind="docker-buildx", program="d").push_command(reference, Path("/a")) == [
+        "d",
+        "push",
+        reference,
+    ]
 
 
 def test_the_digest_is_read_from_the_end_of_a_push() -> None:
     one, two = "a" * 64, "b" * 64
     assert (
-        pushed_digest([f"1: digest: sha256:{one} size: 1", f"2: digest: sha256:{two} size: 1", ""]) == f"sha256:{two}"
+        pushed_digest([f"1: digest: sha256:{one} size: 1", f"2: digest: sha256:{two} size: 1", ""])
+        == f"sha256:{two}"
     )
     assert pushed_digest(["1: digest: sha256:abc size: 1", one]) is None
 
@@ -161,23 +207,39 @@ def test_output_comes_line_by_line_from_both_streams() -> None:
 
 def test_a_step_that_fails_tells_its_last_lines() -> None:
     with pytest.raises(BackendError) as caught:
-        step("it", ["/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo line $i; echo; done; echo ------; exit 3"], {})
-    assert str(caught.value) == "it failed with exit code 3: line 3 | line 4 | line 5 | line 6 | line 7 | line 8"
+        step(
+            "it",
+            [
+                "/bin/sh",
+                "-c",
+                "for i in 1 2 3 4 5 6 7 8; do echo line $i; echo; done; echo ------; exit 3",
+            ],
+            {},
+        )
+    assert (
+        str(caught.value)
+        == "it failed with exit code 3: line 3 | line 4 | line 5 | line 6 | line 7 | line 8"
+    )
     with pytest.raises(BackendError, match="it failed with exit code 1: it said nothing"):
         step("it", ["/bin/false"], {})
-    with pytest.raises(BackendError, match="/nowhere/docker cannot be run: No such file or directory"):
+    with pytest.raises(
+        BackendError, match="/nowhere/docker cannot be run: No such file or directory"
+    ):
         step("it", ["/nowhere/docker"], {})
 
 
 def test_what_only_terminals_understand_is_not_in_an_error() -> None:
-    said = (
-        r"\033[91merr\n\033[0m\033[31mred\033[0m words\n\033]0;title\007plain\033[K\n\033(Bgrün\ttab\n\033[0m\nbell\a"
-    )
+    said = r"\033[91merr\n\033[0m\033[31mred\033[0m words\n\033]0;title\007plain\033[K\n\033(Bgrün\ttab\n\033[0m\nbell\a"
     lines: list[str] = []
     with pytest.raises(BackendError) as caught:
         step("it", ["/bin/sh", "-c", f"printf '{said}'; exit 3"], {}, lines.append)
-    assert str(caught.value) == "it failed with exit code 3: err | red words | plain | grün\ttab | bell"
-    assert lines[1] == "\x1b[0m\x1b[31mred\x1b[0m words\n"  # on the way it is as the engine wrote it
+    assert (
+        str(caught.value)
+        == "it failed with exit code 3: err | red words | plain | grün\ttab | bell"
+    )
+    assert (
+        lines[1] == "\x1b[0m\x1b[31mred\x1b[0m words\n"
+    )  # on the way it is as the engine wrote it
 
 
 NOTICE = """\
@@ -188,7 +250,9 @@ DEPRECATED: The legacy builder is deprecated and will be removed in a future rel
 """
 
 
-def test_dockers_notice_of_the_builder_that_it_was_told_to_use_is_not_shown(have: Any, tmp_path: Path) -> None:
+def test_dockers_notice_of_the_builder_that_it_was_told_to_use_is_not_shown(
+    have: Any, tmp_path: Path
+) -> None:
     """The classic one; what a build itself says so stays."""
     (docker,) = have(**DOCKER)
     (docker.home / "said").write_text(f"{NOTICE}Step 1/1 : RUN x\n DEPRECATED: x\n\nno\n")
@@ -209,7 +273,11 @@ def test_a_step_that_is_broken_off_ends_its_program(tmp_path: Path) -> None:
     with pytest.raises(Enough):
         step(
             "it",
-            ["/bin/sh", "-c", f"trap 'touch {tmp_path}/ended; kill $!; exit' TERM; echo up; sleep 60 & wait"],
+            [
+                "/bin/sh",
+                "-c",
+                f"trap 'touch {tmp_path}/ended; kill $!; exit' TERM; echo up; sleep 60 & wait",
+            ],
             {},
             stop,
         )

@@ -56,7 +56,9 @@ def images_of(experiment: Experiment) -> dict[str, str | None]:
     return {process.name: process.container_image for process in experiment.list_all_processes()}
 
 
-def test_what_would_be_built(experiment: Experiment, project: Path, tmp_path: Path, docker: StandIn) -> None:
+def test_what_would_be_built(
+    experiment: Experiment, project: Path, tmp_path: Path, docker: StandIn
+) -> None:
     (image,) = plan_images(experiment)
     assert (image.reference, image.processes) == (f"{REPOSITORY}:rl-2", ("learner", "agents/agent"))
     assert str(image) == (
@@ -68,7 +70,9 @@ def test_what_would_be_built(experiment: Experiment, project: Path, tmp_path: Pa
     assert not (tmp_path / "cache").exists()
 
 
-def test_each_project_and_image_is_gathered_in_a_folder_of_its_own(experiment: Experiment, tmp_path: Path) -> None:
+def test_each_project_and_image_is_gathered_in_a_folder_of_its_own(
+    experiment: Experiment, tmp_path: Path
+) -> None:
     experiment.build_image("base")
     experiment.get_process("other").container_image = "base"
     first = {image.temp_directory for image in plan_images(experiment)}
@@ -76,7 +80,9 @@ def test_each_project_and_image_is_gathered_in_a_folder_of_its_own(experiment: E
     assert len(first | {image.temp_directory for image in plan_images(experiment)}) == 4
 
 
-def test_a_built_experiment_runs_from_what_was_pushed(experiment: Experiment, docker: StandIn) -> None:
+def test_a_built_experiment_runs_from_what_was_pushed(
+    experiment: Experiment, docker: StandIn
+) -> None:
     before = experiment.dump_dict()
     told: list[str] = []
     result = build_images(experiment, output=lambda _: None, on_step=told.append)
@@ -93,7 +99,9 @@ def test_a_built_experiment_runs_from_what_was_pushed(experiment: Experiment, do
     assert told[1] == f"pushed {REPOSITORY}:rl-2 as {DIGEST}"
 
 
-def test_all_are_built_before_one_is_pushed(experiment: Experiment, project: Path, docker: StandIn) -> None:
+def test_all_are_built_before_one_is_pushed(
+    experiment: Experiment, project: Path, docker: StandIn
+) -> None:
     experiment.build_image("base", dockerfile=project / "None")
     experiment.get_process("other").container_image = "base"
     with pytest.raises(SpecError, match="there is no Dockerfile .*/None"):
@@ -105,7 +113,9 @@ def test_all_are_built_before_one_is_pushed(experiment: Experiment, project: Pat
     assert docker.told("push") == docker.told("tag") == []
 
 
-def test_paths_begin_at_the_experiments_file(project: Path, tmp_path: Path, docker: StandIn) -> None:
+def test_paths_begin_at_the_experiments_file(
+    project: Path, tmp_path: Path, docker: StandIn
+) -> None:
     written = {
         "name": "rl",
         "images": {"rl": {"dockerfile": "../Other", "temp_directory": "t", "build_options": "--no-cache",
@@ -125,7 +135,10 @@ def test_paths_begin_at_the_experiments_file(project: Path, tmp_path: Path, dock
 
 
 def test_an_experiment_that_declares_none_is_told(experiment: Experiment) -> None:
-    with pytest.raises(SpecError, match="experiment 'e' declares no image to build: add images: to its file, or call"):
+    with pytest.raises(
+        SpecError,
+        match="experiment 'e' declares no image to build: add images: to its file, or call",
+    ):
         plan_images(Experiment("e"))
 
 
@@ -142,10 +155,16 @@ def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experi
 
 def test_what_the_documentation_shows_can_be_planned(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
-    yml, python = (re.search(rf"```{language}[^\n]*\n(.*?)```", page, re.S)[1] for language in ("yaml", "python"))  # type: ignore[index]
+    yml, python = (
+        re.search(rf"```{language}[^\n]*\n(.*?)```", page, re.S)[1]
+        for language in ("yaml", "python")
+    )  # type: ignore[index]
     (tmp_path / "rl.yml").write_text(yml)
     (image,) = plan_images(Experiment.load_file(tmp_path / "rl.yml"))
-    assert (image.reference, image.processes) == ("registry.example/team/rl:rl", ("learner", "agent"))
+    assert (image.reference, image.processes) == (
+        "registry.example/team/rl:rl",
+        ("learner", "agent"),
+    )
     names: dict[str, Any] = {}
     exec(python, names)
     experiment = Experiment("rl")
@@ -158,8 +177,15 @@ def test_what_the_documentation_shows_can_be_planned(tmp_path: Path) -> None:
 
 def symphony(project: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "symphony", "launch", *words]
-    given = {**os.environ, "SYMPHONY_STATE_DIR": str(project / "state"), "SYMPHONY_BACKEND": "", **env}
-    return subprocess.run(command, cwd=project, env=given, capture_output=True, text=True, timeout=60)
+    given = {
+        **os.environ,
+        "SYMPHONY_STATE_DIR": str(project / "state"),
+        "SYMPHONY_BACKEND": "",
+        **env,
+    }
+    return subprocess.run(
+        command, cwd=project, env=given, capture_output=True, text=True, timeout=60
+    )
 
 
 def written(experiment: Experiment, project: Path, **changes: Any) -> None:
@@ -176,7 +202,16 @@ def nowhere(project: Path) -> list[str]:
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
     }  # fmt: skip
     (project / "kubeconfig").write_text(json.dumps(config))
-    return ["-b", "kube", "--kubeconfig", str(project / "kubeconfig"), "--image", "base:1", "--expose", "none"]
+    return [
+        "-b",
+        "kube",
+        "--kubeconfig",
+        str(project / "kubeconfig"),
+        "--image",
+        "base:1",
+        "--expose",
+        "none",
+    ]
 
 
 @pytest.mark.parametrize("backend", ["local", "tmux"])

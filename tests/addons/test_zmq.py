@@ -59,7 +59,9 @@ def bare() -> Iterator[Callable[..., zmq.Socket[bytes]]]:
     """Opens sockets of pyzmq itself."""
     with zmq.Context() as own, ExitStack() as stack:
 
-        def open_one(kind: int, *, connect: str = "", topic: bytes | None = None) -> zmq.Socket[bytes]:
+        def open_one(
+            kind: int, *, connect: str = "", topic: bytes | None = None
+        ) -> zmq.Socket[bytes]:
             socket = stack.enter_context(own.socket(kind))
             socket.linger, socket.rcvtimeo = 0, int(LONG * 1000)
             if topic is not None:
@@ -103,7 +105,9 @@ def test_each_request_gets_its_reply_in_order(opened: Any) -> None:
     server = opened(ZmqServer, serializer="json")
     client = opened(ZmqClient, address=server.address, serializer="json")
     server.start_loop(lambda number: {"squared": number**2})
-    assert [client.request(number) for number in range(100)] == [{"squared": number**2} for number in range(100)]
+    assert [client.request(number) for number in range(100)] == [
+        {"squared": number**2} for number in range(100)
+    ]
 
 
 def test_recv_and_send_alternate(opened: Any) -> None:
@@ -111,10 +115,14 @@ def test_recv_and_send_alternate(opened: Any) -> None:
     client = opened(ZmqClient, address=server.address)
     with pool:
         asked = pool.submit(client.request, b"one")
-        with pytest.raises(ValueError, match="recv and send alternate, and no request waits for an answer"):
+        with pytest.raises(
+            ValueError, match="recv and send alternate, and no request waits for an answer"
+        ):
             server.send(b"too early")
         assert server.recv() == b"one"
-        with pytest.raises(ZmqOrderError, match="recv and send alternate, and a request waits for its answer"):
+        with pytest.raises(
+            ZmqOrderError, match="recv and send alternate, and a request waits for its answer"
+        ):
             server.recv()
         with pytest.raises(ZmqOrderError, match="send it before start_loop"):
             server.start_loop(bytes)
@@ -164,7 +172,9 @@ def test_retries_send_the_request_again(opened: Any) -> None:
         assert server.recv() == b"question"
         server.close()  # the first one is lost with its server
         again = opened(ZmqServer, address=server.address)
-        again.start_loop(lambda question: question + b" answered")  # every one: the first may be given up by then
+        again.start_loop(
+            lambda question: question + b" answered"
+        )  # every one: the first may be given up by then
         assert asked.result(LONG) == b"question answered"
 
 
@@ -186,7 +196,10 @@ def test_what_a_handler_raises_is_answered_and_logged_and_the_loop_goes_on(
     server = opened(ZmqServer, serializer="json")
     client = opened(ZmqClient, address=server.address, serializer="json")
     server.start_loop(lambda number: 1 / number)
-    with caplog.at_level(logging.ERROR), pytest.raises(ZmqRemoteError, match="^ZeroDivisionError: division by zero$"):
+    with (
+        caplog.at_level(logging.ERROR),
+        pytest.raises(ZmqRemoteError, match="^ZeroDivisionError: division by zero$"),
+    ):
         client.request(0)
     assert client.request(2) == 0.5
     assert "a request was answered with an error" in caplog.text
@@ -256,10 +269,15 @@ def test_a_handler_that_cannot_be_one_is_refused(opened: Any) -> None:
     server = opened(ZmqServer)
     handler: Any
     for handler in (None, b"reply"):
-        with pytest.raises(ZmqOptionError, match=f"a handler is a function that returns the reply .*, not {handler!r}"):
+        with pytest.raises(
+            ZmqOptionError,
+            match=f"a handler is a function that returns the reply .*, not {handler!r}",
+        ):
             server.start_loop(handler)
     for handler in (asynchronous, Asynchronous(), functools.partial(asynchronous)):
-        with pytest.raises(ZmqOptionError, match="an async handler needs an event loop: .* AsyncZmqServer"):
+        with pytest.raises(
+            ZmqOptionError, match="an async handler needs an event loop: .* AsyncZmqServer"
+        ):
             server.start_loop(handler)
     server.start_loop(bytes)
     assert opened(ZmqClient, address=server.address).request(b"x") == b"x"
@@ -273,7 +291,9 @@ def test_a_reply_that_cannot_be_written_is_answered_with_an_error(opened: Any) -
         client.request(b"")
     plain = opened(ZmqServer, serializer="json")
     plain.start_loop(lambda _: {1j})
-    with pytest.raises(ZmqRemoteError, match="the json serializer cannot write a message of type set"):
+    with pytest.raises(
+        ZmqRemoteError, match="the json serializer cannot write a message of type set"
+    ):
         opened(ZmqClient, address=plain.address, serializer="json").request(1)
 
 
@@ -282,7 +302,9 @@ def test_a_request_that_cannot_be_read_is_answered_with_an_error(opened: Any) ->
     client = opened(ZmqClient, address=server.address)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.request, b"{")
-        with pytest.raises(ZmqMessageError, match="the json serializer cannot read a message of 1 bytes"):
+        with pytest.raises(
+            ZmqMessageError, match="the json serializer cannot read a message of 1 bytes"
+        ):
             server.recv()
         with pytest.raises(ZmqRemoteError, match="cannot read a message"):
             asked.result(LONG)
@@ -319,7 +341,9 @@ def test_a_second_thread_in_a_client_is_refused_and_the_first_has_its_reply(open
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(client.request, b"first")
         assert server.recv() == b"first"
-        with pytest.raises(ZmqOrderError, match="another thread is in a call of this ZmqClient; give each"):
+        with pytest.raises(
+            ZmqOrderError, match="another thread is in a call of this ZmqClient; give each"
+        ):
             client.request(b"second")
         server.send(b"reply")
         assert asked.result(LONG) == b"reply"
@@ -331,7 +355,9 @@ def test_a_second_thread_in_a_receiver_is_refused(opened: Any, kind: Any) -> Non
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(receiver.recv)
         within(receiver)
-        with pytest.raises(ZmqOrderError, match=f"another thread is in a call of this {kind.__name__}"):
+        with pytest.raises(
+            ZmqOrderError, match=f"another thread is in a call of this {kind.__name__}"
+        ):
             receiver.recv()
         if kind is ZmqSub:
             with pytest.raises(ZmqOrderError, match="another thread"):
@@ -347,7 +373,9 @@ def test_a_second_thread_in_a_sender_is_refused(opened: Any, kind: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(sender.send, b"nobody is there")
         within(sender)
-        with pytest.raises(ZmqOrderError, match=f"another thread is in a call of this {kind.__name__}"):
+        with pytest.raises(
+            ZmqOrderError, match=f"another thread is in a call of this {kind.__name__}"
+        ):
             sender.send(b"")
         sender.close()
         with pytest.raises(ZmqClosedError):
@@ -393,7 +421,9 @@ def test_stop_from_another_thread_and_a_loop_after_it(opened: Any) -> None:
     for turn in (b"1", b"2", b"3"):
         server.start_loop(lambda message, turn=turn: message + turn)
         assert client.request(b"turn ") == b"turn " + turn
-        with pytest.raises(ZmqOrderError, match="a loop answers here; stop and join it before recv"):
+        with pytest.raises(
+            ZmqOrderError, match="a loop answers here; stop and join it before recv"
+        ):
             server.recv()
         server.stop()
         assert server.join(LONG)
@@ -426,7 +456,9 @@ def test_messages_come_in_order(opened: Any) -> None:
 
 def test_pullers_take_turns(opened: Any) -> None:
     push = opened(ZmqPusher, bind=True, serializer="str")
-    pulls = [opened(ZmqPuller, bind=False, address=push.address, serializer="str") for _ in range(3)]
+    pulls = [
+        opened(ZmqPuller, bind=False, address=push.address, serializer="str") for _ in range(3)
+    ]
     seen: list[set[str]] = [set() for _ in pulls]
     with ThreadPoolExecutor(3) as pool:
 
@@ -535,7 +567,9 @@ def test_subscribing_later_and_no_longer(opened: Any) -> None:
 # --- acknowledged ---
 
 
-def test_a_sender_knows_that_its_message_was_received(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sender_knows_that_its_message_was_received(
+    opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     receiver = opened(ZmqReceiver, serializer="json")
     sender = opened(ZmqSender, address=receiver.address, serializer="json", timeout=0.05)
     with monkeypatch.context() as patch:
@@ -598,7 +632,9 @@ def test_buffers_are_bytes_too(opened: Any) -> None:
 def test_what_is_no_bytes_is_refused(opened: Any, kind: Any) -> None:
     end = opened(kind, address="tcp://127.0.0.1:1", linger=0)
     say = end.request if kind is ZmqClient else end.send
-    with pytest.raises(ZmqMessageError, match=r"a message is bytes, not str; give both sides serializer="):
+    with pytest.raises(
+        ZmqMessageError, match=r"a message is bytes, not str; give both sides serializer="
+    ):
         say("text")
     with pytest.raises(ZmqMessageError, match="not str"):
         opened(ZmqPub).send("topic", "text")
@@ -607,7 +643,10 @@ def test_what_is_no_bytes_is_refused(opened: Any, kind: Any) -> None:
 @pytest.mark.parametrize("kind", [ZmqPush, ZmqClient, ZmqSender])
 def test_bytes_in_pieces_are_refused(opened: Any, kind: Any) -> None:
     end = opened(kind, address="tcp://127.0.0.1:1", linger=0)
-    with pytest.raises(ZmqMessageError, match=r"bytes in one piece, and this memoryview is not; send bytes\(\.\.\.\)"):
+    with pytest.raises(
+        ZmqMessageError,
+        match=r"bytes in one piece, and this memoryview is not; send bytes\(\.\.\.\)",
+    ):
         (end.request if kind is ZmqClient else end.send)(memoryview(b"abcdef")[::2])
 
 
@@ -643,15 +682,22 @@ def test_a_publication_that_fails_does_not_spoil_the_next(opened: Any) -> None:
 @pytest.mark.parametrize("kind", [ZmqPush, ZmqPub, ZmqClient])
 def test_a_serializer_that_makes_text_is_told_from_none(opened: Any, kind: Any) -> None:
     end = opened(kind, bind=True, serializer=(str, str))
-    with pytest.raises(ZmqMessageError, match="the given serializer made str of a message, not bytes; let its dumps"):
-        end.send("topic", 1) if kind is ZmqPub else end.request(1) if kind is ZmqClient else end.send(1)
+    with pytest.raises(
+        ZmqMessageError,
+        match="the given serializer made str of a message, not bytes; let its dumps",
+    ):
+        end.send("topic", 1) if kind is ZmqPub else end.request(
+            1
+        ) if kind is ZmqClient else end.send(1)
 
 
 def test_a_serializer_whose_error_says_nothing(opened: Any) -> None:
     def fail(_: object) -> bytes:
         raise Unspeakable
 
-    with pytest.raises(ZmqMessageError, match="the given serializer cannot write a message of type int"):
+    with pytest.raises(
+        ZmqMessageError, match="the given serializer cannot write a message of type int"
+    ):
         opened(ZmqPush, bind=True, serializer=(fail, fail)).send(1)
 
 
@@ -674,7 +720,10 @@ def test_a_bare_client_and_a_bare_server(opened: Any, bare: Any) -> None:
     theirs = bare(zmq.REP)
     ours = opened(ZmqClient, address=where(theirs))
     with ThreadPoolExecutor(1) as pool:
-        for reply, outcome in (([b"yes"], None), ([b"a", b"b", b"c"], "a reply has one frame, and this has 3")):
+        for reply, outcome in (
+            ([b"yes"], None),
+            ([b"a", b"b", b"c"], "a reply has one frame, and this has 3"),
+        ):
             asked = pool.submit(ours.request, b"question")
             assert theirs.recv() == b"question"
             theirs.send_multipart(reply)
@@ -721,19 +770,28 @@ def test_a_service_of_the_environment(opened: Any, monkeypatch: pytest.MonkeyPat
         port = holder.bind_to_random_port("tcp://127.0.0.1")
     for key, value in {**SERVICE, "SYMPH_REPLAY_SERVER_PORT": str(port)}.items():
         monkeypatch.setenv(key, value)
-    server, client = opened(ZmqServer, service="replay-server"), opened(ZmqClient, service="replay-server")
+    server, client = (
+        opened(ZmqServer, service="replay-server"),
+        opened(ZmqClient, service="replay-server"),
+    )
     server.start_loop(bytes)
     assert client.request(b"x") == b"x"
     assert "service 'replay-server'" in repr(client)
-    with pytest.raises(NotFound, match=r"no service 'replay-sever' .* did you mean 'replay-server'\?"):
+    with pytest.raises(
+        NotFound, match=r"no service 'replay-sever' .* did you mean 'replay-server'\?"
+    ):
         ZmqClient(service="replay-sever")
     with pytest.raises(NotFound, match="there are other, replay-server"):
         ZmqClient(service="zzz")
-    with pytest.raises(ZmqAddressError, match=r"cannot listen on service 'replay-server' .* the address is in use"):
+    with pytest.raises(
+        ZmqAddressError, match=r"cannot listen on service 'replay-server' .* the address is in use"
+    ):
         ZmqServer(service="replay-server")
 
 
-def test_the_side_that_binds_is_one_that_listens(monkeypatch: pytest.MonkeyPatch, opened: Any) -> None:
+def test_the_side_that_binds_is_one_that_listens(
+    monkeypatch: pytest.MonkeyPatch, opened: Any
+) -> None:
     for key, value in SERVICE.items():
         monkeypatch.setenv(key, value)
     assert opened(ZmqPush, service="other", linger=0).address == "tcp://10.0.0.7:7001"
@@ -759,22 +817,40 @@ def test_host_and_port_ipc_and_inproc(opened: Any, tmp_path: Any) -> None:
     [
         ({}, "give one of service=, address= and port= (with host=), not none of them"),
         ({"service": "a", "address": "b"}, "not service and address"),
-        ({"address": "127.0.0.1"}, "address '127.0.0.1' is malformed: it is tcp://host:port; for example"),
+        (
+            {"address": "127.0.0.1"},
+            "address '127.0.0.1' is malformed: it is tcp://host:port; for example",
+        ),
         ({"address": "tcp://:7000"}, "address 'tcp://:7000' is malformed"),
         ({"address": "tcp://a:b"}, "is malformed"),
         ({"address": "tcp://a:7000 "}, "is malformed"),
-        ({"address": "http://a:7000"}, "is malformed: it is tcp://host:port, ipc:///path/of/a/socket, inproc://name"),
+        (
+            {"address": "http://a:7000"},
+            "is malformed: it is tcp://host:port, ipc:///path/of/a/socket, inproc://name",
+        ),
         ({"address": "tcp://a:70000"}, "has port 70000; ports go from 1 to 65535"),
         ({"address": 7000}, "an address is text such as 'tcp://127.0.0.1:7000', not 7000"),
         ({"port": "7000"}, "port is a number from 1 to 65535, not '7000'"),
         ({"port": True}, "not True"),
         ({"host": "a"}, "port is a number from 1 to 65535, not None"),
-        ({"host": "replay", "port": 7000}, "no address of this machine; a name of a Service cannot be bound"),
-        ({"host": "203.0.113.7", "port": 7000}, "cannot listen on 203.0.113.7:7000 (tcp://203.0.113.7:7000)"),
-        ({"address": "ipc:///nowhere/at/all"}, "cannot listen on ipc:///nowhere/at/all: No such file or directory"),
+        (
+            {"host": "replay", "port": 7000},
+            "no address of this machine; a name of a Service cannot be bound",
+        ),
+        (
+            {"host": "203.0.113.7", "port": 7000},
+            "cannot listen on 203.0.113.7:7000 (tcp://203.0.113.7:7000)",
+        ),
+        (
+            {"address": "ipc:///nowhere/at/all"},
+            "cannot listen on ipc:///nowhere/at/all: No such file or directory",
+        ),
         ({"port": 0, "adress": "x"}, "ZmqPull knows no 'adress'; did you mean 'address'?"),
         ({"port": 0, "serializer": "jsn"}, "no serializer 'jsn'; did you mean 'json'?"),
-        ({"port": 0, "serializer": 1}, "a serializer is a name or a pair of functions (dumps, loads), not 1"),
+        (
+            {"port": 0, "serializer": 1},
+            "a serializer is a name or a pair of functions (dumps, loads), not 1",
+        ),
         ({"port": 0, "timeout": -1}, "timeout is a number of seconds of at least 0, not -1"),
         ({"port": 0, "linger": "x"}, "linger is a number of seconds"),
         ({"port": 0, "hwm": -1}, "hwm is a whole number of at least 0, not -1"),
@@ -788,13 +864,19 @@ def test_host_and_port_ipc_and_inproc(opened: Any, tmp_path: Any) -> None:
         ({"service": 5}, "service is text such as 'replay', not 5"),
         ({"service": b"replay"}, "service is text such as 'replay', not b'replay'"),
         ({"service": ""}, "service is text such as 'replay', not ''"),
-        ({"address": "ipc://a\udc80"}, r"address 'ipc://a\udc80' is malformed: it has a character that no address"),
+        (
+            {"address": "ipc://a\udc80"},
+            r"address 'ipc://a\udc80' is malformed: it has a character that no address",
+        ),
         (
             {"address": "ipc://a\0b"},
             r"address 'ipc://a\x00b' is malformed: it has a character that no address can have",
         ),
         ({"host": "a\0b", "port": 7000}, "it has a character that no address can have"),
-        ({"host": "x" * 3000, "port": 7000}, f"host '{'x' * 30}...' has 3000 letters; a name has 253 at most"),
+        (
+            {"host": "x" * 3000, "port": 7000},
+            f"host '{'x' * 30}...' has 3000 letters; a name has 253 at most",
+        ),
         ({"address": f"tcp://a:{'9' * 5000}"}, "is malformed: it is tcp://host:port"),
     ],
 )
@@ -807,7 +889,9 @@ def test_a_wrong_keyword_is_refused_in_one_line(options: dict[str, Any], message
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:0", "tcp://127.0.0.1:*", "tcp://*:7000"])
 def test_what_can_only_be_bound(address: str) -> None:
-    with pytest.raises(ZmqAddressError, match="can only be bound; to connect, name a host and its port"):
+    with pytest.raises(
+        ZmqAddressError, match="can only be bound; to connect, name a host and its port"
+    ):
         ZmqPush(address=address)
 
 
@@ -818,7 +902,9 @@ def test_retries_and_topics_are_checked() -> None:
         ZmqSub(port=1, topics=[b"a"])  # type: ignore[list-item]
     topics: Any
     for topics in (None, 5, b"a"):
-        with pytest.raises(ZmqOptionError, match=f"topics is text, or several texts, not {topics!r}"):
+        with pytest.raises(
+            ZmqOptionError, match=f"topics is text, or several texts, not {topics!r}"
+        ):
             ZmqSub(port=1, topics=topics)
     with pytest.raises(ZmqOptionError, match=r"topic 'a\\udc80' has no form in UTF-8"):
         ZmqSub(port=1, topics="a\udc80")
@@ -829,9 +915,13 @@ def test_a_keyword_is_known_by_the_class_that_has_it() -> None:
         ZmqClient(port=1, retrys=1)  # type: ignore[call-arg]
     with pytest.raises(ZmqOptionError, match="ZmqSub knows no 'topic'; did you mean 'topics'"):
         ZmqSub(port=1, topic="a")  # type: ignore[call-arg]
-    with pytest.raises(ZmqOptionError, match="ZmqSender knows no 'zzz'; it knows service, .*, linger, retries$"):
+    with pytest.raises(
+        ZmqOptionError, match="ZmqSender knows no 'zzz'; it knows service, .*, linger, retries$"
+    ):
         ZmqSender(port=1, zzz=1)  # type: ignore[call-arg]
-    with pytest.raises(ZmqOptionError, match="ZmqServer knows no 'retries'; it knows service, .*, linger$"):
+    with pytest.raises(
+        ZmqOptionError, match="ZmqServer knows no 'retries'; it knows service, .*, linger$"
+    ):
         ZmqServer(port=0, retries=1)  # type: ignore[call-arg]
 
 

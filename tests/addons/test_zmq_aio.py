@@ -41,7 +41,9 @@ def test_requests_of_many_tasks_get_their_own_replies() -> None:
     async def program() -> None:
         async with AsyncZmqServer(port=0, serializer="json") as server:
             serving = asyncio.create_task(server.serve(lambda number: number**2))
-            async with AsyncZmqClient(address=server.address, serializer="json", timeout=LONG) as client:
+            async with AsyncZmqClient(
+                address=server.address, serializer="json", timeout=LONG
+            ) as client:
                 replies = await asyncio.gather(*(client.request(number) for number in range(50)))
             assert replies == [number**2 for number in range(50)]
             server.close()
@@ -50,7 +52,9 @@ def test_requests_of_many_tasks_get_their_own_replies() -> None:
     run(program)
 
 
-def test_a_coroutine_function_handles_and_its_errors_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_coroutine_function_handles_and_its_errors_are_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def handler(number: int) -> float:
         await asyncio.sleep(0)
         return 1 / number
@@ -74,7 +78,10 @@ def test_a_coroutine_function_handles_and_its_errors_are_answered(caplog: pytest
 
 def test_recv_and_send_alternate() -> None:
     async def program() -> None:
-        async with AsyncZmqServer(port=0) as server, AsyncZmqClient(address=server.address) as client:
+        async with (
+            AsyncZmqServer(port=0) as server,
+            AsyncZmqClient(address=server.address) as client,
+        ):
             with pytest.raises(ZmqOrderError):
                 await server.send(b"x")
             asked = asyncio.create_task(client.request(b"one"))
@@ -90,7 +97,10 @@ def test_recv_and_send_alternate() -> None:
 
 def test_a_timeout_and_then_a_reply_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def program() -> None:
-        async with AsyncZmqServer(port=0) as server, AsyncZmqClient(address=server.address, retries=1) as client:
+        async with (
+            AsyncZmqServer(port=0) as server,
+            AsyncZmqClient(address=server.address, retries=1) as client,
+        ):
             heard, when = [], client._when
 
             async def when_heard(event: int, *given: Any) -> Any:
@@ -119,7 +129,10 @@ def test_a_timeout_and_then_a_reply_of_its_own(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_cancelled_request_does_not_spoil_the_next() -> None:
     async def program() -> None:
-        async with AsyncZmqServer(port=0) as server, AsyncZmqClient(address=server.address) as client:
+        async with (
+            AsyncZmqServer(port=0) as server,
+            AsyncZmqClient(address=server.address) as client,
+        ):
             asked = asyncio.create_task(client.request(b"first"))
             assert await server.recv() == b"first"
             asked.cancel()
@@ -222,7 +235,9 @@ def test_whatever_a_handler_raises_serving_goes_on() -> None:
             server.close()
             await serving
             nothing: Any = None
-            with pytest.raises(ZmqOptionError, match="a handler is a function that returns the reply"):
+            with pytest.raises(
+                ZmqOptionError, match="a handler is a function that returns the reply"
+            ):
                 await server.serve(nothing)
 
     run(program)
@@ -236,7 +251,10 @@ def test_serving_that_is_cancelled_answers_what_it_was_asked() -> None:
             asked.set()
             return await asyncio.Event().wait() and b""
 
-        async with AsyncZmqServer(port=0) as server, AsyncZmqClient(address=server.address, timeout=LONG) as client:
+        async with (
+            AsyncZmqServer(port=0) as server,
+            AsyncZmqClient(address=server.address, timeout=LONG) as client,
+        ):
             serving = asyncio.create_task(server.serve(handler))
             asking = asyncio.create_task(client.request(b"x"))
             await asked.wait()
@@ -255,7 +273,10 @@ def test_serving_that_is_cancelled_answers_what_it_was_asked() -> None:
 def test_a_request_that_comes_while_its_receiver_is_cancelled_is_not_lost() -> None:
     async def program() -> None:
         async with AsyncZmqServer(port=0) as server:
-            with ThreadPoolExecutor(1) as pool, ZmqClient(address=server.address, timeout=LONG) as client:
+            with (
+                ThreadPoolExecutor(1) as pool,
+                ZmqClient(address=server.address, timeout=LONG) as client,
+            ):
                 waiting = asyncio.create_task(server.recv())
                 await asyncio.sleep(0)
                 asked = pool.submit(client.request, b"x")
@@ -302,7 +323,9 @@ def test_what_is_refused() -> None:
                     await call(pieces)
             with pytest.raises(ZmqTimeoutError, match=r"no answer came in 0\.1 s"):
                 await client.request(b"x", timeout=0.1)
-        with pytest.raises(ZmqOptionError, match="AsyncZmqClient knows no 'retrys'; did you mean 'retries'"):
+        with pytest.raises(
+            ZmqOptionError, match="AsyncZmqClient knows no 'retrys'; did you mean 'retries'"
+        ):
             AsyncZmqClient(port=1, retrys=1)  # type: ignore[call-arg]
 
     run(program)

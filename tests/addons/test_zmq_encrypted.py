@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import zmq
 
-from symphony import Cluster, Experiment, NotFound, PluginError, SpecError, keys
+from symphony import Cluster, Experiment, NotFound, PluginError, SpecError
 from symphony.addons.zmq import ZmqClient, ZmqServer, ZmqTimeoutError
-from symphony.plan import resolve
+from symphony.plan import encryption_keys
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
 LONG = 30.0
@@ -34,7 +35,9 @@ def test_it_is_kept_dumped_and_loaded(tmp_path: Path) -> None:
     exp.dump_file(tmp_path / "e.yml")
     assert exp.dump_dict()["processes"]["server"]["encrypted"] == ["replay"]
     assert Experiment.load_file(tmp_path / "e.yml").dump_dict() == exp.dump_dict()
-    short = Experiment("e").new_process("server", command="c").binds({"replay": 7000}, encrypted=True)
+    short = (
+        Experiment("e").new_process("server", command="c").binds({"replay": 7000}, encrypted=True)
+    )
     assert short.dump() == {"command": ["c"], "binds": {"replay": 7000}, "encrypted": ["replay"]}
 
 
@@ -46,13 +49,13 @@ def test_who_gets_which_keys() -> None:
     serving.new_process("inside", command="c")
     plan = resolve(exp, SCHEME)
     assert {process.name: process.keys for process in plan} == {
-        "server": keys.OF_SERVERS,
-        "client": keys.OF_CLIENTS,
+        "server": encryption_keys.OF_SERVERS,
+        "client": encryption_keys.OF_CLIENTS,
         "other": (),
-        "member": keys.OF_CLIENTS,
-        "inside": keys.OF_SERVERS,
+        "member": encryption_keys.OF_CLIENTS,
+        "inside": encryption_keys.OF_SERVERS,
     }
-    assert set(plan.key_variables) == set(keys.OF_SERVERS)
+    assert set(plan.key_variables) == set(encryption_keys.OF_SERVERS)
     told = plan.environment(plan.processes[2])
     assert {key: value for key, value in told.items() if "ENCRYPTED" in key} == {
         "SYMPH_REPLAY_ENCRYPTED": "curve",
@@ -75,9 +78,9 @@ def test_without_encrypted_services_there_is_nothing_of_it() -> None:
          "'server' encrypts 'repay', which it does not bind; did you mean 'replay'?"),
         (lambda exp: exp.get_process("other").encrypts("replay"),
          "'other' encrypts 'replay', which it does not bind; it binds none"),
-        (lambda exp: exp.get_process("client").set_env(keys.CLIENT_SECRET, "mine"),
+        (lambda exp: exp.get_process("client").set_env(encryption_keys.CLIENT_SECRET, "mine"),
          "'client' gets a key in the variable 'SYMPHONY_CURVE_CLIENT_SECRET': leave that name to symphony"),
-        (lambda exp: exp.set_env(keys.SERVER_PUBLIC, "mine"), "'server' gets a key in the variable"),
+        (lambda exp: exp.set_env(encryption_keys.SERVER_PUBLIC, "mine"), "'server' gets a key in the variable"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_line(change: Any, message: str) -> None:
@@ -89,21 +92,28 @@ def test_what_cannot_be_is_refused_in_one_line(change: Any, message: str) -> Non
 
 
 def test_keys_are_new_every_time_and_only_those_asked_for() -> None:
-    first, second = keys.generate(keys.OF_SERVERS), keys.generate(keys.OF_SERVERS)
-    assert set(first) == set(keys.OF_SERVERS)
+    first, second = (
+        encryption_keys.generate(encryption_keys.OF_SERVERS),
+        encryption_keys.generate(encryption_keys.OF_SERVERS),
+    )
+    assert set(first) == set(encryption_keys.OF_SERVERS)
     assert not set(first.values()) & set(second.values())
     assert {len(key) for key in first.values()} == {40}
-    assert set(keys.generate(keys.OF_CLIENTS)) == set(keys.OF_CLIENTS)
-    assert keys.generate([]) == {}
+    assert set(encryption_keys.generate(encryption_keys.OF_CLIENTS)) == set(
+        encryption_keys.OF_CLIENTS
+    )
+    assert encryption_keys.generate([]) == {}
 
 
 def test_without_pyzmq_there_are_no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "zmq", None)
-    assert keys.generate([]) == {}
+    assert encryption_keys.generate([]) == {}
     exp = Experiment("e")
     exp.new_process("server", command="true").binds("replay", encrypted=True)
     cluster = Cluster.new("local", state_dir=str(tmp_path))
-    with pytest.raises(PluginError, match=r"made with the package 'pyzmq'; install it with: pip install 'symphony"):
+    with pytest.raises(
+        PluginError, match=r"made with the package 'pyzmq'; install it with: pip install 'symphony"
+    ):
         cluster.launch(exp)
     assert cluster.list_experiments() == []
 
@@ -126,9 +136,13 @@ def test_on_kubernetes_the_keys_are_a_secret_that_is_mounted_nowhere(tmp_path: P
     manifest = cluster.manifest(exp)
     objects = list(manifest)  # type: ignore[call-overload]
     (secret,) = [item for item in objects if item["metadata"]["name"] == "e-symphony-keys"]
-    assert set(secret["data"]) == set(keys.OF_SERVERS)
+    assert set(secret["data"]) == set(encryption_keys.OF_SERVERS)
     pods = {item["metadata"]["name"]: item["spec"] for item in objects if item["kind"] == "Pod"}
-    for name, expected in (("e-server", keys.OF_SERVERS), ("e-client", keys.OF_CLIENTS), ("e-other", ())):
+    for name, expected in (
+        ("e-server", encryption_keys.OF_SERVERS),
+        ("e-client", encryption_keys.OF_CLIENTS),
+        ("e-other", ()),
+    ):
         env = pods[name]["containers"][0]["env"]
         references = [item for item in env if "valueFrom" in item]
         assert [item["name"] for item in references] == [*expected]
@@ -155,7 +169,7 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "SYMPH_REPLAY_PORT": str(port),
         "SYMPH_REPLAY_BIND_HOST": "127.0.0.1",
         "SYMPH_REPLAY_ENCRYPTED": "curve",
-        **keys.generate(keys.OF_SERVERS),
+        **encryption_keys.generate(encryption_keys.OF_SERVERS),
     }
     for key, value in found.items():
         monkeypatch.setenv(key, value)
@@ -166,7 +180,10 @@ def test_the_classes_find_the_keys_by_themselves(environ: dict[str, str]) -> Non
     with ZmqServer(service="replay") as server, ZmqClient(service="replay", timeout=LONG) as client:
         server.start_loop(bytes)
         assert client.request(b"x") == b"x"
-        assert not any(environ[key] in f"{server!r}{client!r}{client._place}" for key in keys.OF_SERVERS)
+        assert not any(
+            environ[key] in f"{server!r}{client!r}{client._place}"
+            for key in encryption_keys.OF_SERVERS
+        )
         server.stop()
         assert server.join(LONG)
         with pytest.raises(ZmqTimeoutError):
@@ -175,7 +192,9 @@ def test_the_classes_find_the_keys_by_themselves(environ: dict[str, str]) -> Non
         assert client.request(b"with a fresh socket") == b"with a fresh socket"
 
 
-def asked(address: str, *, expect: bool, public: str = "", secret: str = "", server: str = "") -> None:
+def asked(
+    address: str, *, expect: bool, public: str = "", secret: str = "", server: str = ""
+) -> None:
     with zmq.Context() as context, context.socket(zmq.REQ) as socket:
         socket.linger = 0
         if server:
@@ -187,20 +206,35 @@ def asked(address: str, *, expect: bool, public: str = "", secret: str = "", ser
 
 
 def test_who_has_no_key_or_another_is_not_let_in(environ: dict[str, str]) -> None:
-    stranger = keys.generate(keys.OF_CLIENTS)
+    stranger = encryption_keys.generate(encryption_keys.OF_CLIENTS)
     with ZmqServer(service="replay") as server:
         server.start_loop(bytes)
-        public, secret = environ[keys.CLIENT_PUBLIC], environ[keys.CLIENT_SECRET]
+        public, secret = (
+            environ[encryption_keys.CLIENT_PUBLIC],
+            environ[encryption_keys.CLIENT_SECRET],
+        )
         asked(server.address, expect=False)
-        asked(server.address, expect=False, public=public, secret=secret, server=stranger[keys.SERVER_PUBLIC])
         asked(
             server.address,
             expect=False,
-            public=stranger[keys.CLIENT_PUBLIC],
-            secret=stranger[keys.CLIENT_SECRET],
-            server=environ[keys.SERVER_PUBLIC],
+            public=public,
+            secret=secret,
+            server=stranger[encryption_keys.SERVER_PUBLIC],
         )
-        asked(server.address, expect=True, public=public, secret=secret, server=environ[keys.SERVER_PUBLIC])
+        asked(
+            server.address,
+            expect=False,
+            public=stranger[encryption_keys.CLIENT_PUBLIC],
+            secret=stranger[encryption_keys.CLIENT_SECRET],
+            server=environ[encryption_keys.SERVER_PUBLIC],
+        )
+        asked(
+            server.address,
+            expect=True,
+            public=public,
+            secret=secret,
+            server=environ[encryption_keys.SERVER_PUBLIC],
+        )
 
 
 def test_a_client_talks_to_no_server_without_the_key(environ: dict[str, str]) -> None:
@@ -215,9 +249,12 @@ def test_a_client_talks_to_no_server_without_the_key(environ: dict[str, str]) ->
 def test_a_process_without_keys_is_told_to_name_the_service(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: Any, verb: str
 ) -> None:
-    for key in keys.OF_SERVERS:
+    for key in encryption_keys.OF_SERVERS:
         monkeypatch.delenv(key)
-    with pytest.raises(NotFound, match=f"is encrypted, and this process has no key .* in the {verb} of this process"):
+    with pytest.raises(
+        NotFound,
+        match=f"is encrypted, and this process has no key .* in the {verb} of this process",
+    ):
         kind(service="replay")
 
 
@@ -264,22 +301,34 @@ def cluster(machine: Cluster) -> Cluster:
 
 def test_an_experiment_talks_and_a_stranger_does_not(cluster: Cluster, tmp_path: Path) -> None:
     exp = cluster.new_experiment("e")
-    exp.new_process("server", command=[sys.executable, "-c", SERVER]).binds("replay", encrypted=True)
+    exp.new_process("server", command=[sys.executable, "-c", SERVER]).binds(
+        "replay", encrypted=True
+    )
     exp.new_process("stranger", command=[sys.executable, "-c", STRANGER])
     client = exp.new_process("client", command=[sys.executable, "-c", CLIENT]).connects("replay")
     client.starts_after("stranger", "succeeded")
     manifest = cluster.launch(exp)
     status = cluster.wait("e", timeout=90)
-    logs = {process.name: cluster.get_log("e", process.name).replace("\r", "") for process in status}
+    logs = {
+        process.name: cluster.get_log("e", process.name).replace("\r", "") for process in status
+    }
     assert status.exit_code == 0, logs
     assert logs["client"] == "cba\nFalse\n"
     told, tried = logs["stranger"].strip().split("\n")[0], logs["stranger"].strip().split("\n")[-1]
     assert told.startswith("service 'replay' is encrypted, and this process has no key")
     assert tried == "0 []"
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    kept = {path.name: path.read_bytes() for path in files if path.name in keys.OF_SERVERS}
-    assert set(kept) == set(keys.OF_SERVERS)
-    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files if path.name in keys.OF_SERVERS)
+    kept = {
+        path.name: path.read_bytes() for path in files if path.name in encryption_keys.OF_SERVERS
+    }
+    assert set(kept) == set(encryption_keys.OF_SERVERS)
+    assert all(
+        path.stat().st_mode & 0o777 == 0o600
+        for path in files
+        if path.name in encryption_keys.OF_SERVERS
+    )
     for secret in kept.values():
-        assert {path.name for path in files if secret in path.read_bytes()} <= set(keys.OF_SERVERS)
+        assert {path.name for path in files if secret in path.read_bytes()} <= set(
+            encryption_keys.OF_SERVERS
+        )
         assert secret.decode() not in f"{manifest}{manifest.to_dict()}{exp.dump_dict()}{status}"

@@ -48,7 +48,9 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def run(text: str, *words: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-W", "error", "-c", text, *words]
-        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        running.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
         return running[-1]
 
     yield run
@@ -169,7 +171,9 @@ print("done", flush=True)
         (ZmqPull, list),
     ],
 )
-def test_who_waits_is_told_at_once_that_another_thread_closed(kind: Any, wait: Callable[[Any], Any]) -> None:
+def test_who_waits_is_told_at_once_that_another_thread_closed(
+    kind: Any, wait: Callable[[Any], Any]
+) -> None:
     end = kind(port=0, bind=True, hwm=1, linger=0)
     over: list[Any] = []
 
@@ -330,7 +334,9 @@ def test_importing_the_package_imports_no_zmq(program: Any) -> None:
     assert program(text).communicate(timeout=LONG) == ("False\n", "")
 
 
-def test_a_subscriber_whose_publisher_has_gone_has_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscriber_whose_publisher_has_gone_has_nothing_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Its subscriptions are on their way to nobody: they do not hold up the end of the program."""
     from symphony.addons.zmq import sockets
 
@@ -427,7 +433,9 @@ child.start()
 child.join()
 print(child.exitcode, 0.3 <= time.monotonic() - began)
 """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=LONG, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=LONG, check=False
+    )
     assert done.stdout == "300\n0 True\n", done.stderr
 
 
@@ -518,12 +526,15 @@ thread.join()
 
 @pytest.mark.parametrize("kind", [ZmqServer, ZmqPull])
 @pytest.mark.parametrize("abstract", [False, True], ids=["path", "abstract"])
-def test_an_ipc_address_in_use_is_told_and_its_owner_unharmed(kind: Any, abstract: bool, tmp_path: Path) -> None:
+def test_an_ipc_address_in_use_is_told_and_its_owner_unharmed(
+    kind: Any, abstract: bool, tmp_path: Path
+) -> None:
     address = f"ipc://@{tmp_path.name}-{kind.__name__}" if abstract else f"ipc://{tmp_path}/s"
     with ZmqServer(address=address) as server:
         server.start_loop(bytes)
         with pytest.raises(
-            ZmqAddressError, match="the address is in use; end who listens there, or choose another add"
+            ZmqAddressError,
+            match="the address is in use; end who listens there, or choose another add",
         ):
             kind(address=address)
         with ZmqClient(address=address, timeout=LONG) as client:
@@ -565,7 +576,10 @@ def test_a_timeout_of_weeks_waits(timeout: float) -> None:
         while not server._busy:
             time.sleep(0.001)
         time.sleep(2 * sockets.QUICK)  # by now it waits in rounds
-        with ZmqClient(address=server.address, timeout=timeout) as client, ThreadPoolExecutor(1) as other:
+        with (
+            ZmqClient(address=server.address, timeout=timeout) as client,
+            ThreadPoolExecutor(1) as other,
+        ):
             reply = other.submit(client.request, b"x")
             assert asked.result(LONG) == b"x"
             server.send(b"y")
@@ -573,7 +587,9 @@ def test_a_timeout_of_weeks_waits(timeout: float) -> None:
         assert server.join(timeout)
 
 
-def test_a_wait_of_several_rounds_is_as_long_as_it_is_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_of_several_rounds_is_as_long_as_it_is_to_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sockets, "LONGEST", 20)
     with ZmqPull(port=0) as pull:
         began = time.monotonic()

@@ -20,7 +20,7 @@ from tests.cli.terminal import Terminal
 TIMEOUT = 60
 FOREVER = "while :; do sleep 0.05; done"
 # What a script of one's own begins with whose completion may take its time, as on a machine that is busy.
-PATIENT = f"from symphony.commandline import dispatch; dispatch.LONGEST_COMPLETION = {TIMEOUT}"
+PATIENT = f"from symphony.commandline.parsing import dispatch; dispatch.LONGEST_COMPLETION = {TIMEOUT}"
 
 
 def telling(place: Path) -> str:
@@ -39,21 +39,43 @@ class Program:
     def __init__(self, folder: Path, cache: Path) -> None:
         self.folder = folder
         self.state = folder / "state"
-        mine = {"SYMPHONY_STATE_DIR": str(self.state), "PYTHONPYCACHEPREFIX": str(cache), "TERM": "xterm"}
-        mine["XDG_CONFIG_HOME"], mine["XDG_CACHE_HOME"] = str(folder / "config"), str(folder / "cache")
-        theirs = (*VARIABLES, FILE_VARIABLE, "NO_COLOR", "COLUMNS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
-        self.env = {**{key: value for key, value in os.environ.items() if key not in theirs}, **mine}
+        mine = {
+            "SYMPHONY_STATE_DIR": str(self.state),
+            "PYTHONPYCACHEPREFIX": str(cache),
+            "TERM": "xterm",
+        }
+        mine["XDG_CONFIG_HOME"], mine["XDG_CACHE_HOME"] = (
+            str(folder / "config"),
+            str(folder / "cache"),
+        )
+        theirs = (
+            *VARIABLES,
+            FILE_VARIABLE,
+            "NO_COLOR",
+            "COLUMNS",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONUNBUFFERED",
+        )
+        self.env = {
+            **{key: value for key, value in os.environ.items() if key not in theirs},
+            **mine,
+        }
         self.terminals: list[Terminal] = []
         self._begin = ["-m", "symphony"]
 
     def complete_slowly(self) -> None:
         """Let completion take its time, as on a machine that is busy."""
-        self._begin = ["-c", f"{PATIENT}; from symphony.__main__ import main; raise SystemExit(main())"]
+        self._begin = [
+            "-c",
+            f"{PATIENT}; from symphony.__main__ import main; raise SystemExit(main())",
+        ]
 
     def argv(self, *args: object) -> list[str]:
         return [sys.executable, *self._begin, *map(str, args)]
 
-    def __call__(self, *args: object, input: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *args: object, input: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run in a pipe."""
         return subprocess.run(
             self.argv(*args),
@@ -77,7 +99,9 @@ class Program:
         return json.loads(done.stdout)
 
     def popen(self, *args: object, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.argv(*args), env=self.env, cwd=self.folder, text=True, **options)
+        return subprocess.Popen(
+            self.argv(*args), env=self.env, cwd=self.folder, text=True, **options
+        )
 
     def terminal(self, *args: object, width: int = 80, **env: str) -> Terminal:
         """Start in a pseudo-terminal."""
@@ -87,7 +111,10 @@ class Program:
 
     def file(self, name: str, processes: dict[str, Any], /, **rest: Any) -> Path:
         """An experiment's file (JSON is YAML); a process that is text is a shell line."""
-        described = {key: {"cmd": value} if isinstance(value, str) else value for key, value in processes.items()}
+        described = {
+            key: {"cmd": value} if isinstance(value, str) else value
+            for key, value in processes.items()
+        }
         path = self.folder / f"{name}.yml"
         path.write_text(json.dumps({"name": name, **rest, "processes": described}))
         return path
@@ -111,7 +138,11 @@ class Program:
     def left(self) -> list[str]:
         """What stands in the state directory, but for the lock of launches."""
         root = self.state / "local"
-        return sorted(path.name for path in root.iterdir() if path.name != ".lock") if root.is_dir() else []
+        return (
+            sorted(path.name for path in root.iterdir() if path.name != ".lock")
+            if root.is_dir()
+            else []
+        )
 
 
 @pytest.fixture(scope="session")

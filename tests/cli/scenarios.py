@@ -76,11 +76,17 @@ class Scenarios:
     @classmethod
     def brief(cls, cli: Program) -> subprocess.CompletedProcess[str]:
         """An experiment that was followed to its end, in a pipe."""
-        return cli("launch", cli.file("brief", {"good": "echo fine", "bad": "sleep 0.3; echo oh; exit 7"}), "--follow")
+        return cli(
+            "launch",
+            cli.file("brief", {"good": "echo fine", "bad": "sleep 0.3; echo oh; exit 7"}),
+            "--follow",
+        )
 
     # --- launch ---
 
-    def test_launching_shows_progress_and_says_how_to_go_on(self, cli: Program, launch: Done) -> None:
+    def test_launching_shows_progress_and_says_how_to_go_on(
+        self, cli: Program, launch: Done
+    ) -> None:
         progress, _, told = launch.text.rpartition("\r")
         assert "launching scene (4 processes)" in progress
         assert told.splitlines()[0] == f"launched scene on {self.backend}: 4 processes"
@@ -94,7 +100,9 @@ class Scenarios:
         assert "'scene' is live" in refused(cli, "launch", cli.folder / "scene.yml")
         assert cli.json("ps", scene)["state"] == "running"
 
-    def test_a_followed_launch_ends_as_the_experiment(self, brief: subprocess.CompletedProcess[str]) -> None:
+    def test_a_followed_launch_ends_as_the_experiment(
+        self, brief: subprocess.CompletedProcess[str]
+    ) -> None:
         assert brief.returncode == 7
         assert sorted(brief.stdout.splitlines()) == ["bad  | oh", "good | fine"]
         # Where they take long to start, as they may on a cluster, that is told too.
@@ -123,7 +131,10 @@ class Scenarios:
         )
         shown = cli.ok("render", file)
         assert "replay" in shown
-        for words in (("--dry-run", "--force"), () if self.dry_run == "--dry-run" else ("--dry-run",)):
+        for words in (
+            ("--dry-run", "--force"),
+            () if self.dry_run == "--dry-run" else ("--dry-run",),
+        ):
             assert not words or "replay" in cli.ok("launch", file, *words)
         assert cli.json("ps", scene)["state"] == "running"
 
@@ -132,13 +143,26 @@ class Scenarios:
     def test_ls(self, cli: Program, scene: str) -> None:
         header, *rows = cli.ok("ls").splitlines()
         assert header.split() == ["NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "NOTE"]
-        assert [row.split()[:5] for row in rows if row.startswith("scene ")] == [["scene", "running", "4", "3", "0"]]
+        assert [row.split()[:5] for row in rows if row.startswith("scene ")] == [
+            ["scene", "running", "4", "3", "0"]
+        ]
         assert f"{CYAN}running" in shown(cli, "ls").shown
 
     def test_ps(self, cli: Program, scene: str) -> None:
         header, *rows = cli.ok("ps", scene).splitlines()
-        assert header.split() == ["NAME", "STATE", "READY", "EXIT", "RESTARTS", "AGE", "PID", "REASON"]
-        assert [row.split()[:5] for row in rows[:3]] == [[name, "running", "yes", "-", "0"] for name in PROCESSES[:3]]
+        assert header.split() == [
+            "NAME",
+            "STATE",
+            "READY",
+            "EXIT",
+            "RESTARTS",
+            "AGE",
+            "PID",
+            "REASON",
+        ]
+        assert [row.split()[:5] for row in rows[:3]] == [
+            [name, "running", "yes", "-", "0"] for name in PROCESSES[:3]
+        ]
         assert rows[3].split()[:6] == ["late", "pending", "no", "-", "0", "-"]
         assert f"  {self.held_because}" in rows[3]
         narrow = shown(cli, "ps", scene, width=60)
@@ -154,7 +178,9 @@ class Scenarios:
         assert "Traceback" not in terminal.text
 
     def test_describe(self, cli: Program, scene: str) -> None:
-        found = {line.split()[0]: line for line in cli.ok("describe", scene, "agent-1").splitlines()}
+        found = {
+            line.split()[0]: line for line in cli.ok("describe", scene, "agent-1").splitlines()
+        }
         assert found["process"].endswith("crew/agent-1 of scene")
         assert found["state"].endswith("running, ready")
         assert "replay" in found
@@ -186,11 +212,13 @@ class Scenarios:
         assert cli.ok("logs", scene, "learner", "--tail", "1") == "ready\n"
         merged = cli.ok("logs", scene, "learner", "crew/agent-0").splitlines()
         assert sorted(merged) == ["agent-0 | here 0", "learner | ready", "learner | up"]
-        assert [json.loads(line) for line in cli.ok("logs", scene, "agent-1", "--json").splitlines()] == [
-            {"process": "agent-1", "text": "here 1"}
-        ]
+        assert [
+            json.loads(line) for line in cli.ok("logs", scene, "agent-1", "--json").splitlines()
+        ] == [{"process": "agent-1", "text": "here 1"}]
 
-    def test_following_logs_ends_with_ctrl_c_and_the_experiment_goes_on(self, cli: Program, scene: str) -> None:
+    def test_following_logs_ends_with_ctrl_c_and_the_experiment_goes_on(
+        self, cli: Program, scene: str
+    ) -> None:
         terminal = cli.terminal("logs", "-f", scene, "learner")
         terminal.expect("up\nready\n")
         terminal.press(INTERRUPT)
@@ -200,7 +228,9 @@ class Scenarios:
 
     def test_a_reader_that_goes_ends_it_without_a_word(self, cli: Program, scene: str) -> None:
         """``| head -1``, though nothing more is written."""
-        with cli.popen("logs", "-f", scene, "learner", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        with cli.popen(
+            "logs", "-f", scene, "learner", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as following:
             assert following.stdout is not None
             assert following.stderr is not None
             assert following.stdout.readline() == "up\n"
@@ -242,7 +272,9 @@ class Scenarios:
             (("late", "--", "true"), "late"),
         ],
     )
-    def test_a_command_that_cannot_run(self, cli: Program, scene: str, words: tuple[str, ...], said: str) -> None:
+    def test_a_command_that_cannot_run(
+        self, cli: Program, scene: str, words: tuple[str, ...], said: str
+    ) -> None:
         assert said in refused(cli, "exec", scene, *words)
 
     # --- files ---
@@ -256,9 +288,12 @@ class Scenarios:
             assert cli.ok("exec", scene, "learner", "--", "cat", f"/tmp/{name}/sent") == "as it is"
             assert cli.ok("cp", scene, f"learner:/tmp/{name}/sent", "back") == ""
             assert (
-                f"would copy learner:/tmp/{name} to " in cli("cp", scene, f"lea:/tmp/{name}", "x", "--dry-run").stderr
+                f"would copy learner:/tmp/{name} to "
+                in cli("cp", scene, f"lea:/tmp/{name}", "x", "--dry-run").stderr
             )
-            assert "no such file or folder" in refused(cli, "cp", scene, f"learner:/tmp/{name}/no", "x")
+            assert "no such file or folder" in refused(
+                cli, "cp", scene, f"learner:/tmp/{name}/no", "x"
+            )
         finally:
             cli("exec", scene, "learner", "--", "rm", "-r", f"/tmp/{name}")
         assert (cli.folder / "back").read_text() == "as it is"
@@ -281,7 +316,9 @@ class Scenarios:
             (("descirbe", "scene"), "unknown command 'descirbe'; did you mean 'describe'?"),
         ],
     )
-    def test_what_is_wrong_is_one_line(self, cli: Program, scene: str, words: tuple[str, ...], said: str) -> None:
+    def test_what_is_wrong_is_one_line(
+        self, cli: Program, scene: str, words: tuple[str, ...], said: str
+    ) -> None:
         assert said in refused(cli, *words)
 
     def test_a_name_may_be_shortened(self, cli: Program, scene: str) -> None:
@@ -312,7 +349,10 @@ class Scenarios:
         name = cli.launched("doomed", {"a": ON})
         cli.ok("se", name)
         assert cli("delete", name, "--dry-run").returncode == 0
-        for keys, code, said in (("n\n", 1, "nothing was deleted"), (INTERRUPT, 130, "symphony: interrupted")):
+        for keys, code, said in (
+            ("n\n", 1, "nothing was deleted"),
+            (INTERRUPT, 130, "symphony: interrupted"),
+        ):
             terminal = ask(cli, name)
             terminal.press(keys)
             assert terminal.finish() == code

@@ -93,7 +93,9 @@ def stage(program: Program) -> None:
     )
     workers = {f"{_LONG}-{number}": _process(_ON) for number in range(2)}
     long = {"coach": _process(_ON), "workers": {"processes": workers}}
-    program.launched("rl-of-long-names", {**long, "last": _process("true", starts_after={"coach": "succeeded"})})
+    program.launched(
+        "rl-of-long-names", {**long, "last": _process("true", starts_after={"coach": "succeeded"})}
+    )
     program.ended("sweep", {"one": _process("true"), "two": _process("true")})
     until(program.cluster, "rl", _is("running", "running", "failed", "pending"))
     until(program.cluster, "rl-of-long-names", _is("running", "running", "running", "pending"))
@@ -104,7 +106,9 @@ def stage(program: Program) -> None:
 def _stay_young(program: Program) -> None:
     """Let all have happened in time to come: an age that needs more room takes it from other columns."""
     for events in (program.state / "local").glob("*/events.jsonl"):
-        later = re.sub(r'"at":([\d.]+)', lambda found: f'"at":{float(found[1]) + 86400}', events.read_text())
+        later = re.sub(
+            r'"at":([\d.]+)', lambda found: f'"at":{float(found[1]) + 86400}', events.read_text()
+        )
         events.write_text(later)
 
 
@@ -152,7 +156,11 @@ def _help(words: list[str], width: int) -> str:
 def parts(golden: str) -> dict[str, str]:
     """What a golden file has, by width."""
     found = [part.split(" ----\n", 1) for part in golden.removeprefix("---- ").split("\n---- ")]
-    return {title: f"{text.removesuffix(chr(10))}\n" for titles, text in found for title in titles.split(", ")}
+    return {
+        title: f"{text.removesuffix(chr(10))}\n"
+        for titles, text in found
+        for title in titles.split(", ")
+    }
 
 
 def _joined(shown: dict[str, str]) -> str:
@@ -164,8 +172,12 @@ def _joined(shown: dict[str, str]) -> str:
 
 
 def _constant(text: str) -> str:
-    text = re.sub(r"/tmp/symphony-(\w+)", lambda found: f"/tmp/symphony-{'_' * len(found[1])}", text)
-    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\S+ ago\)", "2026-11-21 12:00:00 (0s ago)", text)
+    text = re.sub(
+        r"/tmp/symphony-(\w+)", lambda found: f"/tmp/symphony-{'_' * len(found[1])}", text
+    )
+    text = re.sub(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \(\S+ ago\)", "2026-11-21 12:00:00 (0s ago)", text
+    )
     text = re.sub(r"^  \d\S* ago +", "  0s ago  ", text, flags=re.MULTILINE)
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:7000", text)
     text = re.sub(r"(pid +|process )\d+", r"\g<1>12345", text)

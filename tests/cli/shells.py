@@ -30,7 +30,9 @@ class Shell:
         """What a shell needs that is not where it was made for."""
         if self.root is None:
             return {}
-        functions = sorted(path for path in (self.root / "usr/share/zsh/functions").rglob("*") if path.is_dir())
+        functions = sorted(
+            path for path in (self.root / "usr/share/zsh/functions").rglob("*") if path.is_dir()
+        )
         libraries = sorted({str(path.parent) for path in (self.root / "usr/lib").rglob("*.so*")})
         return {"LD_LIBRARY_PATH": ":".join(libraries), "FPATH": ":".join(map(str, functions))}
 
@@ -50,7 +52,9 @@ def find(name: str) -> Shell:
     folders = paths.find(os.environ, Path.home())
     ci = os.environ.get("CI") == "true"
     if not ci and os.environ.get(FETCH) != "fetch" and not shells.place(folders.cache).exists():
-        pytest.skip(f"NOT TESTED IN {name.upper()}: it is not installed; {FETCH}=fetch unpacks it into the cache")
+        pytest.skip(
+            f"NOT TESTED IN {name.upper()}: it is not installed; {FETCH}=fetch unpacks it into the cache"
+        )
     try:
         root = shells.gather(folders, console=Console(quiet=True))
     except (Refusal, Failure, OSError) as exc:

@@ -24,7 +24,9 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 class Terminal:
     """A running program; ``shown`` is all that it has shown, escape sequences included."""
 
-    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, width: int) -> None:
+    def __init__(
+        self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, width: int
+    ) -> None:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         self.process = subprocess.Popen(

@@ -9,8 +9,12 @@ import pytest
 from tests.cli.conftest import Program
 
 
-@pytest.mark.parametrize("words", [("-b", "kube", "ls"), ("ls", "-b", "kube"), ("ls", "--backend=k8s")])
-def test_help_has_the_options_of_the_backend_that_is_chosen(program: Program, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("-b", "kube", "ls"), ("ls", "-b", "kube"), ("ls", "--backend=k8s")]
+)
+def test_help_has_the_options_of_the_backend_that_is_chosen(
+    program: Program, words: tuple[str, ...]
+) -> None:
     shown = program.ok(*words, "--help")
     assert "options of the kube backend:" in shown
     assert "--namespace NAMESPACE" in shown
@@ -22,7 +26,9 @@ def test_the_variable_chooses_too(program: Program) -> None:
 
 
 @pytest.mark.parametrize("words", [("--namespace", "x"), ("--namespace=x",), ("-n", "x")])
-def test_an_option_of_another_backend_says_whose_it_is(program: Program, words: tuple[str, ...]) -> None:
+def test_an_option_of_another_backend_says_whose_it_is(
+    program: Program, words: tuple[str, ...]
+) -> None:
     done = program("ls", *words)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -62,4 +68,6 @@ def test_a_backend_without_a_server_says_so(program: Program, form: str) -> None
 
 def test_a_dry_run_of_the_client_is_a_dry_run(program: Program) -> None:
     path = program.file("rl", {"worker": "true"})
-    assert program.ok("launch", str(path), "--dry-run=client") == program.ok("launch", str(path), "--dry-run")
+    assert program.ok("launch", str(path), "--dry-run=client") == program.ok(
+        "launch", str(path), "--dry-run"
+    )

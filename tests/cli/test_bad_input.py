@@ -38,8 +38,14 @@ SPECS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"processes": {"a": a(binds="replay-server"), "b": a(connects="replay-sever")}},
         ["'b'", "'replay-sever'", "did you mean 'replay-server'?"],
     ),
-    "a service bound twice": ({"processes": {"a": a(binds="s"), "b": a(binds="s")}}, ["'s'", "'a'", "'b'"]),
-    "a port twice": ({"processes": {"a": a(binds={"s": 7123}), "b": a(binds={"t": 7123})}}, ["7123", "'s'", "'t'"]),
+    "a service bound twice": (
+        {"processes": {"a": a(binds="s"), "b": a(binds="s")}},
+        ["'s'", "'a'", "'b'"],
+    ),
+    "a port twice": (
+        {"processes": {"a": a(binds={"s": 7123}), "b": a(binds={"t": 7123})}},
+        ["7123", "'s'", "'t'"],
+    ),
     "port 0": ({"processes": {"a": a(binds={"s": 0})}}, ["'s'", "0"]),
     "port 70000": ({"processes": {"a": a(binds={"s": 70000})}}, ["'s'", "70000"]),
     "port True": ({"processes": {"a": a(binds={"s": True})}}, ["'s'", "True"]),
@@ -47,25 +53,45 @@ SPECS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"port_range": [7950, 7951], "processes": {"a": a(binds=["s", "t", "u"])}},
         ["7950", "7951"],
     ),
-    "an unknown keyword": ({"processes": {"a": a(conects="s")}}, ["'conects'", "did you mean 'connects'"]),
+    "an unknown keyword": (
+        {"processes": {"a": a(conects="s")}},
+        ["'conects'", "did you mean 'connects'"],
+    ),
     "cmd with command": ({"processes": {"a": a(command="true")}}, ["'a'", "cmd", "command"]),
     "no command": ({"processes": {"a": {"container_image": "rl:1"}}}, ["'a'", "no command"]),
-    "a missing secret": ({"secrets": ["token.txt"], "processes": {"a": a()}}, ["'token.txt'", "there is no file"]),
+    "a missing secret": (
+        {"secrets": ["token.txt"], "processes": {"a": a()}},
+        ["'token.txt'", "there is no file"],
+    ),
     "a command that does not exist": (
         {"processes": {"good": a(), "a": {"command": "no-such-program"}}},
         ["'a'", "'no-such-program'", "not found"],
     ),
-    "a path that does not exist": ({"processes": {"a": {"command": "./run.sh"}}}, ["'a'", "there is no", "run.sh"]),
-    "a folder that does not exist": ({"processes": {"a": a(start_dir="nowhere")}}, ["'a'", "nowhere", "start_dir"]),
-    "a cycle": ({"processes": {"a": a(starts_after="b"), "b": a(starts_after="a")}}, ["cycle", "'a'", "'b'"]),
-    "GPUs that are not there": ({"processes": {"good": a(), "a": a(resource_limit={"gpu": 1})}}, ["'a'", "GPU"]),
+    "a path that does not exist": (
+        {"processes": {"a": {"command": "./run.sh"}}},
+        ["'a'", "there is no", "run.sh"],
+    ),
+    "a folder that does not exist": (
+        {"processes": {"a": a(start_dir="nowhere")}},
+        ["'a'", "nowhere", "start_dir"],
+    ),
+    "a cycle": (
+        {"processes": {"a": a(starts_after="b"), "b": a(starts_after="a")}},
+        ["cycle", "'a'", "'b'"],
+    ),
+    "GPUs that are not there": (
+        {"processes": {"good": a(), "a": a(resource_limit={"gpu": 1})}},
+        ["'a'", "GPU"],
+    ),
 }
 
 
 @pytest.mark.parametrize("what", SPECS)
 def test_what_a_description_may_have_wrong(program: Program, what: str) -> None:
     spec, said = SPECS[what]
-    file = program.file("rl", spec["processes"], **{key: spec[key] for key in spec if key != "processes"})
+    file = program.file(
+        "rl", spec["processes"], **{key: spec[key] for key in spec if key != "processes"}
+    )
     message = refused(program, "launch", file, CUDA_VISIBLE_DEVICES="")
     assert [part for part in said if part not in message] == [], message
     assert program.left() == []
@@ -137,7 +163,9 @@ def test_a_live_name_is_left_alone(program: Program) -> None:
     assert program.json("ps", "rl") == before
 
 
-def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(program: Program) -> None:
+def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(
+    program: Program,
+) -> None:
     program.launched("rl", {"a": FOREVER})
     before = program.json("ps", "rl")
     refused(program, "launch", program.file("rl", {"b": {"command": "no-such-program"}}), "--force")
@@ -171,7 +199,10 @@ def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(prog
         (["logs", "rl", "a", "-f", "--jsn", "b"], "unknown option '--jsn'; did you mean '--json'"),
         (["ps", "rl", "--json", "more"], "unknown argument 'more'"),
         (["forward", "rl", "db", "--local", "8080"], "unknown option '--local'"),
-        (["ls", "more", "-n", "x"], "unknown option '-n'; it is an option of the kube backend: add -b kube"),
+        (
+            ["ls", "more", "-n", "x"],
+            "unknown option '-n'; it is an option of the kube backend: add -b kube",
+        ),
         (["logs", "rl", "a", "--tail"], "--tail: expected one argument"),
     ],
 )
@@ -180,7 +211,9 @@ def test_wrong_use(program: Program, words: list[str], said: str) -> None:
 
 
 def test_a_since_that_is_no_time(program: Program) -> None:
-    assert refused(program, "logs", "rl", "--since", "yesterday").removeprefix("symphony: error: ") == (
+    assert refused(program, "logs", "rl", "--since", "yesterday").removeprefix(
+        "symphony: error: "
+    ) == (
         "--since: a time is a duration such as 90s or 5m, or an ISO 8601 time, not 'yesterday'; "
         "see symphony logs --help\n"
     )
@@ -206,7 +239,10 @@ def test_a_full_disk_is_told(program: Program) -> None:
     with Path("/dev/full").open("w") as full:
         done = program.popen("ls", stdout=full, stderr=-1)
         _, said = done.communicate(timeout=60)
-    assert (done.returncode, said) == (3, "symphony: error: standard output: No space left on device\n")
+    assert (done.returncode, said) == (
+        3,
+        "symphony: error: standard output: No space left on device\n",
+    )
 
 
 @pytest.mark.parametrize("words", [["ps", "rl", "--json"], ["logs", "rl", "-f"]])
@@ -215,14 +251,23 @@ def test_a_full_disk_is_told_of_a_long_answer(program: Program, words: list[str]
     with Path("/dev/full").open("w") as full:
         done = program.popen(*words, stdout=full, stderr=-1)
         _, said = done.communicate(timeout=60)
-    assert (done.returncode, said) == (3, "symphony: error: standard output: No space left on device\n")
+    assert (done.returncode, said) == (
+        3,
+        "symphony: error: standard output: No space left on device\n",
+    )
 
 
 def limited(program: Program, *words: object) -> str:
     """Run with files that can have no content, which fails as on a full disk: by a write, which knows no name."""
     command = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *program.argv(*words)]
     done = subprocess.run(
-        command, env=program.env, cwd=program.folder, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env=program.env,
+        cwd=program.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 3, done
     return done.stderr
@@ -230,20 +275,40 @@ def limited(program: Program, *words: object) -> str:
 
 def test_a_file_that_cannot_be_written_is_named(program: Program) -> None:
     program.ended("rl", {"a": "echo hi"})
-    assert limited(program, "logs", "rl", "--save", "kept") == "symphony: error: kept/a.log: File too large\n"
+    assert (
+        limited(program, "logs", "rl", "--save", "kept")
+        == "symphony: error: kept/a.log: File too large\n"
+    )
     assert os.listdir(program.folder / "kept") == []
     place = program.state / "current" / "local"
-    assert limited(program, "switch-experiment", "rl") == f"symphony: error: {place}: File too large\n"
+    assert (
+        limited(program, "switch-experiment", "rl") == f"symphony: error: {place}: File too large\n"
+    )
     assert os.listdir(place.parent) == []
 
 
 def test_a_working_folder_that_is_gone(program: Program) -> None:
     file = program.file("rl", {"a": "true"})
     (program.folder / "gone").mkdir()
-    command = ["sh", "-c", 'cd gone && rmdir ../gone && exec "$@"', "sh", *program.argv("launch", file)]
+    command = [
+        "sh",
+        "-c",
+        'cd gone && rmdir ../gone && exec "$@"',
+        "sh",
+        *program.argv("launch", file),
+    ]
     done = subprocess.run(
-        command, env=program.env, cwd=program.folder, capture_output=True, text=True, check=False, timeout=60
+        command,
+        env=program.env,
+        cwd=program.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "symphony: error: the working folder is not there any more; cd to one that is\n"
+    assert (
+        done.stderr
+        == "symphony: error: the working folder is not there any more; cd to one that is\n"
+    )
     assert program.left() == []

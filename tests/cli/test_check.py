@@ -39,7 +39,9 @@ def bad(program: Program) -> Path:
     return path
 
 
-def test_each_finding_is_a_line_with_its_place_in_the_order_of_the_file(program: Program, bad: Path) -> None:
+def test_each_finding_is_a_line_with_its_place_in_the_order_of_the_file(
+    program: Program, bad: Path
+) -> None:
     done = program("check", "bad.yml", "--target", "kube")
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
@@ -76,7 +78,9 @@ def test_json_is_what_is_documented(program: Program, bad: Path) -> None:
         "line": 17,
         "column": 5,
     }
-    assert "localhost" not in {finding["rule"] for finding in found["findings"] if "local" in finding["targets"]}
+    assert "localhost" not in {
+        finding["rule"] for finding in found["findings"] if "local" in finding["targets"]
+    }
 
 
 def test_warnings_alone_are_fine_unless_strict(program: Program) -> None:
@@ -88,7 +92,11 @@ def test_warnings_alone_are_fine_unless_strict(program: Program) -> None:
     assert program("check", path, "--strict").returncode == 1
     clean = program.file("rl", {"a": {"command": "true", "container_image": "x"}})
     done = program("check", clean, "--strict", "--target", "kube", "--target", "local")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{clean}: nothing found for kube, local\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "",
+        f"{clean}: nothing found for kube, local\n",
+    )
 
 
 def test_the_chosen_backend_is_checked_with_its_options(program: Program) -> None:
@@ -104,14 +112,18 @@ def test_a_cluster_that_cannot_be_asked_is_a_note(program: Program) -> None:
     needs = {"command": "true", "container_image": "x", "resource_limit": {"gpu": 1}}
     path = program.file("rl", {"a": needs})
     for words in ((), ("--offline",)):
-        done = program("check", path, "--target", "kube", *words, KUBECONFIG=str(program.folder / "none"))
+        done = program(
+            "check", path, "--target", "kube", *words, KUBECONFIG=str(program.folder / "none")
+        )
         assert done.returncode == 0
         assert "note: whether nodes have its GPUs was not looked at: " in done.stdout
     assert "no cluster was asked" in done.stdout
 
 
 def test_a_python_file_has_no_lines_and_its_processes_have_names(program: Program) -> None:
-    (program.folder / "exp.py").write_text("def build(exp):\n    exp.new_process('a', command='true').connects('x')\n")
+    (program.folder / "exp.py").write_text(
+        "def build(exp):\n    exp.new_process('a', command='true').connects('x')\n"
+    )
     done = program("check", "exp.py", "--target", "local")
     assert done.stdout.startswith("exp.py: error: a: connects to 'x', which no process binds; ")
 
@@ -121,15 +133,23 @@ def test_a_file_that_describes_no_experiment_is_a_finding(program: Program) -> N
     path.write_text("name: rl\nprocesses:\n  a: {comand: x}\n")
     done = program("check", "rl.yml", "--target", "local")
     assert done.returncode == 1
-    assert done.stdout.startswith("rl.yml:3:7: error: process 'a' knows no 'comand'; did you mean 'command'")
+    assert done.stdout.startswith(
+        "rl.yml:3:7: error: process 'a' knows no 'comand'; did you mean 'command'"
+    )
     assert done.stdout.endswith(" [file: local]\n")
     found = program.json("check", "rl.yml", "--target", "local", code=1)
-    assert (found["experiment"], found["findings"][0]["line"], found["findings"][0]["column"]) == (None, 3, 7)
+    assert (found["experiment"], found["findings"][0]["line"], found["findings"][0]["column"]) == (
+        None,
+        3,
+        7,
+    )
 
 
 def test_processes_of_a_count_stand_where_the_count_does(program: Program) -> None:
     path = program.folder / "rl.yml"
-    path.write_text("name: rl\nprocesses:\n  a: {command: 'true'}\n  b:\n    count: 3\n    command: [x, localhost]\n")
+    path.write_text(
+        "name: rl\nprocesses:\n  a: {command: 'true'}\n  b:\n    count: 3\n    command: [x, localhost]\n"
+    )
     done = program("check", "rl.yml", "-b", "kube", "--image", "x")
     assert done.stdout.startswith("rl.yml:6:18: warning: b-0, b-1, b-2: command names localhost, ")
 
@@ -145,8 +165,13 @@ def test_the_page_has_every_rule() -> None:
     import symphony.lint
 
     sources = Path(symphony.lint.__file__).parent.glob("*.py")
-    every = [re.findall(r'(?:rule=|refused\(|_found\(\w+, )"([a-z-]+)"', path.read_text()) for path in sources]
-    assert {rule for rules in every for rule in rules} <= set(re.findall(r"`([a-z-]+)`", DOCS.read_text()))
+    every = [
+        re.findall(r'(?:rule=|refused\(|_found\(\w+, )"([a-z-]+)"', path.read_text())
+        for path in sources
+    ]
+    assert {rule for rules in every for rule in rules} <= set(
+        re.findall(r"`([a-z-]+)`", DOCS.read_text())
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,19 @@ from tests.cli.conftest import Program
 @pytest.fixture
 def sarahs(program: Program) -> None:
     """Two experiments that have ended, one with a group."""
-    program.ended("sarah-rl", {"learner": "echo of the learner", "crew": {"processes": {"agent-1": {"cmd": "true"}}}})
+    program.ended(
+        "sarah-rl",
+        {"learner": "echo of the learner", "crew": {"processes": {"agent-1": {"cmd": "true"}}}},
+    )
     program.ended("sarah-sweep", {"learner": "true"})
 
 
 @pytest.mark.usefixtures("sarahs")
 class TestShortened:
     @pytest.mark.parametrize("short", ["sarah-rl", "sarah-r", "rl", "h-r"])
-    def test_the_beginning_the_end_or_the_inside_of_a_name_is_enough(self, program: Program, short: str) -> None:
+    def test_the_beginning_the_end_or_the_inside_of_a_name_is_enough(
+        self, program: Program, short: str
+    ) -> None:
         assert program.ok("logs", short, "learner") == "of the learner\n"
 
     def test_an_exact_name_is_not_taken_for_a_shortened_one(self, program: Program) -> None:
@@ -27,7 +32,10 @@ class TestShortened:
     def test_several_are_an_error_in_a_script(self, program: Program) -> None:
         done = program("ps", "sarah")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "symphony: error: experiment 'sarah' may be sarah-rl, sarah-sweep; say more of it\n"
+        assert (
+            done.stderr
+            == "symphony: error: experiment 'sarah' may be sarah-rl, sarah-sweep; say more of it\n"
+        )
 
     def test_several_are_a_menu_on_a_terminal(self, program: Program) -> None:
         terminal = program.terminal("logs", "sarah", "learner")
@@ -58,7 +66,9 @@ class TestShortened:
         assert program.ok("logs", "rl", "crew/agent") == ""
         assert program("logs", "rl", "crew/learn").returncode == 2
 
-    @pytest.mark.parametrize("wrong", ["cre/agent-1", "crews/agent-1", "crew/learner", "learner/agent-1"])
+    @pytest.mark.parametrize(
+        "wrong", ["cre/agent-1", "crews/agent-1", "crew/learner", "learner/agent-1"]
+    )
     def test_a_wrong_group_is_an_error(self, program: Program, wrong: str) -> None:
         done = program("logs", "rl", wrong)
         assert (done.returncode, done.stdout) == (2, "")
@@ -163,7 +173,9 @@ def test_verbs_have_short_names(program: Program, alias: str) -> None:
 
 class TestWatch:
     def test_a_terminal_is_refreshed_in_place(self, program: Program) -> None:
-        name = program.launched("rl", {"p": f"until [ -e {program.folder}/go ]; do sleep 0.05; done"})
+        name = program.launched(
+            "rl", {"p": f"until [ -e {program.folder}/go ]; do sleep 0.05; done"}
+        )
         terminal = program.terminal("ps", name, "--watch")
         terminal.expect("running")
         (program.folder / "go").touch()

@@ -23,7 +23,9 @@ def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[P
     made = Program(tmp_path_factory.mktemp("completing"), cache)
     made.complete_slowly()
     (made.folder / ".symphony.yml").write_text("profiles: {gke: {backend: local}, lab: {}}\n")
-    made.ended("rl", {"learner": {"cmd": "true", "binds": "replay", "exposes": {"board": None}}, **CREW})
+    made.ended(
+        "rl", {"learner": {"cmd": "true", "binds": "replay", "exposes": {"board": None}}, **CREW}
+    )
     (made.folder / "somewhere").mkdir()
     (made.folder / "some.yml").touch()
     yield made
@@ -178,7 +180,12 @@ def lab(program: Program) -> None:
 def environment(program: Program, bin: Path, shell: shells.Shell) -> dict[str, str]:
     home = program.folder / "home"
     home.mkdir(exist_ok=True)
-    mine = {"PATH": f"{bin}:{program.env['PATH']}", "HOME": str(home), "ZDOTDIR": str(home), "LC_ALL": "C.UTF-8"}
+    mine = {
+        "PATH": f"{bin}:{program.env['PATH']}",
+        "HOME": str(home),
+        "ZDOTDIR": str(home),
+        "LC_ALL": "C.UTF-8",
+    }
     return {**program.env, **mine, **shell.env()}
 
 
@@ -201,7 +208,9 @@ def test_keys_are_completed(program: Program, bin: Path, name: str) -> None:
             terminal.press(f"{CLEAR}{typed}\t.")
             terminal.expect(completed)
             if name == "bash":  # zsh draws the space after a word anew, in ways of its own
-                terminal.expect(f"{completed}." if completed.endswith((":", "/")) else f"{completed} .")
+                terminal.expect(
+                    f"{completed}." if completed.endswith((":", "/")) else f"{completed} ."
+                )
     finally:
         terminal.close()
 
@@ -211,7 +220,10 @@ def test_fish_completes(program: Program, bin: Path) -> None:
     shell = shells.find("fish")
     every = {**TYPED, **OWN}
     asked = ["symphony completion fish | source", "./lab.py completion fish | source"]
-    asked += [f'complete -C "{quoted}"; echo =' for quoted in (typed.replace("\\", "\\\\") for typed in every)]
+    asked += [
+        f'complete -C "{quoted}"; echo ='
+        for quoted in (typed.replace("\\", "\\\\") for typed in every)
+    ]
     done = subprocess.run(
         [shell.program, "--no-config", "-c", "\n".join(asked)],
         env=environment(program, bin, shell), cwd=program.folder, capture_output=True, text=True, timeout=TIMEOUT,
@@ -223,7 +235,9 @@ def test_fish_completes(program: Program, bin: Path) -> None:
 
 def test_a_script_of_ones_own_completes_by_its_name(program: Program) -> None:
     """The names of the script's functions follow from its own."""
-    (program.folder / "lab-7.py").write_text("from symphony.commandline import SymphonyParser\nSymphonyParser().main()")
+    (program.folder / "lab-7.py").write_text(
+        "from symphony.commandline import SymphonyParser\nSymphonyParser().main()"
+    )
     for shell in ("bash", "zsh", "fish"):
         shown = subprocess.run(
             [sys.executable, program.folder / "lab-7.py", "completion", shell],
@@ -238,8 +252,12 @@ def test_a_script_with_a_name_that_needs_quotes_completes(program: Program) -> N
     path = program.folder / "our $(touch bad) lab.py"
     path.write_text("from symphony.commandline import SymphonyParser\nSymphonyParser().main()")
     argv = [sys.executable, path, "completion", "bash"]
-    shown = subprocess.run(argv, env=program.env, capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout
-    done = subprocess.run(["bash", "-c", f"{shown}complete -p"], cwd=program.folder, capture_output=True, text=True)
+    shown = subprocess.run(
+        argv, env=program.env, capture_output=True, text=True, timeout=TIMEOUT, check=True
+    ).stdout
+    done = subprocess.run(
+        ["bash", "-c", f"{shown}complete -p"], cwd=program.folder, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "complete -F _our___touch_bad__lab_py 'our $(touch bad) lab.py'" in done.stdout
     assert not (program.folder / "bad").exists()

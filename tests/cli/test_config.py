@@ -13,7 +13,10 @@ from tests.cli.conftest import FOREVER, Program
 @pytest.fixture
 def configured(program: Program) -> Program:
     """A project of sarah's, with a profile for a cluster."""
-    write(program, "username: sarah\nprofiles:\n  gke: {backend: kube, namespace: team-a, image: 'rl:1'}\n")
+    write(
+        program,
+        "username: sarah\nprofiles:\n  gke: {backend: kube, namespace: team-a, image: 'rl:1'}\n",
+    )
     return program
 
 
@@ -27,7 +30,9 @@ def refused(program: Program, *args: object, **env: str) -> str:
     done = program(*args, **env)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1
-    return done.stderr.removeprefix("symphony: error: ").replace(f"{program.folder}/", "").rstrip("\n")
+    return (
+        done.stderr.removeprefix("symphony: error: ").replace(f"{program.folder}/", "").rstrip("\n")
+    )
 
 
 # --- config ---
@@ -67,9 +72,15 @@ def test_path_tells_which_files_are_read(program: Program) -> None:
     )
     path = write(program, "username: [\n")
     other = write(program, "", "other.toml")
-    assert program.ok("config", "path", SYMPHONY_CONFIG=str(other)).splitlines() == [str(path), str(other)]
+    assert program.ok("config", "path", SYMPHONY_CONFIG=str(other)).splitlines() == [
+        str(path),
+        str(other),
+    ]
     found = program.json("config", "path")
-    assert [(item["kind"], item["exists"]) for item in found] == [("project", True), ("user", False)]
+    assert [(item["kind"], item["exists"]) for item in found] == [
+        ("project", True),
+        ("user", False),
+    ]
 
 
 def test_schema_is_the_file_by_which_editors_complete(program: Program) -> None:
@@ -79,7 +90,9 @@ def test_schema_is_the_file_by_which_editors_complete(program: Program) -> None:
 
 
 def test_a_wrong_word_after_it(program: Program) -> None:
-    assert refused(program, "config", "shwo").startswith("unknown WHAT 'shwo'; did you mean 'show'?")
+    assert refused(program, "config", "shwo").startswith(
+        "unknown WHAT 'shwo'; did you mean 'show'?"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,14 +102,19 @@ def test_a_wrong_word_after_it(program: Program) -> None:
             "options: {kube: {namespce: 1}}",
             "1:18: options.kube.namespce: backend 'kube' knows no option 'namespce'; did ",
         ),
-        ("options:\n  kub: {expose: none}", "2:3: options.kub: no backend 'kub'; did you mean 'kube'?"),
+        (
+            "options:\n  kub: {expose: none}",
+            "2:3: options.kub: no backend 'kub'; did you mean 'kube'?",
+        ),
         (
             "options:\n  k8s:\n    expose: x",
             "3:5: options.k8s.expose: expose is LoadBalancer, NodePort or none, not 'x'",
         ),
     ],
 )
-def test_what_is_wrong_with_options_is_told_with_its_place(program: Program, text: str, said: str) -> None:
+def test_what_is_wrong_with_options_is_told_with_its_place(
+    program: Program, text: str, said: str
+) -> None:
     write(program, text)
     assert refused(program, "ls", "-b", "kube").startswith(f".symphony.yml:{said}")
 
@@ -117,7 +135,9 @@ def test_it_chooses_the_backend_and_its_options(configured: Program) -> None:
     assert "image: rl:1" in configured.ok("render", file, "--profile=gke", SYMPHONY_BACKEND="local")
 
 
-def test_one_run_knows_nothing_of_the_options_of_another(configured: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_run_knows_nothing_of_the_options_of_another(
+    configured: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A script may run several command lines."""
     from symphony.commandline import SymphonyParser
     from symphony.config import SymphonyConfig
@@ -138,20 +158,34 @@ def test_one_run_knows_nothing_of_the_options_of_another(configured: Program, mo
     [
         (("ls", "--profile", "gek"), {}, "--profile: no profile 'gek'; did you mean 'gke'?"),
         (("ls",), {"SYMPHONY_PROFILE": "x"}, "SYMPHONY_PROFILE: no profile 'x'; there are gke"),
-        (("ls",), {"SYMPHONY_BACKEND": "kub"}, "SYMPHONY_BACKEND: no backend 'kub'; did you mean 'kube'"),
-        (("ls",), {"SYMPHONY_CONFIG": "no.yml"}, "SYMPHONY_CONFIG names no.yml, and there is no such file"),
+        (
+            ("ls",),
+            {"SYMPHONY_BACKEND": "kub"},
+            "SYMPHONY_BACKEND: no backend 'kub'; did you mean 'kube'",
+        ),
+        (
+            ("ls",),
+            {"SYMPHONY_CONFIG": "no.yml"},
+            "SYMPHONY_CONFIG names no.yml, and there is no such file",
+        ),
         (("ls", "--profile"), {}, "--profile: expected one argument; see symphony ls --help"),
     ],
 )
-def test_what_is_not_there_is_told(configured: Program, args: tuple[str, ...], env: dict[str, str], said: str) -> None:
+def test_what_is_not_there_is_told(
+    configured: Program, args: tuple[str, ...], env: dict[str, str], said: str
+) -> None:
     assert refused(configured, *args, **env).startswith(said)
 
 
-@pytest.mark.parametrize("verb", ["ls", "ps rl", "delete -f rl", "config show", "launch rl.yml", "submit -- true"])
+@pytest.mark.parametrize(
+    "verb", ["ls", "ps rl", "delete -f rl", "config show", "launch rl.yml", "submit -- true"]
+)
 def test_a_broken_file_is_one_line_with_its_place(program: Program, verb: str) -> None:
     program.file("rl", {"a": "true"})
     write(program, "image: i\nusernam: sarah\n")
-    said = ".symphony.yml:2:1: usernam: a configuration knows no 'usernam'; did you mean 'username'?"
+    said = (
+        ".symphony.yml:2:1: usernam: a configuration knows no 'usernam'; did you mean 'username'?"
+    )
     assert refused(program, *verb.split()).startswith(said)
     assert program.left() == []
     assert refused(program, "ls", "--namespace", "x").startswith(said)
@@ -168,9 +202,13 @@ def test_new_experiments_have_the_users_name_and_are_found_without_it(configured
     assert configured.json("wait", "rl")["name"] == "sarah-rl"
     assert configured.ok("logs", "rl", "a") == configured.ok("logs", "sarah-rl", "a") == "hello\n"
     assert configured.ok("launch", path, "--name", "sarah-rl").startswith("launched sarah-rl ")
-    script = write(configured, "NAME = 'py'\ndef build(exp):\n    exp.new_process('a', cmd='true')\n", "x.py")
+    script = write(
+        configured, "NAME = 'py'\ndef build(exp):\n    exp.new_process('a', cmd='true')\n", "x.py"
+    )
     assert configured.ok("launch", script).startswith("launched sarah-py ")
-    assert configured("submit", "--name", "job", "--", "true").stdout.startswith("submitted sarah-job ")
+    assert configured("submit", "--name", "job", "--", "true").stdout.startswith(
+        "submitted sarah-job "
+    )
     assert configured.ok("delete", "-f", "rl", "py", "sarah-job").splitlines() == [
         "deleted sarah-rl", "deleted sarah-py", "deleted sarah-job",
     ]  # fmt: skip

@@ -14,7 +14,9 @@ def test_a_failure_is_told_with_its_reason_and_last_words(program: Program) -> N
         },
     )
     shown = program.ok("describe", name, "age").splitlines()
-    facts = {line.split("  ")[1]: line.split("  ")[-1].strip() for line in shown if line.startswith("  ")}
+    facts = {
+        line.split("  ")[1]: line.split("  ")[-1].strip() for line in shown if line.startswith("  ")
+    }
     assert facts["process"] == "crew/agent of rl"
     assert facts["state"] == "failed"
     assert facts["exit code"] == "3"
@@ -23,11 +25,16 @@ def test_a_failure_is_told_with_its_reason_and_last_words(program: Program) -> N
     place = shown.index("events")
     assert shown[place + 1].split(" ago  ")[1].startswith("started as process ")
     assert "ended with exit code 3" in shown[place + 2]
-    assert shown[-11:] == ["last lines (of crew/agent)", *(f"  {number}" for number in range(21, 31))]
+    assert shown[-11:] == [
+        "last lines (of crew/agent)",
+        *(f"  {number}" for number in range(21, 31)),
+    ]
 
 
 def test_a_process_that_waits_says_for_what(program: Program) -> None:
-    name = program.launched("rl", {"a": "sleep 100", "b": {"cmd": "true", "starts_after": {"a": "succeeded"}}})
+    name = program.launched(
+        "rl", {"a": "sleep 100", "b": {"cmd": "true", "starts_after": {"a": "succeeded"}}}
+    )
     shown = program.ok("describe", name, "b")
     assert "reason   waiting for a to succeed" in shown
     assert "last lines" not in shown
@@ -36,7 +43,12 @@ def test_a_process_that_waits_says_for_what(program: Program) -> None:
 def test_it_is_json_for_scripts(program: Program) -> None:
     name = program.ended("rl", {"a": {"cmd": "true", "exposes": {"page": 7412}}})
     found = program.json("describe", name, "a")
-    assert (found["experiment"], found["name"], found["state"], found["exit_code"]) == ("rl", "a", "succeeded", 0)
+    assert (found["experiment"], found["name"], found["state"], found["exit_code"]) == (
+        "rl",
+        "a",
+        "succeeded",
+        0,
+    )
     assert found["addresses"] == {"page": "127.0.0.1:7412"}
     assert [event["text"].split()[0] for event in found["events"]] == ["started", "ended"]
     assert set(found["facts"]) == {"command", "folder", "log"}

@@ -12,7 +12,7 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
 from symphony.host.stop import wait_for_end
 from tests.cli.conftest import TIMEOUT, Program
 
@@ -75,7 +75,11 @@ class Running:
         program.env["XDG_STATE_HOME"] = program.env["XDG_RUNTIME_DIR"] = str(program.folder / "xdg")
         self.file = program.file("other", {"a": "true"})
         live = {
-            "server": {**begun("server"), "binds": "db", "exposes": {"web": None, "board": free_port()}},
+            "server": {
+                **begun("server"),
+                "binds": "db",
+                "exposes": {"web": None, "board": free_port()},
+            },
             "client": begun("client"),
         }
         self.live_file = program.file("live", live)
@@ -83,7 +87,9 @@ class Running:
         program.ok("launch", program.file("ended", {"a": "true"}))
         program.ok("wait", "ended")
         supervisor = RunDirectory(program.state / backend / "ended").supervisor()
-        assert supervisor is None or wait_for_end(supervisor, TIMEOUT)  # until then it has something to write
+        assert supervisor is None or wait_for_end(
+            supervisor, TIMEOUT
+        )  # until then it has something to write
         program.ok("switch-experiment", "live")
         (program.folder / "started").mkdir()
         (program.folder / "started" / "worker.py").touch()
@@ -106,11 +112,21 @@ class Running:
             content = path.read_bytes() if path.is_file() else b""
             found[str(path)] = (told.st_mode, told.st_ino, told.st_mtime_ns, content)
         cluster = Cluster.new(self.backend, state_dir=self.program.state / self.backend)
-        found.update({name: cluster.describe_experiment(name) for name in cluster.list_experiments()})
+        found.update(
+            {name: cluster.describe_experiment(name) for name in cluster.list_experiments()}
+        )
         if self.backend == "tmux":
             folder = Path(self.program.env["TMUX_TMPDIR"])
             for socket in folder.rglob("*"):
-                words = ["tmux", "-S", socket, "list-panes", "-a", "-F", "#S #I #W #{pane_pid} #{session_attached}"]
+                words = [
+                    "tmux",
+                    "-S",
+                    socket,
+                    "list-panes",
+                    "-a",
+                    "-F",
+                    "#S #I #W #{pane_pid} #{session_attached}",
+                ]
                 found[str(socket)] = subprocess.run(
                     words, capture_output=True, text=True, timeout=TIMEOUT, check=False
                 ).stdout
@@ -188,7 +204,10 @@ def test_without_it_the_same_does_change_something(program: Program) -> None:
         ("init made", "would write made/experiment.yml\nwould write made/collector.py\n"),
         ("graph live -o made.svg", "would write made.svg, as svg\n"),
         ("logs live --save made", "would write made/server.log\nwould write made/client.log\n"),
-        ("exec live server -- touch 'it is made'", "would run beside server of live: touch 'it is made'\n"),
+        (
+            "exec live server -- touch 'it is made'",
+            "would run beside server of live: touch 'it is made'\n",
+        ),
         ("delete -f live nowhere", "would delete live running: 2 running\n"),
         ("visit live web", "would print http://127.0.0.1:"),
         ("cp live serv:ended.yml made", "would copy server:ended.yml to made (live)\n"),
@@ -208,15 +227,24 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("exec live nobody -- true", "no process 'nobody'"),
         ("attach live nobody", "no process 'nobody'"),
         ("cp live nobody:page here", "no process 'nobody'"),
-        ("cp live serv:page here", "cannot copy 'server:page': there is no such file or folder beside 'server'"),
+        (
+            "cp live serv:page here",
+            "cannot copy 'server:page': there is no such file or folder beside 'server'",
+        ),
         ("cp live nothing server:", "cannot copy 'nothing': there is no such file or folder here"),
         ("cp live server:other.yml .", "they are the same file"),
         ("cp live other.yml made", "are two paths of this machine"),
         ("launch LIVE-FILE", "experiment 'live' is live and was left alone"),
         ("launch LIVE-FILE --json", "experiment 'live' is live and was left alone"),
         ("launch FILE --name live", "experiment 'live' is live and was left alone"),
-        ("submit --name live -- true", "'live' is there already (running), and a job cannot be changed"),
-        ("submit --name ended --json -- true", "'ended' is there already (succeeded), and a job cannot be changed"),
+        (
+            "submit --name live -- true",
+            "'live' is there already (running), and a job cannot be changed",
+        ),
+        (
+            "submit --name ended --json -- true",
+            "'ended' is there already (succeeded), and a job cannot be changed",
+        ),
         ("graph live -o made.png", "which form has made.png?"),
         ("logs live nobody --save made", "no process 'nobody'"),
         ("delete live nowhere", "no experiment 'nowhere'"),
@@ -248,7 +276,10 @@ def test_a_name_that_is_saved_is_refused(running: Running, call: str, tmp_path: 
 
 def begun(name: str) -> dict[str, object]:
     """A process that is ready once its command runs: in tmux it has a log by then, which comes after its window."""
-    return {"cmd": f"touch begun-{name}; exec sleep 1000", "ready": {"command": ["test", "-e", f"begun-{name}"]}}
+    return {
+        "cmd": f"touch begun-{name}; exec sleep 1000",
+        "ready": {"command": ["test", "-e", f"begun-{name}"]},
+    }
 
 
 def free_port() -> int:

@@ -29,7 +29,9 @@ class TestTmux(Scenarios):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def cli(cls, tmp_path_factory: pytest.TempPathFactory, cache: Path, sockets: Path) -> Iterator[Program]:
+    def cli(
+        cls, tmp_path_factory: pytest.TempPathFactory, cache: Path, sockets: Path
+    ) -> Iterator[Program]:
         folder = tmp_path_factory.mktemp("tmux")
         yield from driven(folder, cache, SYMPHONY_BACKEND="tmux", TMUX_TMPDIR=str(sockets), TMUX="")
 
@@ -40,7 +42,11 @@ class TestTmux(Scenarios):
         if shutil.which("tmux") is None:
             say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
             say("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
-        with tempfile.TemporaryDirectory(prefix="sy-", dir="/tmp") as folder:  # a socket's path is short
+        with tempfile.TemporaryDirectory(
+            prefix="sy-", dir="/tmp"
+        ) as folder:  # a socket's path is short
             yield Path(folder)
             for socket in Path(folder).glob("tmux-*/*"):
-                subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
+                subprocess.run(
+                    ["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True
+                )

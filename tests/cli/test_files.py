@@ -108,7 +108,10 @@ def test_dataclasses_and_main_guards_work(program: Program) -> None:
         ("x = 1", "sub/rl.py: has no function build(exp); write one"),
         ("def biuld(exp): ...", "sub/rl.py: has no function build(exp); did you mean 'biuld'?"),
         ("build = 3", "has no function build(exp)"),
-        ("def build(): ...", "sub/rl.py: build(exp) failed: TypeError: build() takes 0 positional arguments"),
+        (
+            "def build(): ...",
+            "sub/rl.py: build(exp) failed: TypeError: build() takes 0 positional arguments",
+        ),
         (
             "def build(exp):\n    raise ValueError('no luck\\ntoday')",
             "sub/rl.py:2: build(exp) failed: ValueError: no luck ",
@@ -118,10 +121,19 @@ def test_dataclasses_and_main_guards_work(program: Program) -> None:
             "\n\nimport no_such_module",
             "sub/rl.py:3: cannot be run: ModuleNotFoundError: No module named 'no_such_module'",
         ),
-        ("async def build(exp):\n    exp.new_process('a', cmd='x')", "sub/rl.py: build(exp) is async, and so nothing"),
-        ("def build(exp):\n    yield exp.new_process('a', cmd='x')", "sub/rl.py: build(exp) has a yield, and so"),
+        (
+            "async def build(exp):\n    exp.new_process('a', cmd='x')",
+            "sub/rl.py: build(exp) is async, and so nothing",
+        ),
+        (
+            "def build(exp):\n    yield exp.new_process('a', cmd='x')",
+            "sub/rl.py: build(exp) has a yield, and so",
+        ),
         ("async def build(exp):\n    yield exp", "sub/rl.py: build(exp) is async and has a yield"),
-        ("def build(exp):\n    async def later(): ...\n    return later()", "sub/rl.py: build(exp) is async"),
+        (
+            "def build(exp):\n    async def later(): ...\n    return later()",
+            "sub/rl.py: build(exp) is async",
+        ),
         ("def build(exp:\n    pass", "sub/rl.py:1:10: not Python: '(' was never closed"),
         ("x = '\0'", "not Python: "),
         ("NAME = 3\ndef build(exp): ...", "NAME is the experiment's name, a text, not 3"),
@@ -131,7 +143,10 @@ def test_dataclasses_and_main_guards_work(program: Program) -> None:
             "def add(exp):\n    exp.new_process('a', cmd='x', comand='y')\n\ndef build(exp):\n    add(exp)",
             "sub/rl.py:2: ",
         ),
-        ("def build(exp):\n    exp.new_process('a', cmd='x')\n    exp.new_process('a', cmd='x')", "sub/rl.py:3: "),
+        (
+            "def build(exp):\n    exp.new_process('a', cmd='x')\n    exp.new_process('a', cmd='x')",
+            "sub/rl.py:3: ",
+        ),
         ("def build(exp):\n    exp.new_process('a', cmd='x').binds({'s': True})", "sub/rl.py:2: "),
     ],
 )

@@ -17,7 +17,7 @@ STUBBORN = f"trap 'echo no' TERM; echo up; {FOREVER}"
 HELD = """
 import sys, time
 from symphony.__main__ import main
-from symphony.host import detach
+from symphony.host.supervisor import handover as detach
 
 usual = detach.{moment}
 
@@ -38,8 +38,12 @@ sys.exit(main())
 class TestToTheEnd:
     def test_merged_logs_and_success(self, program: Program) -> None:
         go = program.folder / "go"
-        file = program.file("rl", {"a": "echo one", "bob": f"until [ -e {go} ]; do sleep 0.05; done; echo two"})
-        with program.popen("launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
+        file = program.file(
+            "rl", {"a": "echo one", "bob": f"until [ -e {go} ]; do sleep 0.05; done; echo two"}
+        )
+        with program.popen(
+            "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as follower:
             assert follower.stdout is not None
             first = follower.stdout.readline()
             go.touch()
@@ -50,7 +54,11 @@ class TestToTheEnd:
     def test_the_first_failure_decides_and_each_is_told(self, program: Program) -> None:
         b = program.folder / "b"
         bad = {"a": f"{after_the_end(b)}exit 4", "b": f"{telling(b)}exit 3"}
-        done = program("launch", program.file("rl", {**bad, "c": {"cmd": "true", "starts_after": "b"}}), "--follow")
+        done = program(
+            "launch",
+            program.file("rl", {**bad, "c": {"cmd": "true", "starts_after": "b"}}),
+            "--follow",
+        )
         assert done.returncode == 3
         assert done.stderr.splitlines()[1:] == ["b failed: exit code 3", "a failed: exit code 4"]
 
@@ -62,10 +70,17 @@ class TestToTheEnd:
         assert "b" in told
 
     def test_json_is_the_lines_and_then_the_status(self, program: Program) -> None:
-        done = program("launch", program.file("rl", {"a": "echo one; exit 3"}), "--follow", "--json")
+        done = program(
+            "launch", program.file("rl", {"a": "echo one; exit 3"}), "--follow", "--json"
+        )
         line, status = [json.loads(line) for line in done.stdout.splitlines()]
         assert line == {"process": "a", "text": "one"}
-        assert (status["name"], status["state"], status["exit_code"], done.returncode) == ("rl", "failed", 3, 3)
+        assert (status["name"], status["state"], status["exit_code"], done.returncode) == (
+            "rl",
+            "failed",
+            3,
+            3,
+        )
 
     def test_nothing_is_lost_of_much(self, program: Program) -> None:
         done = program("launch", program.file("rl", {"a": "seq 100000"}), "--follow")
@@ -74,7 +89,9 @@ class TestToTheEnd:
 
     def test_an_experiment_that_somebody_deletes(self, program: Program) -> None:
         file = program.file("rl", {"a": f"echo up; {FOREVER}"})
-        with program.popen("launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as follower:
+        with program.popen(
+            "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as follower:
             assert follower.stdout is not None
             assert follower.stdout.readline() == "up\n"
             program.cluster.delete("rl")
@@ -86,7 +103,9 @@ class TestToTheEnd:
 
 class TestInterrupted:
     def test_the_first_stops_and_shows_the_rest(self, program: Program) -> None:
-        screen = program.terminal("launch", program.file("rl", {"a": POLITE, "b": POLITE}), "--follow")
+        screen = program.terminal(
+            "launch", program.file("rl", {"a": POLITE, "b": POLITE}), "--follow"
+        )
         screen.expect("a | up")
         screen.expect("b | up")
         screen.press(INTERRUPT)
@@ -97,7 +116,9 @@ class TestInterrupted:
         assert "a | bye" in program.ok("logs", "rl")
 
     def test_the_second_kills(self, program: Program) -> None:
-        screen = program.terminal("launch", program.file("rl", {"a": STUBBORN, "b": STUBBORN}), "--follow")
+        screen = program.terminal(
+            "launch", program.file("rl", {"a": STUBBORN, "b": STUBBORN}), "--follow"
+        )
         screen.expect("a | up")
         screen.expect("b | up")
         screen.press(INTERRUPT)
@@ -106,10 +127,14 @@ class TestInterrupted:
         screen.expect("symphony: killing 'rl'")
         assert screen.finish() == 130
         status = program.json("ps", "rl")
-        assert {(process["exit_code"], process["stopped"]) for process in status["processes"]} == {(137, True)}
+        assert {(process["exit_code"], process["stopped"]) for process in status["processes"]} == {
+            (137, True)
+        }
 
     def test_a_stopped_process_is_not_told_as_a_failure(self, program: Program) -> None:
-        screen = program.terminal("launch", program.file("rl", {"a": f"echo up; {FOREVER}"}), "--follow")
+        screen = program.terminal(
+            "launch", program.file("rl", {"a": f"echo up; {FOREVER}"}), "--follow"
+        )
         screen.expect("up")
         screen.press(INTERRUPT)
         assert screen.finish() == 130
@@ -145,7 +170,9 @@ class TestAReaderThatGoes:
 
     def test_while_following(self, program: Program) -> None:
         program.launched("rl", {"a": f"echo up; {FOREVER}", "b": FOREVER})
-        with program.popen("logs", "-f", "rl", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        with program.popen(
+            "logs", "-f", "rl", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as following:
             assert following.stdout is not None
             assert following.stderr is not None
             assert following.stdout.readline() == "a | up\n"
@@ -164,7 +191,9 @@ class TestAReaderThatGoes:
 
     def test_a_launch_that_is_followed_goes_on(self, program: Program) -> None:
         file = program.file("rl", {"a": f"echo up; {FOREVER}"})
-        with program.popen("launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as following:
+        with program.popen(
+            "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as following:
             assert following.stdout is not None
             assert following.stderr is not None
             following.stdout.readline()

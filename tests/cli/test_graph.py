@@ -36,12 +36,20 @@ def test_a_file_is_drawn_as_text(program: Program, rl: Path) -> None:
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("mermaid", "mmd"), ("dot", "dot"), ("svg", "svg")])
-def test_other_forms_by_name_and_by_suffix(program: Program, rl: Path, form: str, suffix: str) -> None:
+def test_other_forms_by_name_and_by_suffix(
+    program: Program, rl: Path, form: str, suffix: str
+) -> None:
     assert program.ok("graph", "rl.yml", "--format", form) == golden(f"rl.{suffix}")
     assert program.ok("graph", "rl.yml", "--format", form, "--all") == golden(f"rl-all.{suffix}")
     done = program("graph", "rl.yml", "-o", f"topology.{suffix}")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"symphony: wrote topology.{suffix}\n")
-    assert (program.folder / f"topology.{suffix}").read_text(encoding="utf-8") == golden(f"rl.{suffix}")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "",
+        f"symphony: wrote topology.{suffix}\n",
+    )
+    assert (program.folder / f"topology.{suffix}").read_text(encoding="utf-8") == golden(
+        f"rl.{suffix}"
+    )
 
 
 def test_text_goes_into_a_file_whole(program: Program, rl: Path) -> None:
@@ -58,16 +66,33 @@ def test_the_form_asked_for_is_stronger_than_the_suffix(program: Program, rl: Pa
 def test_json_has_each_process(program: Program, rl: Path) -> None:
     found = program.json("graph", "rl.yml")
     assert list(found) == ["experiment", "backend", "processes", "groups", "services", "links"]
-    assert (found["experiment"], found["backend"], found["groups"]) == ("rl", None, ["nonagent", "agents"])
+    assert (found["experiment"], found["backend"], found["groups"]) == (
+        "rl",
+        None,
+        ["nonagent", "agents"],
+    )
     assert {"name": "agent-7", "group": "agents", "state": None} in found["processes"]
-    service = {"name": "db", "owners": ["db"], "port": 5432, "bound": True, "exposed": False, "encrypted": True}
+    service = {
+        "name": "db",
+        "owners": ["db"],
+        "port": 5432,
+        "bound": True,
+        "exposed": False,
+        "encrypted": True,
+    }
     assert service in found["services"]
-    assert {"kind": "connects", "source": "agents", "target": "log", "condition": None} in found["links"]
-    assert {"kind": "starts-after", "source": "web", "target": "db", "condition": "ready"} in found["links"]
+    assert {"kind": "connects", "source": "agents", "target": "log", "condition": None} in found[
+        "links"
+    ]
+    assert {"kind": "starts-after", "source": "web", "target": "db", "condition": "ready"} in found[
+        "links"
+    ]
 
 
 def test_a_python_file_and_another_name(program: Program) -> None:
-    (program.folder / "exp.py").write_text("def build(exp):\n    exp.new_process('a', command='true')\n")
+    (program.folder / "exp.py").write_text(
+        "def build(exp):\n    exp.new_process('a', command='true')\n"
+    )
     assert program.ok("graph", "exp.py", "--name", "mine") == "mine\n└─ a\n"
 
 
@@ -92,7 +117,9 @@ def test_a_drawing_fits_the_terminal(program: Program, rl: Path, width: int) -> 
         ({"LC_ALL": "", "LC_CTYPE": "", "LANG": "en_GB.utf8"}, True),
     ],
 )
-def test_ascii_where_the_locale_has_no_utf_8(program: Program, rl: Path, env: dict[str, str], unicode: bool) -> None:
+def test_ascii_where_the_locale_has_no_utf_8(
+    program: Program, rl: Path, env: dict[str, str], unicode: bool
+) -> None:
     done = program("graph", "rl.yml", **env)
     assert ("├─ alone" in done.stdout or "└─ alone" in done.stdout) is unicode
     assert ("`- alone" in done.stdout) is not unicode
@@ -124,7 +151,12 @@ class Seen(Exception):
 
 
 def seen(status: ExperimentStatus) -> None:
-    if sorted(str(process.state) for process in status) == ["failed", "pending", "running", "running"]:
+    if sorted(str(process.state) for process in status) == [
+        "failed",
+        "pending",
+        "running",
+        "running",
+    ]:
         raise Seen
 
 
@@ -141,13 +173,17 @@ def test_a_file_is_drawn_with_the_states_of_what_runs(program: Program, running:
         "   └─ starts after server (succeeded)",
     ]
     assert "running" not in program.ok("graph", running, "--no-states")
-    states = {process["name"]: process["state"] for process in program.json("graph", running)["processes"]}
+    states = {
+        process["name"]: process["state"] for process in program.json("graph", running)["processes"]
+    }
     assert states == {"server": "running", "bad": "failed", "one": "running", "late": "pending"}
     root = ElementTree.fromstring(program.ok("graph", running, "--format", "svg"))
     assert "2 running, 1 failed, 1 pending" in {item.text for item in root.iter()}
 
 
-def test_a_name_is_drawn_as_it_was_launched_with_the_ports_in_use(program: Program, running: Path) -> None:
+def test_a_name_is_drawn_as_it_was_launched_with_the_ports_in_use(
+    program: Program, running: Path
+) -> None:
     running.unlink()
     (service,) = program.json("graph", "live")["services"]
     assert (service["name"], service["owners"], service["bound"]) == ("db", ["server"], True)
@@ -170,14 +206,24 @@ def test_a_name_is_drawn_as_it_was_launched_with_the_ports_in_use(program: Progr
         assert "running" in shown
 
 
-def test_where_a_backend_tells_of_no_services_the_rest_is_drawn(program: Program, running: Path) -> None:
+def test_where_a_backend_tells_of_no_services_the_rest_is_drawn(
+    program: Program, running: Path
+) -> None:
     """As another's backend may be."""
     script = program.folder / "plain.py"
     script.write_text(PLAIN)
     done = subprocess.run(
-        [sys.executable, script, "graph", "live"], env=program.env, capture_output=True, text=True, timeout=TIMEOUT
+        [sys.executable, script, "graph", "live"],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
     )
-    assert done.stdout.splitlines()[1:4] == ["├─ server  running", "├─ bad     failed", "├─ clients, a group of 1"]
+    assert done.stdout.splitlines()[1:4] == [
+        "├─ server  running",
+        "├─ bad     failed",
+        "├─ clients, a group of 1",
+    ]
     assert done.stderr == (
         "symphony: drawn without services: the local backend does not tell who is joined with whom in 'live'\n"
     )
@@ -211,10 +257,15 @@ def test_what_runs_beside_the_file_is_told(program: Program, running: Path) -> N
     program.file("live", {"server": "true", "new": "true"})
     done = program("graph", running)
     assert done.stdout.splitlines() == ["live  1 running", "├─ server  running", "└─ new"]
-    assert done.stderr == "symphony: live runs as it was launched, with more than is drawn: bad, one, late\n"
+    assert (
+        done.stderr
+        == "symphony: live runs as it was launched, with more than is drawn: bad, one, late\n"
+    )
 
 
-def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(program: Program, rl: Path) -> None:
+def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(
+    program: Program, rl: Path
+) -> None:
     pytest.importorskip("kubernetes")
     done = program("graph", "rl.yml", "-b", "kube", KUBECONFIG=str(program.folder / "none"))
     assert (done.returncode, done.stdout) == (0, golden("rl-plain.txt"))
@@ -233,14 +284,19 @@ def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(program: P
         (("nowhere.yml",), "nowhere.yml: no such file"),
         (("./rl",), "rl: has no ending"),
         (("rl.yml", "-o", "topology.png"), "which form has topology.png? end it in .txt, "),
-        (("rl.yml", "-o", "nowhere/x.svg"), "nowhere/x.svg cannot be written: No such file or directory"),
+        (
+            ("rl.yml", "-o", "nowhere/x.svg"),
+            "nowhere/x.svg cannot be written: No such file or directory",
+        ),
         (("rl.yml", "--format", "png"), "unknown FORM 'png'"),
         (("rl.yml", "--json", "--format", "svg"), "--json and --format svg are two forms"),
         (("rl", "--name", "x"), "--name is for a file, and 'rl' is the name of an experiment"),
         ((), "required: FILE|EXPERIMENT"),
     ],
 )
-def test_bad_input_is_one_clear_line(program: Program, rl: Path, words: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_one_clear_line(
+    program: Program, rl: Path, words: tuple[str, ...], said: str
+) -> None:
     done = program("graph", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from symphony.commandline import starting
+from symphony.commandline.commands import init
 from symphony.errors import SpecError
 from tests.cli.conftest import TIMEOUT, Program
 
@@ -35,14 +35,16 @@ def project(program: Program) -> Path:
 
 def test_it_says_what_it_wrote_and_how_to_go_on(program: Program) -> None:
     lines = program.ok("init", "work/my-project").splitlines()
-    assert [line.removeprefix("wrote ") for line in lines[:6]] == [f"work/my-project/{name}" for name in starting.FILES]
+    assert [line.removeprefix("wrote ") for line in lines[:6]] == [
+        f"work/my-project/{name}" for name in init.FILES
+    ]
     assert [line.split("  ")[1] for line in lines[6:]] == [
         "cd work/my-project",
         "symphony launch experiment.yml --follow",
         "symphony delete my-project",
         "docker build --tag my-project:1 .",
     ]
-    assert there(program.folder / "work" / "my-project") == FILES == set(starting.FILES)
+    assert there(program.folder / "work" / "my-project") == FILES == set(init.FILES)
 
 
 def test_what_it_wrote_runs_on_this_machine(program: Program, project: Path) -> None:
@@ -82,7 +84,7 @@ def test_a_second_worker_is_a_few_lines_more(program: Program, project: Path) ->
 def test_the_name_may_be_given_and_the_folder_be_this_one(program: Program) -> None:
     (program.folder / "mine.py").write_text("x = 1\n")
     found = json.loads(program.ok("init", "--name", "pi", "--json"))
-    assert found == {"experiment": "pi", "files": list(starting.FILES)}
+    assert found == {"experiment": "pi", "files": list(init.FILES)}
     assert (program.folder / "experiment.yml").read_text().count("name: pi\n") == 1
     assert (program.folder / "mine.py").read_text() == "x = 1\n"
 
@@ -107,7 +109,7 @@ def test_nothing_is_overwritten_and_then_nothing_is_written(program: Program, ki
 
 def test_nothing_is_left_of_what_cannot_be_written_whole(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="missing/b: cannot be written: No such file or directory"):
-        starting.write(tmp_path / "new" / "project", {"a": "text", "missing/b": "text"})
+        init.write(tmp_path / "new" / "project", {"a": "text", "missing/b": "text"})
     assert there(tmp_path) == set()
 
 
@@ -156,11 +158,20 @@ def test_the_files_are_in_the_wheel(tmp_path: Path) -> None:
 def test_its_image_runs_on_kubernetes(program: Program, project: Path, kube_cluster: Any) -> None:
     engine = kube_cluster.engine
     image = f"{engine.registry}/{kube_cluster.namespace}-project:1"
-    engine.docker("build", "--build-arg", f"BASE={kube_cluster.image}", "--tag", image, str(project))
+    engine.docker(
+        "build", "--build-arg", f"BASE={kube_cluster.image}", "--tag", image, str(project)
+    )
     engine.docker("push", image)
     spec = (project / "experiment.yml").read_text()
     (project / "experiment.yml").write_text(spec.replace("my-project:1", image))
-    where = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
+    where = [
+        "-b",
+        "kube",
+        "--kubeconfig",
+        str(kube_cluster.kubeconfig),
+        "--namespace",
+        kube_cluster.namespace,
+    ]
     done = program("launch", "experiment.yml", "--follow", *where)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "400000 darts: pi is about 3.14" in done.stdout

@@ -35,10 +35,17 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("what", ["raise KeyboardInterrupt", "type('C', (), {'field': Field()})"])
-@pytest.mark.parametrize("module", ["symphony.commandline", "symphony.commandline.dispatch", "symphony_local.plugin"])
+@pytest.mark.parametrize(
+    "module",
+    ["symphony.commandline", "symphony.commandline.parsing.dispatch", "symphony_local.plugin"],
+)
 def test_it_is_one_line_and_no_traceback(program: Program, module: str, what: str) -> None:
     code = START.format(module=module, what=what)
     done = subprocess.run(
-        [sys.executable, "-c", code], env=program.env, capture_output=True, text=True, timeout=TIMEOUT
+        [sys.executable, "-c", code],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "symphony: interrupted\n")

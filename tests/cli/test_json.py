@@ -18,7 +18,12 @@ FREE = {"facts", "resources", "addresses"}
 FILE = {
     "name": "rl",
     "processes": {
-        "server": {"cmd": FOREVER, "binds": ["replay"], "exposes": ["board"], "labels": {"team": "red"}},
+        "server": {
+            "cmd": FOREVER,
+            "binds": ["replay"],
+            "exposes": ["board"],
+            "labels": {"team": "red"},
+        },
         "workers": {
             "processes": {"agent": {"cmd": "echo hello; exit 3", "connects": ["replay"]}},
             "starts_after": ["server"],
@@ -62,7 +67,11 @@ def fields(value: Any, path: str = "") -> Iterator[str]:
 
 def innermost(documented: set[str]) -> set[str]:
     """Without those that are only there to hold others."""
-    return {name for name in documented if not any(other.startswith((f"{name}[]", f"{name}.")) for other in documented)}
+    return {
+        name
+        for name in documented
+        if not any(other.startswith((f"{name}[]", f"{name}.")) for other in documented)
+    }
 
 
 @pytest.fixture
@@ -94,7 +103,9 @@ def test_the_end_of_an_experiment(program: Program) -> None:
 def test_a_process(program: Program, launched: None) -> None:
     (process,) = documented("A process")
     # A process of this machine has no resources.
-    assert set(fields(program.json("describe", "rl", "server"))) == innermost(process) - {"resources.*"} | {"resources"}
+    assert set(fields(program.json("describe", "rl", "server"))) == innermost(process) - {
+        "resources.*"
+    } | {"resources"}
 
 
 def test_lines(program: Program, launched: None) -> None:
@@ -112,25 +123,40 @@ def test_a_manifest(program: Program, file: str, backend: str) -> None:
     (manifest,) = documented("A manifest")
     words = ["--image", "rl:1", "--namespace", "n"] if backend == "kube" else []
     rendered = program.json("render", file, "-b", backend, *words)
-    told = {name for name in fields(rendered) if name.partition("[")[0] in {"experiment", "backend", "ignored"}}
-    assert told == (innermost(manifest) if backend != "kube" else {"experiment", "backend", "ignored"})
+    told = {
+        name
+        for name in fields(rendered)
+        if name.partition("[")[0] in {"experiment", "backend", "ignored"}
+    }
+    assert told == (
+        innermost(manifest) if backend != "kube" else {"experiment", "backend", "ignored"}
+    )
 
 
 def test_findings(program: Program, file: str) -> None:
     (found,) = documented("Findings")
-    assert set(fields(program.json("check", file, "--target", "kube", "--offline", code=1))) == found
+    assert (
+        set(fields(program.json("check", file, "--target", "kube", "--offline", code=1))) == found
+    )
 
 
 def test_a_note_is_a_finding_that_counts_as_neither(program: Program) -> None:
     needs = {"command": "true", "container_image": "x", "resource_limit": {"gpu": 1}}
     found = program.json("check", program.file("rl", {"a": needs}), "--target", "kube", "--offline")
-    assert ([item["level"] for item in found["findings"]], found["errors"], found["warnings"]) == (["note"], 0, 0)
-    (row,) = re.findall(r"^\| `findings\[\]\.level` .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert ([item["level"] for item in found["findings"]], found["errors"], found["warnings"]) == (
+        ["note"],
+        0,
+        0,
+    )
+    (row,) = re.findall(
+        r"^\| `findings\[\]\.level` .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert re.findall(r"`([^`]+)`", row) == ["findings[].level", "error", "warning", "note"]
 
 
 @pytest.mark.parametrize(
-    "words", [("backends",), ("config", "show"), ("config", "path"), ("config", "schema"), ("init", "new")]
+    "words",
+    [("backends",), ("config", "show"), ("config", "path"), ("config", "schema"), ("init", "new")],
 )
 def test_the_others_that_need_no_experiment(program: Program, words: tuple[str, ...]) -> None:
     shown = program.json(*words)
@@ -139,6 +165,8 @@ def test_the_others_that_need_no_experiment(program: Program, words: tuple[str, 
 
 
 def test_the_others(program: Program, launched: None) -> None:
-    assert set(json.loads(program("exec", "--json", "rl", "server", "--", "true").stdout)) == of_command("exec")
+    assert set(
+        json.loads(program("exec", "--json", "rl", "server", "--", "true").stdout)
+    ) == of_command("exec")
     assert set(program.json("switch-experiment", "rl")) == of_command("switch-experiment")
     assert program.json("delete", "-f", "rl") == ["rl"]

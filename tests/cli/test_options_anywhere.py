@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.commandline.arguments import Parser
-from symphony.commandline.sorting import arguments_first
+from symphony.commandline.parsing.arguments import Parser
+from symphony.commandline.parsing.intermixed import arguments_first
 from tests.cli.conftest import Program
 
 CREW = {name: {"cmd": f"echo {name}"} for name in ("learner", "agent")}
@@ -46,7 +46,10 @@ BOTH = "learner | learner\nagent   | agent\n"
 def test_logs(program: Program, words: str, shown: str) -> None:
     done = program(*words.split())
     # What two processes wrote at once may stand either way round.
-    assert (sorted(done.stdout.splitlines()), done.returncode) == (sorted(shown.splitlines()), 0 if shown else 2)
+    assert (sorted(done.stdout.splitlines()), done.returncode) == (
+        sorted(shown.splitlines()),
+        0 if shown else 2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,13 +63,17 @@ def test_logs(program: Program, words: str, shown: str) -> None:
 )
 def test_delete(program: Program, words: str) -> None:
     done = program(*words.split())
-    assert done.stderr.splitlines() == [f"would delete {name} succeeded: 2 succeeded" for name in ("a", "b")]
+    assert done.stderr.splitlines() == [
+        f"would delete {name} succeeded: 2 succeeded" for name in ("a", "b")
+    ]
     assert done.returncode == 0
 
 
 def test_a_command_behind_two_dashes_is_left_alone(program: Program) -> None:
     """What is typed there belongs to the command."""
-    done = program("submit", "--name", "c", "--dry-run", "--json", "--", "echo", "--name", "x", "-b", "y")
+    done = program(
+        "submit", "--name", "c", "--dry-run", "--json", "--", "echo", "--name", "x", "-b", "y"
+    )
     assert '"--name",\n' in done.stdout
     assert done.returncode == 0
 
@@ -108,16 +115,22 @@ def plain() -> argparse.ArgumentParser:
     return parser
 
 
-OPTIONS = st.sampled_from([["-f"], ["--flag"], ["-n", "3"], ["-n3"], ["-fn", "-3"], ["--number=-3"]])
+OPTIONS = st.sampled_from(
+    [["-f"], ["--flag"], ["-n", "3"], ["-n3"], ["-fn", "-3"], ["--number=-3"]]
+)
 ARGUMENTS = st.lists(st.sampled_from(["a", "b", "-1", "-", "a b", ""]), min_size=1, max_size=4)
 
 
 @given(ARGUMENTS, st.lists(st.tuples(OPTIONS, st.integers(0, 4)), max_size=3))
-def test_where_options_stand_does_not_matter(arguments: list[str], options: list[tuple[list[str], int]]) -> None:
+def test_where_options_stand_does_not_matter(
+    arguments: list[str], options: list[tuple[list[str], int]]
+) -> None:
     parts = [[word] for word in arguments]
     for words, place in options:
         parts.insert(place, words)
     typed = [word for part in parts for word in part]
     inserted = [part for part in parts if part in [words for words, _ in options]]
     in_order = [*arguments, *(word for part in inserted for word in part)]
-    assert vars(plain().parse_args(arguments_first(plain(), typed))) == vars(plain().parse_args(in_order))
+    assert vars(plain().parse_args(arguments_first(plain(), typed))) == vars(
+        plain().parse_args(in_order)
+    )

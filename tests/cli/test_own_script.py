@@ -94,19 +94,27 @@ def other(script: Script, made: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("delete", "-f", "train", "-b", "tmux"), "-b tmux asks for the tmux backend, and the cluster of mine.py is"),
+        (
+            ("delete", "-f", "train", "-b", "tmux"),
+            "-b tmux asks for the tmux backend, and the cluster of mine.py is",
+        ),
         (
             ("train", "--size", "3", "--backend=K8s"),
             "-b K8s asks for the kube backend, and the cluster of mine.py is its own, on local",
         ),
-        (("ls", "--profile", "gke"), "--profile gke asks for the kube backend, and the cluster of mine.py is its own,"),
+        (
+            ("ls", "--profile", "gke"),
+            "--profile gke asks for the kube backend, and the cluster of mine.py is its own,",
+        ),
         (("ls", "-b", "nowhere"), "no backend 'nowhere'"),
     ],
 )
 def test_a_backend_that_is_not_its_own_is_refused_and_nothing_done(
     script: Script, words: tuple[str, ...], said: str
 ) -> None:
-    (script.program.folder / ".symphony.yml").write_text("profiles: {gke: {backend: kube}, mine: {username: sarah}}\n")
+    (script.program.folder / ".symphony.yml").write_text(
+        "profiles: {gke: {backend: kube}, mine: {username: sarah}}\n"
+    )
     assert script("train", "--size", "1").returncode == 0
     before = script.program.left()
     done = script(*words)
@@ -116,7 +124,9 @@ def test_a_backend_that_is_not_its_own_is_refused_and_nothing_done(
     assert script("__complete", "ps", *words[-2:], "").stdout.split() == []
 
 
-@pytest.mark.parametrize("words", [("-b", "local"), ("-b", "Subproc"), ("--profile", "mine"), ("--profile", "same")])
+@pytest.mark.parametrize(
+    "words", [("-b", "local"), ("-b", "Subproc"), ("--profile", "mine"), ("--profile", "same")]
+)
 def test_what_asks_for_its_own_backend_is_fine(script: Script, words: tuple[str, ...]) -> None:
     profiles = "profiles: {mine: {username: sarah}, same: {backend: local}}\n"
     (script.program.folder / ".symphony.yml").write_text(profiles)
@@ -153,7 +163,14 @@ def test_one_that_goes_by_what_was_typed_takes_all(script: Script, made: str) ->
     other(script, made)
     assert script("train", "--size", "1").returncode == 0
     assert script("ps", "train").returncode == 0
-    done = script("render", "-b", "kube", "--namespace", "team-a", script.program.file("rl", {"a": a_container()}))
+    done = script(
+        "render",
+        "-b",
+        "kube",
+        "--namespace",
+        "team-a",
+        script.program.file("rl", {"a": a_container()}),
+    )
     assert "namespace: team-a" in done.stdout
 
 
@@ -166,7 +183,11 @@ def test_its_help_tells_of_backends_only_where_there_is_a_choice(script: Script)
         shown = script(*words, "--help").stdout
         assert "usage: mine.py" in shown
         assert "-b" not in shown.replace("-batch", "").split()
-        assert ("--backend" in shown, "options of the kube" in shown, "--namespace" in shown) == (False, False, False)
+        assert ("--backend" in shown, "options of the kube" in shown, "--namespace" in shown) == (
+            False,
+            False,
+            False,
+        )
         assert "For example:\n\n" not in shown
     assert "--backend" not in script("__complete", "ls", "--").stdout
     other(script, "return super().create_cluster()\n\n    goes_by_backend = True")

@@ -67,9 +67,15 @@ def test_for_kubernetes(program: Program, file: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["agnets=2"], "rl.yml:2:1: parameters: there is no parameter 'agnets'; did you mean 'agents'?"),
+        (
+            ["agnets=2"],
+            "rl.yml:2:1: parameters: there is no parameter 'agnets'; did you mean 'agents'?",
+        ),
         (["agents=two"], "rl.yml:11:5: processes.agent.count: count is a whole number, not 'two'"),
-        (["agents"], "--set: a parameter is NAME=VALUE, such as agents=8, not 'agents'; see symphony launch --help"),
+        (
+            ["agents"],
+            "--set: a parameter is NAME=VALUE, such as agents=8, not 'agents'; see symphony launch --help",
+        ),
         (["=2"], "--set: a parameter is NAME=VALUE"),
     ],
 )
@@ -91,9 +97,14 @@ def build(exp, agents=2, *, greeting="hello", slow=False):
 def test_a_python_file_takes_them_as_arguments_of_build(program: Program) -> None:
     path = program.folder / "rl.py"
     path.write_text(PYTHON)
-    found = program.json("render", path, "--set", "agents=3", "--set", "greeting=8", "--set", "slow=true")
+    found = program.json(
+        "render", path, "--set", "agents=3", "--set", "greeting=8", "--set", "slow=true"
+    )
     assert [process["argv"] for process in found["processes"]] == [["echo", "8", "True"]] * 3
     assert len(program.json("render", path)["processes"]) == 2
     done = program("render", "rl.py", "--set", "agnets=3")
     assert done.returncode == 2
-    assert "rl.py: build(exp) takes no 'agnets'; did you mean 'agents'? (as in def build(exp, agnets=1))" in done.stderr
+    assert (
+        "rl.py: build(exp) takes no 'agnets'; did you mean 'agents'? (as in def build(exp, agnets=1))"
+        in done.stderr
+    )

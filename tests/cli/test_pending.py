@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from symphony.commandline import pending
-from symphony.commandline.pending import TROUBLE, USUAL, Reasons, telling_of
-from symphony.commandline.terminal import Progress
+from symphony.commandline.output import pending_reasons
+from symphony.commandline.output.pending_reasons import TROUBLE, USUAL, Reasons, telling_of
+from symphony.commandline.output.terminal import Progress
 from symphony.errors import NotFound
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from tests.cli.conftest import TIMEOUT, Program
@@ -19,7 +19,9 @@ FULL = "Unschedulable: 0/3 nodes fit: 3 insufficient cpu"
 
 
 def status(*reasons: str, **settings: Any) -> ExperimentStatus:
-    processes = (ProcessStatus(name=f"p{n}", reason=reason, **settings) for n, reason in enumerate(reasons))
+    processes = (
+        ProcessStatus(name=f"p{n}", reason=reason, **settings) for n, reason in enumerate(reasons)
+    )
     return ExperimentStatus(name="rl", backend="kube", processes=tuple(processes))
 
 
@@ -40,7 +42,9 @@ class TestReasons:
             told += reasons.due(20.0 * now + TROUBLE)
         assert told == ["p0: pending: ErrImagePull: a", "p0: pending: ImagePullBackOff: a"]
 
-    @pytest.mark.parametrize("reason", ["", "being scheduled", "pulling image x", "ContainerCreating", "waiting for p"])
+    @pytest.mark.parametrize(
+        "reason", ["", "being scheduled", "pulling image x", "ContainerCreating", "waiting for p"]
+    )
     def test_what_every_start_goes_through_has_more_time(self, reason: str) -> None:
         reasons = Reasons()
         reasons.see(status(reason), 0.0)
@@ -62,7 +66,9 @@ class TestReasons:
             "p64: pending: ImagePullBackOff: a",
         ]
 
-    @pytest.mark.parametrize("settings", [{"state": State.RUNNING}, {"state": State.FAILED}, {"started": 1.0}], ids=str)
+    @pytest.mark.parametrize(
+        "settings", [{"state": State.RUNNING}, {"state": State.FAILED}, {"started": 1.0}], ids=str
+    )
     def test_who_has_started_has_nothing_to_tell(self, settings: dict[str, Any]) -> None:
         reasons = Reasons()
         reasons.see(status("restarts in 10 s", **settings), 0.0)
@@ -94,13 +100,15 @@ class FakeCluster:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once something was told; it is told soon."""
-    told, note = threading.Event(), pending.note
-    monkeypatch.setattr(pending, "TROUBLE", 0.05)
-    monkeypatch.setattr(pending, "note", lambda text: (note(text), told.set()))
+    told, note = threading.Event(), pending_reasons.note
+    monkeypatch.setattr(pending_reasons, "TROUBLE", 0.05)
+    monkeypatch.setattr(pending_reasons, "note", lambda text: (note(text), told.set()))
     return told
 
 
-def test_it_is_told_while_something_else_is_done(said: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_told_while_something_else_is_done(
+    said: threading.Event, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster: Any = FakeCluster(status(""), status(FULL))
     with telling_of(cluster, "rl"):
         assert said.wait(TIMEOUT)
@@ -109,7 +117,9 @@ def test_it_is_told_while_something_else_is_done(said: threading.Event, capsys: 
     assert capsys.readouterr() == ("", f"p0: pending: {FULL}\n")
 
 
-def test_a_waiter_shows_how_it_goes_and_tells_it(said: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_waiter_shows_how_it_goes_and_tells_it(
+    said: threading.Event, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown: list[str] = []
 
     class Shown(Progress):
@@ -119,7 +129,7 @@ def test_a_waiter_shows_how_it_goes_and_tells_it(said: threading.Event, capsys: 
         def clear(self) -> None:
             shown.append("cleared")
 
-    with pending.waited(Shown(None), lambda now: now.name) as see:
+    with pending_reasons.waited(Shown(None), lambda now: now.name) as see:
         see(status(FULL))
         assert said.wait(TIMEOUT)
     assert shown == ["rl", "cleared"]
@@ -143,7 +153,10 @@ def test_who_waits_for_another_is_told_on_standard_error(program: Program) -> No
         for said in (waiter.stderr, follower.stderr):
             assert said.readline() == "late: pending: waiting for gate to succeed\n"
         gate.touch()
-        waited, followed = waiter.communicate(timeout=TIMEOUT), follower.communicate(timeout=TIMEOUT)
+        waited, followed = (
+            waiter.communicate(timeout=TIMEOUT),
+            follower.communicate(timeout=TIMEOUT),
+        )
     assert waited == ("rl succeeded: 2 succeeded\n", "")
     line, status = [json.loads(line) for line in followed[0].splitlines()]
     assert (line, status["exit_code"], followed[1]) == ({"process": "late", "text": "late"}, 0, "")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from symphony.commandline import SymphonyParser, dispatch, remembered
+from symphony.commandline import SymphonyParser
+from symphony.commandline.parsing import completion_cache, dispatch
 from tests.cli.conftest import PATIENT, TIMEOUT, Program
 
 BACKEND = '''"""A backend as far away as one likes: the local one, which notes how often it is asked."""
@@ -95,7 +96,10 @@ def test_what_was_told_just_now_is_not_asked_again(far: Far) -> None:
     assert far.tab("delete", "x") == ([], "")
     assert far.tab("logs", "rl", "") == (["learner", "actor"], "?")
     assert far.tab("logs", "rl", "a") == (["actor"], "")
-    assert far.tab("cp", "rl", "a") == (["actor:", ":files"], "?")  # other words, and so a question of its own
+    assert far.tab("cp", "rl", "a") == (
+        ["actor:", ":files"],
+        "?",
+    )  # other words, and so a question of its own
     assert {oct(path.stat().st_mode & 0o777) for path in [far.files]} == {"0o700"}
 
 
@@ -119,7 +123,7 @@ def test_what_was_told_before_is_offered_at_once_and_asked_anew_behind(far: Far)
 def test_what_was_told_long_ago_is_asked_and_dropped(far: Far) -> None:
     far.program.launched("rl", {"learner": "true"})
     far.tab("ps", "r")
-    far.aged(heard=remembered.LASTING + 1)
+    far.aged(heard=completion_cache.LASTING + 1)
     assert far.tab("ps", "r") == (["rl"], "!")
     (file,) = far.files.iterdir()
     os.utime(file, (0, 0))
@@ -148,13 +152,15 @@ def test_another_place_has_other_names(far: Far) -> None:
 def test_who_cannot_be_reached_is_remembered_no_longer(far: Far) -> None:
     far.program.launched("rl", {"learner": "true"})
     far.tab("ps", "r")
-    far.aged(heard=remembered.LASTING + 1)
+    far.aged(heard=completion_cache.LASTING + 1)
     (far.folder / "away").touch()
     assert far.program("__complete", "ps", "r").stdout.strip() == ""
     assert list(far.files.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"heard": "x", "names": []}', '{"heard": 1e300, "names": []}', "\0"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"heard": "x", "names": []}', '{"heard": 1e300, "names": []}', "\0"]
+)
 def test_a_broken_file_is_as_none(far: Far, content: str) -> None:
     far.program.launched("rl", {"learner": "true"})
     far.tab("ps", "r")
@@ -185,7 +191,9 @@ def test_a_script_with_a_cluster_of_its_own_is_always_asked(far: Far) -> None:
     for _ in range(2):
         (far.folder / "asked").write_text("")
         argv = [sys.executable, script, "__complete", "ps", "r"]
-        done = subprocess.run(argv, env=far.program.env, capture_output=True, text=True, timeout=TIMEOUT, check=True)
+        done = subprocess.run(
+            argv, env=far.program.env, capture_output=True, text=True, timeout=TIMEOUT, check=True
+        )
         assert (done.stdout, done.stderr, (far.folder / "asked").read_text()) == ("rl\n", "", "!")
 
 
@@ -201,7 +209,9 @@ Mine().main()
 """
 
 
-def test_a_shell_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_shell_does_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Slow(SymphonyParser):
         def create_cluster(self):  # type: ignore[no-untyped-def]
             while True:

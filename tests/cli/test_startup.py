@@ -9,7 +9,17 @@ import pytest
 
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
 
-HEAVY = {"yaml", "psutil", "asyncio", "multiprocessing", "http.client", "unittest", "kubernetes", "libtmux", "zmq"}
+HEAVY = {
+    "yaml",
+    "psutil",
+    "asyncio",
+    "multiprocessing",
+    "http.client",
+    "unittest",
+    "kubernetes",
+    "libtmux",
+    "zmq",
+}
 
 
 @pytest.mark.parametrize("words", [("ls",), ("ps", "rl"), ("logs", "rl"), ("--version",)])

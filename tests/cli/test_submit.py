@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from symphony.commandline import submitting
-from symphony.commandline.submitting import Mount, Request
+from symphony.commandline.commands import job_options
+from symphony.commandline.commands.job_options import Mount, Request
 from symphony.errors import SpecError
 from tests.cli.conftest import FOREVER, Program
 from tests.cli.terminal import INTERRUPT
@@ -42,29 +42,51 @@ FOREVER_COMMAND = ["sh", "-c", FOREVER]
     ],
 )
 def test_times(text: str, seconds: int) -> None:
-    assert submitting.time_limit(text) == seconds
+    assert job_options.time_limit(text) == seconds
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "-5", "1:75", "1:2:3:4", "1-24", "1-2-3", "1.5", "5 m", ":30", "30:", "h", "²", "999999-0"]
+    "text",
+    [
+        "",
+        "x",
+        "-5",
+        "1:75",
+        "1:2:3:4",
+        "1-24",
+        "1-2-3",
+        "1.5",
+        "5 m",
+        ":30",
+        "30:",
+        "h",
+        "²",
+        "999999-0",
+    ],
 )
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(SpecError, match="time|longer"):
-        submitting.time_limit(text)
+        job_options.time_limit(text)
 
 
 @pytest.mark.parametrize(
     ("text", "mount"),
     [
         ("/home/me:/data", Mount(kind="host_path", source="/home/me", target="/data")),
-        ("/home/me:/data:ro", Mount(kind="host_path", source="/home/me", target="/data", read_only=True)),
+        (
+            "/home/me:/data:ro",
+            Mount(kind="host_path", source="/home/me", target="/data", read_only=True),
+        ),
         ("/home/me:/data:rw", Mount(kind="host_path", source="/home/me", target="/data")),
-        ("nfs://files/home/me:/data", Mount(kind="nfs", server="files", source="/home/me", target="/data")),
+        (
+            "nfs://files/home/me:/data",
+            Mount(kind="nfs", server="files", source="/home/me", target="/data"),
+        ),
         ("pvc://claim:/data:ro", Mount(kind="pvc", source="claim", target="/data", read_only=True)),
     ],
 )
 def test_mounts(text: str, mount: Mount) -> None:
-    assert submitting.mount(text) == mount
+    assert job_options.mount(text) == mount
 
 
 @pytest.mark.parametrize(
@@ -84,19 +106,21 @@ def test_mounts(text: str, mount: Mount) -> None:
 )
 def test_what_is_no_mount(text: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        submitting.mount(text)
+        job_options.mount(text)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["4Gi", "500M", "1e9", "1048576", "0.5Gi", "1Ti"])
 def test_amounts_of_memory(text: str) -> None:
-    assert submitting.memory(text) == text
+    assert job_options.memory(text) == text
 
 
-@pytest.mark.parametrize(("text", "said"), [("4096", "'4096Mi'"), ("400m", "'400Mi'"), ("512k", "'512Mi'")])
+@pytest.mark.parametrize(
+    ("text", "said"), [("4096", "'4096Mi'"), ("400m", "'400Mi'"), ("512k", "'512Mi'")]
+)
 def test_a_unit_that_was_forgotten(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
-        submitting.memory(text)
+        job_options.memory(text)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +140,7 @@ def test_a_unit_that_was_forgotten(text: str, said: str) -> None:
     ],
 )
 def test_the_name_is_that_of_the_program(command: list[str], name: str) -> None:
-    assert submitting.default_name(command) == name
+    assert job_options.default_name(command) == name
 
 
 @pytest.mark.parametrize(
@@ -125,16 +149,21 @@ def test_the_name_is_that_of_the_program(command: list[str], name: str) -> None:
         ("gpu", {"key": "gpu", "operator": "Exists"}),
         ("gpu=a100", {"key": "gpu", "operator": "Equal", "value": "a100"}),
         ("gpu=", {"key": "gpu", "operator": "Equal", "value": ""}),
-        ("x.org/gpu=a:NoExecute", {"key": "x.org/gpu", "operator": "Equal", "value": "a", "effect": "NoExecute"}),
+        (
+            "x.org/gpu=a:NoExecute",
+            {"key": "x.org/gpu", "operator": "Equal", "value": "a", "effect": "NoExecute"},
+        ),
     ],
 )
 def test_tolerations(text: str, found: dict[str, str]) -> None:
-    assert submitting.toleration(text) == found
+    assert job_options.toleration(text) == found
 
 
 def test_requests_equal_limits_unless_told_otherwise() -> None:
     def of(**given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        dumped = submitting.experiment(Request(command=("true",), **given)).dump_dict()["processes"]["main"]
+        dumped = job_options.experiment(Request(command=("true",), **given)).dump_dict()[
+            "processes"
+        ]["main"]
         return dumped.get("resource_request", {}), dumped.get("resource_limit", {})
 
     assert of(cpu="2", memory="4Gi", gpu=1) == (
@@ -151,13 +180,17 @@ def test_requests_equal_limits_unless_told_otherwise() -> None:
 
 
 def test_the_options_that_are_ignored() -> None:
-    request = Request(command=("true",), image="x", time=60, retries=0, mount=[submitting.mount("/a:/b")])
-    assert submitting.ignored_options(request, {"container_image", "job", "volumes.host_path", "labels"}) == [
+    request = Request(
+        command=("true",), image="x", time=60, retries=0, mount=[job_options.mount("/a:/b")]
+    )
+    assert job_options.ignored_options(
+        request, {"container_image", "job", "volumes.host_path", "labels"}
+    ) == [
         "--image",
         "--mount",
         "--time",
     ]
-    assert submitting.ignored_options(request, {"job"}) == ["--time"]
+    assert job_options.ignored_options(request, {"job"}) == ["--time"]
 
 
 # --- on Kubernetes, as far as the dry run ---
@@ -173,21 +206,64 @@ def job(program: Program, *words: str, command: tuple[str, ...] = ("true",)) -> 
 def test_everything_reaches_the_job(program: Program) -> None:
     found = job(
         program,
-        *("--name", "train", "--image", "img:1", "--cpu", "2", "--memory", "4Gi", "--gpu", "1", "--time", "30:00"),
-        *("--mount", "/home/me/data:/data", "--mount", "nfs://files/me:/me", "--mount", "pvc://c:/c:ro"),
-        *("--env", "A=b=c", "--env", "TERM", "--workdir", "/work", "--retries", "2", "--keep", "1h", "--grace", "2m"),
+        *(
+            "--name",
+            "train",
+            "--image",
+            "img:1",
+            "--cpu",
+            "2",
+            "--memory",
+            "4Gi",
+            "--gpu",
+            "1",
+            "--time",
+            "30:00",
+        ),
+        *(
+            "--mount",
+            "/home/me/data:/data",
+            "--mount",
+            "nfs://files/me:/me",
+            "--mount",
+            "pvc://c:/c:ro",
+        ),
+        *(
+            "--env",
+            "A=b=c",
+            "--env",
+            "TERM",
+            "--workdir",
+            "/work",
+            "--retries",
+            "2",
+            "--keep",
+            "1h",
+            "--grace",
+            "2m",
+        ),
         *("--shm", "1Gi", "--node-selector", "pool=big", "--toleration", "reserved=me:NoSchedule"),
         command=("python", "model.py", "--name", "--", "$HOME"),
     )
     assert found["metadata"]["namespace"] == "train"
     spec = found["spec"]
-    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"], spec["ttlSecondsAfterFinished"]) == (2, 1800, 3600)
+    assert (
+        spec["backoffLimit"],
+        spec["activeDeadlineSeconds"],
+        spec["ttlSecondsAfterFinished"],
+    ) == (2, 1800, 3600)
     pod = spec["template"]["spec"]
     assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 120)
     assert pod["nodeSelector"] == {"pool": "big"}
-    assert pod["tolerations"] == [{"key": "reserved", "operator": "Equal", "value": "me", "effect": "NoSchedule"}]
+    assert pod["tolerations"] == [
+        {"key": "reserved", "operator": "Equal", "value": "me", "effect": "NoSchedule"}
+    ]
     (container,) = pod["containers"]
-    assert (container["name"], container["image"], container["workingDir"]) == ("main", "img:1", "/work")
+    assert (container["name"], container["image"], container["workingDir"]) == (
+        "main",
+        "img:1",
+        "/work",
+    )
     assert container["command"] == ["python", "model.py", "--name", "--", "$HOME"]
     assert container["resources"] == {
         "requests": {"cpu": "2", "memory": "4Gi"},
@@ -195,7 +271,9 @@ def test_everything_reaches_the_job(program: Program) -> None:
     }
     assert {"name": "A", "value": "b=c"} in container["env"]
     assert {"name": "TERM", "value": "xterm"} in container["env"]
-    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    mounts = {
+        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+    }
     assert mounts == {"/data": False, "/me": False, "/c": True, "/dev/shm": False}
     kinds = [next(key for key in volume if key != "name") for volume in pod["volumes"]]
     assert kinds == ["hostPath", "nfs", "persistentVolumeClaim", "emptyDir"]
@@ -213,14 +291,19 @@ def test_the_image_may_be_the_backends(program: Program) -> None:
     assert "image: all:1" in shown
     done = program("submit", "-b", "kube", "--dry-run", "--", "true")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "symphony: error: a container runs from an image, and none is given: add --image IMAGE\n"
+    assert (
+        done.stderr
+        == "symphony: error: a container runs from an image, and none is given: add --image IMAGE\n"
+    )
 
 
 # --- on this machine ---
 
 
 def test_it_is_an_experiment_as_any_other(program: Program) -> None:
-    first, *hints = program.ok("submit", "--name", "train", "--", "sh", "-c", "echo hi; exit 3").splitlines()
+    first, *hints = program.ok(
+        "submit", "--name", "train", "--", "sh", "-c", "echo hi; exit 3"
+    ).splitlines()
     assert first == "submitted train on local"
     assert [hint.split("  ")[1] for hint in hints] == [
         "symphony ps train",
@@ -244,7 +327,19 @@ def test_what_follows_the_two_dashes_arrives_untouched(program: Program) -> None
 
 def test_what_this_machine_ignores_is_told(program: Program) -> None:
     done = program(
-        *("submit", "--name", "train", "--image", "IMG", "--cpu", "2", "--memory", "4Gi", "--limit-cpu", "3"),
+        *(
+            "submit",
+            "--name",
+            "train",
+            "--image",
+            "IMG",
+            "--cpu",
+            "2",
+            "--memory",
+            "4Gi",
+            "--limit-cpu",
+            "3",
+        ),
         *("--mount", "/home/me/data:/data", "--time", "30:00", "--retries", "1", "--", "true"),
     )
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "submitted train on local")
@@ -256,7 +351,9 @@ def test_what_this_machine_ignores_is_told(program: Program) -> None:
 def test_environment_secrets_and_folder(program: Program) -> None:
     (program.folder / "work").mkdir()
     (program.folder / "token.txt").write_text("s3cret")
-    script = 'pwd; echo "$A $B"; cat "$SYMPHONY_SECRETS_DIR/token.txt" "$SYMPHONY_SECRETS_DIR/other"'
+    script = (
+        'pwd; echo "$A $B"; cat "$SYMPHONY_SECRETS_DIR/token.txt" "$SYMPHONY_SECRETS_DIR/other"'
+    )
     done = program(
         *("submit", "--follow", "--workdir", "work", "--env", "A=1", "--env", "B"),
         *("--secret", "token.txt", "--secret", "other=./token.txt", "--", "sh", "-c", script),
@@ -265,7 +362,9 @@ def test_environment_secrets_and_folder(program: Program) -> None:
     assert done.stdout == f"{program.folder / 'work'}\n1 taken over\ns3crets3cret\n"
 
 
-@pytest.mark.parametrize(("how", "shown"), [("--follow", "hi\n"), ("--wait", "sh failed: 1 failed\n")])
+@pytest.mark.parametrize(
+    ("how", "shown"), [("--follow", "hi\n"), ("--wait", "sh failed: 1 failed\n")]
+)
 def test_it_may_exit_as_the_job_does(program: Program, how: str, shown: str) -> None:
     done = program("submit", how, "--", "sh", "-c", "echo hi; exit 7")
     assert (done.returncode, done.stdout) == (7, shown)
@@ -278,15 +377,22 @@ def test_json(program: Program) -> None:
     assert (manifest["experiment"], manifest["processes"][0]["name"]) == ("a", "main")
     done = program("submit", "--name", "b", "--json", "--wait", "--", *command)
     assert json.loads(done.stdout)["exit_code"] == 0
-    lines = program("submit", "--name", "c", "--json", "--follow", "--", *command).stdout.splitlines()
+    lines = program(
+        "submit", "--name", "c", "--json", "--follow", "--", *command
+    ).stdout.splitlines()
     assert json.loads(lines[0]) == {"process": "main", "text": "hi"}
     assert json.loads(lines[1])["exit_code"] == 0
 
 
 def test_a_dry_run_starts_nothing(program: Program) -> None:
-    shown = program.ok("submit", "--dry-run", "--image", "x", "--time", "5m", "--", "python3", "model.py")
+    shown = program.ok(
+        "submit", "--dry-run", "--image", "x", "--time", "5m", "--", "python3", "model.py"
+    )
     assert yaml.safe_load(shown)["ignored"] == {"container_image": ["main"], "job": ["main"]}
-    assert json.loads(program.ok("submit", "--dry-run", "--json", "--", "true"))["experiment"] == "true"
+    assert (
+        json.loads(program.ok("submit", "--dry-run", "--json", "--", "true"))["experiment"]
+        == "true"
+    )
     assert program.left() == []
 
 
@@ -323,19 +429,31 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "gpu of a half": (["--gpu", "0.5", "--", "true"], "--gpu: a whole number"),
     "time": (["--time", "soon", "--", "true"], "--time: a time is minutes, M:SS"),
     "mount": (["--mount", "data:/data", "--", "true"], "--mount: "),
-    "two mounts": (["--mount", "/a:/c", "--mount", "/b:/c", "--", "true"], "mounts two volumes at '/c'"),
+    "two mounts": (
+        ["--mount", "/a:/c", "--mount", "/b:/c", "--", "true"],
+        "mounts two volumes at '/c'",
+    ),
     "a variable that is not set": (["--env", "NOT_SET_HERE", "--", "true"], "NOT_SET_HERE=VALUE"),
     "a variable's name": (["--env", "1=2", "--", "true"], "--env: variable name '1'"),
-    "two secrets": (["--secret", "a/t", "--secret", "b/t", "--", "true"], "two secrets are named 't': a/t and b/t"),
+    "two secrets": (
+        ["--secret", "a/t", "--secret", "b/t", "--", "true"],
+        "two secrets are named 't': a/t and b/t",
+    ),
     "a secret that is not there": (["--secret", "t", "--", "true"], "there is no file"),
     "a label": (["--node-selector", "gpu", "--", "true"], "KEY=VALUE"),
     "an effect": (["--toleration", "a:NoSchedul", "--", "true"], "did you mean 'NoSchedule'"),
     "an empty toleration": (["--toleration", "", "--", "true"], "--toleration: "),
     "two ways to stay": (["--follow", "--wait", "--", "true"], "not allowed with"),
-    "a limit below": (["--cpu", "2", "--limit-cpu", "1", "--", "true"], "--limit-cpu 1 is less than --cpu 2"),
+    "a limit below": (
+        ["--cpu", "2", "--limit-cpu", "1", "--", "true"],
+        "--limit-cpu 1 is less than --cpu 2",
+    ),
     "no such program": (["--", "no-such-program"], "'no-such-program' was not found"),
     "no such folder": (["--workdir", "nowhere", "--", "true"], "nowhere"),
-    "GPUs that are not there": (["--gpu", "1", "--", "true"], "none that are visible; lower --gpu, or leave it out"),
+    "GPUs that are not there": (
+        ["--gpu", "1", "--", "true"],
+        "none that are visible; lower --gpu, or leave it out",
+    ),
 }
 
 
@@ -350,7 +468,9 @@ def test_bad_input_is_one_line(program: Program, what: str) -> None:
     assert program.left() == []
 
 
-def test_on_a_terminal_ctrl_c_tells_the_job_to_end_and_shows_its_last_words(program: Program) -> None:
+def test_on_a_terminal_ctrl_c_tells_the_job_to_end_and_shows_its_last_words(
+    program: Program,
+) -> None:
     script = "trap 'echo saved; exit 4' TERM; echo up; while :; do sleep 0.05; done"
     terminal = program.terminal("submit", "--name", "train", "--follow", "--", "sh", "-c", script)
     terminal.expect("up\n")
@@ -383,6 +503,11 @@ def test_the_same_in_tmux(program: Program, tmux_sockets: Path) -> None:
         assert program("wait", "train", **env).returncode == 3
         assert program.ok("logs", "train", **env) == "hi\n"
         assert "--force" in program("submit", "--name", "train", "--", "true", **env).stderr
-        assert program("submit", "--name", "train", "--force", "--follow", "--", "echo", "2", **env).stdout == "2\n"
+        assert (
+            program(
+                "submit", "--name", "train", "--force", "--follow", "--", "echo", "2", **env
+            ).stdout
+            == "2\n"
+        )
     finally:
         assert program("delete", "-f", "train", **env).returncode == 0

@@ -6,10 +6,14 @@ import argparse
 
 import pytest
 
-from symphony.commandline.arguments import count, help_text, seconds, split_remainder
-from symphony.commandline.tables import Column, age, cell, table
+from symphony.commandline.output.tables import Column, age, cell, table
+from symphony.commandline.parsing.arguments import count, help_text, seconds, split_remainder
 
-COLUMNS = (Column("NAME", flexible=True), Column("N", right=True, drop=1), Column("WHY", flexible=True))
+COLUMNS = (
+    Column("NAME", flexible=True),
+    Column("N", right=True, drop=1),
+    Column("WHY", flexible=True),
+)
 
 
 def test_columns_are_aligned_and_empty_cells_are_a_dash() -> None:
@@ -47,7 +51,10 @@ def test_what_says_nothing_goes_before_all_else() -> None:
     rows = [["a" * 5, None, "c" * 5]]
     assert table(columns, rows, 12)[0].split() == ["A", "C"]
     assert table(columns, rows, 15)[0].split() == ["A", "B", "C"]
-    assert table(columns, [], 5)[0].split() == ["A", "B"]  # without rows nothing is known of what they will say
+    assert table(columns, [], 5)[0].split() == [
+        "A",
+        "B",
+    ]  # without rows nothing is known of what they will say
 
 
 def test_names_are_cut_in_the_middle_and_prose_at_its_end() -> None:
@@ -63,24 +70,44 @@ def test_text_is_cut_to_its_least_before_names_are_cut() -> None:
 
 def test_colour_is_beside_the_text_not_in_the_width() -> None:
     plain = table(COLUMNS, [["a", 1, "b"]])
-    painted = table(COLUMNS, [["a", 1, "b"]], paint=lambda title, text: "<" if (title, text) == ("NAME", "a") else "")
+    painted = table(
+        COLUMNS,
+        [["a", 1, "b"]],
+        paint=lambda title, text: "<" if (title, text) == ("NAME", "a") else "",
+    )
     assert painted == [plain[0], "<a   \x1b[0m  1  b"]
 
 
 def test_a_cell_is_one_line_of_printable_text() -> None:
-    assert [cell(value) for value in (None, "", 0, "a\nb\t c", "\x1b[31mred")] == ["-", "-", "0", "a b c", "[31mred"]
+    assert [cell(value) for value in (None, "", 0, "a\nb\t c", "\x1b[31mred")] == [
+        "-",
+        "-",
+        "0",
+        "a b c",
+        "[31mred",
+    ]
 
 
 @pytest.mark.parametrize(
     ("lasted", "shown"),
-    [(-3, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (61, "1m1s"), (3600, "1h"), (3661, "1h1m"), (90_000, "1d1h")],
+    [
+        (-3, "0s"),
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m"),
+        (61, "1m1s"),
+        (3600, "1h"),
+        (3661, "1h1m"),
+        (90_000, "1d1h"),
+    ],
 )
 def test_age(lasted: float, shown: str) -> None:
     assert age(lasted) == shown
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("90", 90), ("1.5", 1.5), ("90s", 90), ("1m30s", 90), ("2h", 7200), ("5ms", 0.005)]
+    ("text", "value"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("1m30s", 90), ("2h", 7200), ("5ms", 0.005)],
 )
 def test_seconds(text: str, value: float) -> None:
     assert seconds(text) == value

@@ -16,7 +16,9 @@ LONG = "a-process-with-a-name-that-is-much-longer-than-most-of-them"
 @pytest.fixture
 def rl(program: Program) -> str:
     """One process has failed, one runs, and one has ended."""
-    program.launched("rl", {"bad": "exit 3", "good": FOREVER, LONG: {"cmd": "true", "starts_after": "good"}})
+    program.launched(
+        "rl", {"bad": "exit 3", "good": FOREVER, LONG: {"cmd": "true", "starts_after": "good"}}
+    )
     until(program.cluster, "rl", as_it_is_shown)
     return "rl"
 
@@ -72,7 +74,9 @@ def test_names_before_log_lines_are_coloured_one_each(program: Program) -> None:
     assert sorted(screen.text.splitlines()) == ["alice | hi", "bo    | ho"]
 
 
-@pytest.mark.parametrize(("answer", "left", "code"), [("y", [], 0), ("yes", [], 0), ("n", ["rl"], 1), ("", ["rl"], 1)])
+@pytest.mark.parametrize(
+    ("answer", "left", "code"), [("y", [], 0), ("yes", [], 0), ("n", ["rl"], 1), ("", ["rl"], 1)]
+)
 def test_delete_asks(program: Program, answer: str, left: list[str], code: int) -> None:
     program.ended("rl", {"a": "true"})
     screen = program.terminal("delete", "rl")
@@ -120,10 +124,15 @@ def test_launching_and_waiting_show_progress(program: Program) -> None:
     program.cluster.wait("rl", timeout=30)  # no file to read
     screen = program.terminal("wait", "rl")
     assert screen.finish() == 1 or screen.text
-    assert screen.text.endswith("rl failed: 1 failed\na failed: exit code 1\n") or "exit code 2" in screen.text
+    assert (
+        screen.text.endswith("rl failed: 1 failed\na failed: exit code 1\n")
+        or "exit code 2" in screen.text
+    )
 
 
-def test_wait_tells_what_it_waits_for_and_ctrl_c_leaves_that_alone(program: Program, rl: str) -> None:
+def test_wait_tells_what_it_waits_for_and_ctrl_c_leaves_that_alone(
+    program: Program, rl: str
+) -> None:
     screen = program.terminal("wait", rl)
     screen.expect("waiting for rl (1 failed, 1 running, 1 succeeded)")
     screen.press(INTERRUPT)
@@ -140,7 +149,9 @@ def test_a_process_that_wrote_nothing_is_explained(program: Program) -> None:
 
 class TestExec:
     def test_the_command_has_the_terminal(self, program: Program, rl: str) -> None:
-        screen = program.terminal("exec", rl, "good", "--", "sh", "-c", "test -t 0 && test -t 1 && read x && exit $x")
+        screen = program.terminal(
+            "exec", rl, "good", "--", "sh", "-c", "test -t 0 && test -t 1 && read x && exit $x"
+        )
         screen.press("7\n")
         assert screen.finish() == 7
 

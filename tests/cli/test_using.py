@@ -35,7 +35,8 @@ class TestSave:
 
     def test_it_goes_on_with_follow(self, program: Program) -> None:
         name = program.launched(
-            "rl", {"a": f"echo one; until [ -e {program.folder}/go ]; do sleep 0.05; done; echo two"}
+            "rl",
+            {"a": f"echo one; until [ -e {program.folder}/go ]; do sleep 0.05; done; echo two"},
         )
         with program.popen("logs", name, "-f", "--save", "logs", stdout=subprocess.PIPE) as running:
             (program.folder / "go").touch()
@@ -46,7 +47,9 @@ class TestSave:
     def test_ctrl_c_ends_following_and_keeps_the_files(self, program: Program) -> None:
         name = program.launched("rl", {"a": f"echo one; {FOREVER}"})
         file = program.folder / "logs" / "a.log"
-        with program.popen("logs", name, "-f", "--save", "logs", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        with program.popen(
+            "logs", name, "-f", "--save", "logs", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as run:
             end = time.monotonic() + TIMEOUT
             while not (file.exists() and file.read_text()):
                 assert run.poll() is None
@@ -68,10 +71,16 @@ class TestSave:
     ("words", "said"),
     [
         (["logs", "rl", "--previous"], "keeps one log of a process, over its restarts"),
-        (["logs", "rl", "--previous", "-f"], "--previous shows what has ended; leave --follow and --save out"),
+        (
+            ["logs", "rl", "--previous", "-f"],
+            "--previous shows what has ended; leave --follow and --save out",
+        ),
         (["logs", "rl", "--save", "x", "--json"], "leave --json or --save out"),
         (["cp", "none", "a:x", "y"], "no experiment 'none'"),
-        (["forward", "rl", "web"], "'web' runs on this machine, and no port has to be forwarded: use 127.0.0.1:"),
+        (
+            ["forward", "rl", "web"],
+            "'web' runs on this machine, and no port has to be forwarded: use 127.0.0.1:",
+        ),
         (["forward", "rl", "a", "80"], "use 127.0.0.1:80"),
         (["forward", "rl", "a", "80:x"], "a port is a number, or PORT:LOCAL, not '80:x'"),
         (["visit", "rl", "wbe"], "did you mean 'web'?"),
@@ -92,12 +101,17 @@ def test_what_one_machine_does_not_need(program: Program, words: list[str], said
 def test_files_go_there_and_back(program: Program, verb: str) -> None:
     """Also when the process has ended; nothing is said of it."""
     (program.folder / "work").mkdir()
-    made = {"cmd": "mkdir out && echo weights > out/model.pt", "start_dir": str(program.folder / "work")}
+    made = {
+        "cmd": "mkdir out && echo weights > out/model.pt",
+        "start_dir": str(program.folder / "work"),
+    }
     program.ended("rl", {"crew": {"processes": {"learner": made}}})
     assert program.ok(verb, "rl", "learner:out/model.pt", ".") == ""
     assert (program.folder / "model.pt").read_text() == "weights\n"
     assert program.ok(verb, "rl", "rl.yml", "crew/learner:") == ""
-    assert (program.folder / "work" / "rl.yml").read_bytes() == (program.folder / "rl.yml").read_bytes()
+    assert (program.folder / "work" / "rl.yml").read_bytes() == (
+        program.folder / "rl.yml"
+    ).read_bytes()
 
 
 @pytest.mark.parametrize("verb", ["visit", "url"])

@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from symphony import __version__
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
 from symphony.host.stop import wait_for_end
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_the_end, telling
 
@@ -18,7 +18,9 @@ from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_the_end, telling
 @pytest.fixture
 def rl(program: Program) -> str:
     """An experiment that goes on: one process, and a group of two."""
-    workers = {"processes": {"w0": {"cmd": f"echo zero; {FOREVER}"}, "w1": {"cmd": f"echo one; {FOREVER}"}}}
+    workers = {
+        "processes": {"w0": {"cmd": f"echo zero; {FOREVER}"}, "w1": {"cmd": f"echo one; {FOREVER}"}}
+    }
     return program.launched("rl", {"learner": f"echo learning; {FOREVER}", "workers": workers})
 
 
@@ -61,7 +63,9 @@ class TestLaunch:
         program.ok("launch", program.file("rl", {"b": "true"}))
 
     def test_wait_returns_when_all_are_ready(self, program: Program) -> None:
-        file = program.file("rl", {"a": {"cmd": f"echo up; {FOREVER}", "ready": {"log": "^up"}}, "b": "true"})
+        file = program.file(
+            "rl", {"a": {"cmd": f"echo up; {FOREVER}", "ready": {"log": "^up"}}, "b": "true"}
+        )
         assert program.ok("launch", file, "--wait", "ready").startswith("launched rl ")
         assert program.cluster.describe_process("rl", "a").ready
 
@@ -83,7 +87,10 @@ class TestLaunch:
         done = program("launch", file, "--wait", "ready")
         assert (done.returncode, done.stderr.splitlines()) == (
             1,
-            ["next failed: never started: late was not ready within 0.3 s", "late running: not ready within 0.3 s"],
+            [
+                "next failed: never started: late was not ready within 0.3 s",
+                "late running: not ready within 0.3 s",
+            ],
         )
         (shown, _) = program.json("ps", "rl")["processes"]
         assert (shown["state"], shown["late"]) == ("running", True)
@@ -104,7 +111,12 @@ class TestLaunch:
         broken.chmod(0o755)
         late = {"cmd": FOREVER, "ready": {"command": ["false"], "timeout": 0.1}}
         later = {"command": str(broken), "starts_after": {"first": "succeeded"}}
-        done = program("launch", program.file("rl", {"first": "true", "a": later, "late": late}), "--wait", "started")
+        done = program(
+            "launch",
+            program.file("rl", {"first": "true", "a": later, "late": late}),
+            "--wait",
+            "started",
+        )
         assert done.returncode == 1
         assert re.fullmatch(r"a failed: cannot be started with '.*/broken': .*\n", done.stderr)
 
@@ -118,18 +130,37 @@ class TestLaunch:
 
 class TestLs:
     def test_nothing_is_a_header_alone(self, program: Program) -> None:
-        assert program.ok("ls").split() == ["NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "NOTE"]
+        assert program.ok("ls").split() == [
+            "NAME",
+            "STATE",
+            "PROCESSES",
+            "READY",
+            "FAILED",
+            "AGE",
+            "NOTE",
+        ]
 
     def test_a_row_for_each(self, program: Program, rl: str) -> None:
         program.ended("bad", {"a": "exit 3", "b": "true"})
         header, *rows = program.ok("ls").splitlines()
         words = [row.split() for row in rows]
-        assert [row[:5] for row in words] == [["bad", "failed", "2", "0", "1"], ["rl", "running", "3", "3", "0"]]
+        assert [row[:5] for row in words] == [
+            ["bad", "failed", "2", "0", "1"],
+            ["rl", "running", "3", "3", "0"],
+        ]
         assert header.index("STATE") == rows[0].index("failed") == rows[1].index("running")
-        assert [(e["name"], e["state"]) for e in program.json("ls")] == [("bad", "failed"), ("rl", "running")]
+        assert [(e["name"], e["state"]) for e in program.json("ls")] == [
+            ("bad", "failed"),
+            ("rl", "running"),
+        ]
 
-    def test_the_backend_may_stand_before_the_verb_or_in_the_environment(self, program: Program, rl: str) -> None:
-        for shown in (program.ok("-b", "local", "ls"), program.ok("ls", SYMPHONY_BACKEND="subprocess")):
+    def test_the_backend_may_stand_before_the_verb_or_in_the_environment(
+        self, program: Program, rl: str
+    ) -> None:
+        for shown in (
+            program.ok("-b", "local", "ls"),
+            program.ok("ls", SYMPHONY_BACKEND="subprocess"),
+        ):
             assert "rl" in shown
         assert program("ls", SYMPHONY_BACKEND="nowhere").returncode == 2
         assert program("-b", "local", "ls", SYMPHONY_BACKEND="nowhere").returncode == 0
@@ -138,7 +169,16 @@ class TestLs:
 class TestPs:
     def test_a_row_for_each_process(self, program: Program, rl: str) -> None:
         header, *rows = program.ok("ps", rl).splitlines()
-        assert header.split() == ["NAME", "STATE", "READY", "EXIT", "RESTARTS", "AGE", "PID", "REASON"]
+        assert header.split() == [
+            "NAME",
+            "STATE",
+            "READY",
+            "EXIT",
+            "RESTARTS",
+            "AGE",
+            "PID",
+            "REASON",
+        ]
         cells = [row.split() for row in rows]
         assert [row[0] for row in cells] == ["learner", "workers/w0", "workers/w1"]
         assert {tuple(row[1:5]) for row in cells} == {("running", "yes", "-", "0")}
@@ -174,7 +214,9 @@ class TestLogs:
     @pytest.fixture
     def talk(self, program: Program) -> str:
         group = {"processes": {"bob": {"cmd": "printf 'one\\ntwo\\nunfinished'"}}}
-        return program.ended("talk", {"alice": "echo hi; sleep 0.2; echo there", "pair": group, "mute": "true"})
+        return program.ended(
+            "talk", {"alice": "echo hi; sleep 0.2; echo there", "pair": group, "mute": "true"}
+        )
 
     def test_one_process_is_shown_as_it_is(self, program: Program, talk: str) -> None:
         assert program.ok("logs", talk, "bob") == "one\ntwo\nunfinished"
@@ -184,7 +226,13 @@ class TestLogs:
 
     def test_several_have_their_names_before_their_lines(self, program: Program, talk: str) -> None:
         lines = program.ok("logs", talk).splitlines()
-        assert sorted(lines) == ["alice | hi", "alice | there", "bob   | one", "bob   | two", "bob   | unfinished"]
+        assert sorted(lines) == [
+            "alice | hi",
+            "alice | there",
+            "bob   | one",
+            "bob   | two",
+            "bob   | unfinished",
+        ]
         assert sorted(program.ok("logs", talk, "-f").splitlines()) == sorted(lines)
         assert program.ok("logs", talk, "bob", "mute").splitlines()[0] == "bob  | one"
 
@@ -195,7 +243,9 @@ class TestLogs:
         assert program.ok("logs", talk, "alice", "--since", "2999-01-01T00:00:00") == ""
 
     def test_json_is_a_line_each(self, program: Program, talk: str) -> None:
-        lines = [json.loads(line) for line in program.ok("logs", talk, "bob", "--json").splitlines()]
+        lines = [
+            json.loads(line) for line in program.ok("logs", talk, "bob", "--json").splitlines()
+        ]
         assert lines == [{"process": "bob", "text": text} for text in ("one", "two", "unfinished")]
 
     def test_a_wrong_group_is_an_error(self, program: Program, talk: str) -> None:
@@ -235,18 +285,26 @@ class TestWait:
 
 class TestExec:
     def test_runs_in_the_environment_of_the_process(self, program: Program, rl: str) -> None:
-        done = program("exec", rl, "workers/w1", "--", "sh", "-c", "echo $SYMPHONY_ROLE; echo oh >&2; exit 5")
+        done = program(
+            "exec", rl, "workers/w1", "--", "sh", "-c", "echo $SYMPHONY_ROLE; echo oh >&2; exit 5"
+        )
         assert (done.returncode, done.stdout, done.stderr) == (5, "w1\n", "oh\n")
 
     def test_what_follows_the_first_dashes_is_untouched(self, program: Program, rl: str) -> None:
         words = ["--json", "-b", "nowhere", "--", "--help", "", "a b"]
-        assert program.ok("exec", rl, "learner", "--", "printf", "%s|", *words) == "".join(f"{w}|" for w in words)
+        assert program.ok("exec", rl, "learner", "--", "printf", "%s|", *words) == "".join(
+            f"{w}|" for w in words
+        )
 
     def test_standard_input_and_bytes_pass(self, program: Program, rl: str) -> None:
-        assert program("exec", rl, "learner", "--", "cat", input="to and fro").stdout == "to and fro"
+        assert (
+            program("exec", rl, "learner", "--", "cat", input="to and fro").stdout == "to and fro"
+        )
 
     def test_json(self, program: Program, rl: str) -> None:
-        done = program("exec", rl, "learner", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 6")
+        done = program(
+            "exec", rl, "learner", "--json", "--", "sh", "-c", "echo out; echo err >&2; exit 6"
+        )
         assert done.returncode == 6
         assert json.loads(done.stdout) == {"exit_code": 6, "stdout": "out\n", "stderr": "err\n"}
 
@@ -344,7 +402,12 @@ class TestTheRest:
 
 class TestAttach:
     @pytest.mark.parametrize("verb", ["attach", "ssh"])
-    def test_a_backend_without_terminals_says_what_to_do(self, program: Program, rl: str, verb: str) -> None:
+    def test_a_backend_without_terminals_says_what_to_do(
+        self, program: Program, rl: str, verb: str
+    ) -> None:
         done = program(verb, rl, "workers/w1")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "the local backend attaches no terminal; exec runs a command beside 'w1', logs follows it" in done.stderr
+        assert (
+            "the local backend attaches no terminal; exec runs a command beside 'w1', logs follows it"
+            in done.stderr
+        )

@@ -33,7 +33,9 @@ def test_help_has_examples_and_exit_codes(capsys):
     assert "exit codes" in said
 
 
-@pytest.mark.parametrize("argv", [[], ["fly"], ["logs", "-n", "none"], ["logs", "-n", "0"], ["kubeconfig", "bob"]])
+@pytest.mark.parametrize(
+    "argv", [[], ["fly"], ["logs", "-n", "none"], ["logs", "-n", "0"], ["kubeconfig", "bob"]]
+)
 def test_wrong_use_is_2(argv, state):
     with pytest.raises(SystemExit) as caught:
         cli.main(argv)
@@ -42,7 +44,9 @@ def test_wrong_use_is_2(argv, state):
 
 def test_what_needs_a_cluster_says_so_in_one_line(state, capsys):
     assert cli.main(["kubeconfig"]) == 2
-    assert capsys.readouterr().err == "devcluster: the cluster is not up: run 'devcluster up' first\n"
+    assert (
+        capsys.readouterr().err == "devcluster: the cluster is not up: run 'devcluster up' first\n"
+    )
     assert cli.main(["logs", "etcd"]) == 2
     assert "no log 'etcd': there are none yet" in capsys.readouterr().err
 
@@ -103,18 +107,26 @@ def test_tokens_are_fresh_and_every_node_has_one():
     assert not set(first.values()) & set(second.values())
     lines = access.token_file(first).splitlines()
     assert f'{first["admin"]},admin,admin,"system:masters"' in lines
-    assert f'{first["system:node:node1"]},system:node:node1,system:node:node1,"system:nodes"' in lines
+    assert (
+        f'{first["system:node:node1"]},system:node:node1,system:node:node1,"system:nodes"' in lines
+    )
     assert f'{first["stranger"]},stranger,stranger,""' in lines
 
 
 def test_a_kubeconfig_names_server_user_and_namespace():
-    content = json.loads(access.kubeconfig(server=control.SERVER, authority=b"c", user="researcher", token="t"))
+    content = json.loads(
+        access.kubeconfig(server=control.SERVER, authority=b"c", user="researcher", token="t")
+    )
     assert content["clusters"][0]["cluster"]["server"] == "https://10.243.0.2:6443"
     assert content["contexts"][0]["context"]["namespace"] == "team-a"
 
 
 def test_a_researcher_gets_nothing_but_jobs_and_reading_pods():
-    rights = {resource: set(rule["verbs"]) for rule in objects.researcher_rules() for resource in rule["resources"]}
+    rights = {
+        resource: set(rule["verbs"])
+        for rule in objects.researcher_rules()
+        for resource in rule["resources"]
+    }
     assert set(rights) == {"jobs", "pods", "pods/log"}
     assert rights["pods"] == rights["pods/log"] == {"get", "list", "watch"}
 
@@ -142,5 +154,7 @@ def test_a_node_that_says_nothing_of_itself_is_no_trouble():
 
 def test_status_says_what_has_ended():
     ended = [{"name": "etcd", "pid": 1, "alive": False}, {"name": "dns", "pid": 2, "alive": True}]
-    assert report.text({"up": False, "processes": ended}).startswith("the cluster is broken (etcd ended)")
+    assert report.text({"up": False, "processes": ended}).startswith(
+        "the cluster is broken (etcd ended)"
+    )
     assert report.text({"up": False}) == "the cluster is not up"

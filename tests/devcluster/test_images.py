@@ -44,7 +44,9 @@ def test_an_image_names_its_layers_by_what_is_in_them(tmp_path):
     with tarfile.open(image) as tar:
         (manifest,) = json.load(tar.extractfile("manifest.json"))
         config_bytes = tar.extractfile(manifest["Config"]).read()
-        digests = [hashlib.sha256(tar.extractfile(name).read()).hexdigest() for name in manifest["Layers"]]
+        digests = [
+            hashlib.sha256(tar.extractfile(name).read()).hexdigest() for name in manifest["Layers"]
+        ]
     config = json.loads(config_bytes)
     assert manifest["RepoTags"] == ["a/b:c"]
     assert manifest["Config"] == f"{hashlib.sha256(config_bytes).hexdigest()}.json"

@@ -97,11 +97,17 @@ def _blocks(text: str, name: str) -> Iterator[Block]:
             yield _block(token, line, said, everywhere, where)
             said = {}
         elif token.type == "code_block":
-            raise BadPage(f"{where}: an indented block, which nobody runs; fence it, and say its language")
+            raise BadPage(
+                f"{where}: an indented block, which nobody runs; fence it, and say its language"
+            )
         elif said:
-            raise BadPage(f"{where}: the comment above ('{next(iter(said))}: ...') has no fenced block right below it")
+            raise BadPage(
+                f"{where}: the comment above ('{next(iter(said))}: ...') has no fenced block right below it"
+            )
     if said:
-        raise BadPage(f"{name}: the comment at its end ('{next(iter(said))}: ...') has no fenced block right below it")
+        raise BadPage(
+            f"{name}: the comment at its end ('{next(iter(said))}: ...') has no fenced block right below it"
+        )
 
 
 def _tokens(text: str, offset: int = 0) -> Iterator[tuple[Token, int]]:
@@ -129,11 +135,15 @@ def _said(html: str, where: str) -> dict[str, str]:
 def _needs(text: str, where: str) -> frozenset[str]:
     needs = frozenset(filter(None, (word.strip() for word in text.split(","))))
     if unknown := needs - NEEDS:
-        raise BadPage(f"{where}: needs '{min(unknown)}', which nobody knows; use {', '.join(sorted(NEEDS))}")
+        raise BadPage(
+            f"{where}: needs '{min(unknown)}', which nobody knows; use {', '.join(sorted(NEEDS))}"
+        )
     return needs
 
 
-def _block(token: Token, line: int, said: dict[str, str], everywhere: frozenset[str], where: str) -> Block:
+def _block(
+    token: Token, line: int, said: dict[str, str], everywhere: frozenset[str], where: str
+) -> Block:
     title = _TITLE.search(token.info)
     language = next(iter(token.info.split()), "")
     is_console = language == "console" and not title and "excerpt" not in said
@@ -181,4 +191,6 @@ def _command(lines: list[str], line: int) -> Command:
     expected = [shown.rstrip() for shown in lines[typed:]]
     while expected and not expected[-1]:
         expected.pop()
-    return Command(line=line, text=text, exit_code=int(code[1]) if code else 0, expected=tuple(expected))
+    return Command(
+        line=line, text=text, exit_code=int(code[1]) if code else 0, expected=tuple(expected)
+    )

@@ -98,7 +98,13 @@ class Shell(Child):
         super().__init__(folder, {**env, "SCRATCH": str(scratch)})
 
     def argv(self, orders: int, answers: int) -> list[str]:
-        return ["bash", "--noprofile", "--norc", "-c", _SERVE_SHELL.format(orders=orders, answers=answers)]
+        return [
+            "bash",
+            "--noprofile",
+            "--norc",
+            "-c",
+            _SERVE_SHELL.format(orders=orders, answers=answers),
+        ]
 
     def run(self, command: str, seconds: float) -> Done:
         """Run it to its end. Raises ChildFailed, with what it had printed by then."""
@@ -113,7 +119,9 @@ class Shell(Child):
 
     def _printed(self, here: Path) -> str:
         files = (here.with_suffix(suffix) for suffix in (".out", ".err"))
-        return "".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.exists())
+        return "".join(
+            file.read_text(encoding="utf-8", errors="replace") for file in files if file.exists()
+        )
 
 
 class Interpreter(Child):
@@ -124,5 +132,7 @@ class Interpreter(Child):
 
     def run(self, code: str, page: str, line: int, seconds: float) -> str:
         """Run a block that begins at a line of a page; return what went wrong, or nothing. Raises ChildFailed."""
-        answer: Any = json.loads(self.ask(json.dumps({"code": code, "page": page, "line": line}), seconds))
+        answer: Any = json.loads(
+            self.ask(json.dumps({"code": code, "page": page, "line": line}), seconds)
+        )
         return str(answer)

@@ -12,7 +12,12 @@ def fits(expected: Sequence[str], printed: str) -> bool:
 
     Blanks at the ends of lines and empty lines at the end do not count.
     """
-    return re.fullmatch("".join(map(_pattern, expected)), "".join(f"{line}\n" for line in lines(printed))) is not None
+    return (
+        re.fullmatch(
+            "".join(map(_pattern, expected)), "".join(f"{line}\n" for line in lines(printed))
+        )
+        is not None
+    )
 
 
 def lines(printed: str) -> list[str]:
@@ -24,7 +29,10 @@ def difference(expected: Sequence[str], printed: str) -> str:
     """Both, as a unified diff without its head: ``-`` is what the page shows, ``+`` what came."""
     got = lines(printed)
     # A line that fits is written as it came, so that only what differs is marked.
-    shown = [next((line for line in got if fits([want], line)), want) if want != "..." else want for want in expected]
+    shown = [
+        next((line for line in got if fits([want], line)), want) if want != "..." else want
+        for want in expected
+    ]
     diff = difflib.unified_diff(shown, got, "the page", "what came", lineterm="")
     return "\n".join(list(diff)[3:])
 

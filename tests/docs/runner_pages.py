@@ -29,7 +29,11 @@ class PageFailed(Exception):
 
 def page_names() -> list[str]:
     """The paths of all pages below the project's root."""
-    found = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+    found = [
+        ROOT / "README.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+        *sorted(ROOT.glob("examples/*/README.md")),
+    ]
     return [path.relative_to(ROOT).as_posix() for path in found]
 
 
@@ -39,7 +43,9 @@ def page_named(name: str) -> Page:
     return parse_page((ROOT / name).read_text(encoding="utf-8"), name)
 
 
-def check_page(name: str, folder: Path, have: Collection[str], *, only: Collection[str] = (), **env: str) -> None:
+def check_page(
+    name: str, folder: Path, have: Collection[str], *, only: Collection[str] = (), **env: str
+) -> None:
     """The whole test of a page: run it in a fresh place below ``folder``, and fail in plain words where it is wrong."""
     try:
         page = page_named(name)
@@ -51,7 +57,12 @@ def check_page(name: str, folder: Path, have: Collection[str], *, only: Collecti
 
 
 def run_page(
-    page: Page, place: Place, have: Collection[str], *, only: Collection[str] = (), seconds: float = SECONDS
+    page: Page,
+    place: Place,
+    have: Collection[str],
+    *,
+    only: Collection[str] = (),
+    seconds: float = SECONDS,
 ) -> None:
     """Run the blocks of ``page`` that need no more than there is, in order; each command may take so many seconds.
 
@@ -125,7 +136,8 @@ class _Runner:
             )
         if command.expected and not fits(command.expected, done.printed):
             raise self._failed(
-                command.line, f"$ {command.text}\n- expected, + got:\n{difference(command.expected, done.printed)}"
+                command.line,
+                f"$ {command.text}\n- expected, + got:\n{difference(command.expected, done.printed)}",
             )
 
     def _python(self, block: Block) -> None:

@@ -19,7 +19,17 @@ _DELETED_WITHIN = 60.0  # seconds
 _PROGRAM = "#!/bin/sh\nexec '{python}' \"$@\"\n"
 _SYMPHONY = "#!{python}\nimport sys\nfrom symphony.__main__ import main\nsys.exit(main())\n"
 # Variables of whoever runs the tests that would change what a page does.
-_THEIRS = ("SYMPHONY_", "KUBE", "TMUX", "PYTHON", "XDG_", "LC_", "NO_COLOR", "FORCE_COLOR", "DOCKER_")
+_THEIRS = (
+    "SYMPHONY_",
+    "KUBE",
+    "TMUX",
+    "PYTHON",
+    "XDG_",
+    "LC_",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "DOCKER_",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +51,9 @@ def a_place(folder: Path, **env: str) -> Iterator[Place]:
     mine, programs, home, scratch = (folder / name for name in names)
     for new in (mine, programs, home, scratch):
         new.mkdir()
-    shutil.copytree(ROOT / "examples", mine / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "examples", mine / "examples", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name, text in {"python": _PROGRAM, "python3": _PROGRAM, "symphony": _SYMPHONY}.items():
         (programs / name).write_text(text.format(python=sys.executable))
         (programs / name).chmod(0o755)
@@ -72,8 +84,12 @@ def _tmux_sockets() -> Iterator[Path]:
         yield folder
     finally:
         for socket in folder.glob("tmux-*/*"):
-            subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
-        shutil.rmtree(folder, ignore_errors=True)  # a server that is ending removes its socket itself
+            subprocess.run(
+                ["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True
+            )
+        shutil.rmtree(
+            folder, ignore_errors=True
+        )  # a server that is ending removes its socket itself
 
 
 @cache

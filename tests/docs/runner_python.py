@@ -28,7 +28,9 @@ def main() -> None:
     with open(orders, encoding="utf-8") as reader, open(answers, "w", encoding="utf-8") as writer:
         for line in reader:
             order = json.loads(line)
-            writer.write(json.dumps(run(order["code"], order["page"], order["line"], vars(page))) + "\n")
+            writer.write(
+                json.dumps(run(order["code"], order["page"], order["line"], vars(page))) + "\n"
+            )
             writer.flush()
 
 
@@ -47,7 +49,9 @@ def run(code: str, page: str, line: int, names: dict[str, object]) -> str:
             return f"{printed.getvalue()}it exits with {exc.code}"
     except BaseException as exc:
         # The first frame is this function's.
-        said = traceback.format_exception(type(exc), exc, exc.__traceback__ and exc.__traceback__.tb_next)
+        said = traceback.format_exception(
+            type(exc), exc, exc.__traceback__ and exc.__traceback__.tb_next
+        )
         return f"{printed.getvalue()}{''.join(said)}"
     return ""
 

@@ -31,9 +31,14 @@ def test_most_commands_run() -> None:
     table, ran, shown = [], 0, 0
     for page in map(page_named, page_names()):
         run = [block for block in page.blocks if not block.not_run]
-        commands = sum(len(block.commands) for block in page.blocks), sum(len(block.commands) for block in run)
+        commands = (
+            sum(len(block.commands) for block in page.blocks),
+            sum(len(block.commands) for block in run),
+        )
         shown, ran = shown + commands[0], ran + commands[1]
-        table.append(f"{page.name}: {len(run)} of {len(page.blocks)} blocks, {commands[1]} of {commands[0]} commands")
+        table.append(
+            f"{page.name}: {len(run)} of {len(page.blocks)} blocks, {commands[1]} of {commands[0]} commands"
+        )
     print("\n".join(table))
     assert ran >= 0.8 * shown, f"only {ran} of {shown} commands"
 
@@ -42,7 +47,9 @@ def test_most_commands_run() -> None:
 def test_what_is_not_run_says_why(name: str) -> None:
     for block in page_named(name).blocks:
         if block.not_run:
-            assert len(re.findall(r"\w+", block.not_run)) >= 3, f"{name}:{block.line}: say why it is not run"
+            assert len(re.findall(r"\w+", block.not_run)) >= 3, (
+                f"{name}:{block.line}: say why it is not run"
+            )
 
 
 def test_the_yaml_and_the_python_form_of_the_readme_are_one_experiment(tmp_path: Path) -> None:
@@ -72,17 +79,24 @@ def assert_same(one: object, other: object) -> None:
 
 def test_the_readme_shows_the_verbs_of_every_day() -> None:
     readme = page_named("README.md")
-    commands = [command.text.split() for block in readme.blocks for command in block.commands if not block.not_run]
+    commands = [
+        command.text.split()
+        for block in readme.blocks
+        for command in block.commands
+        if not block.not_run
+    ]
     verbs = {words[1] for words in commands if words[0] == "symphony"}
     assert verbs >= {"launch", "ls", "ps", "wait", "logs", "delete", "render", "backends"}
 
 
 def test_what_is_said_to_be_ignored_is_what_local_ignores() -> None:
     from symphony.host.render import HONOURED
-    from symphony.spec.settings import LEVELS
+    from symphony.model.settings import LEVELS
 
     written = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    said = written.partition("**Kept and ignored on `local` and `tmux`:**")[2].partition(". `symphony render`")[0]
+    said = written.partition("**Kept and ignored on `local` and `tmux`:**")[2].partition(
+        ". `symphony render`"
+    )[0]
     ignored = {key for key in LEVELS if key not in HONOURED and not key.startswith("resource_")}
     words = {"tolerations": "tolerations", "labels": "labels", "volumes": "volumes"}
     for key in ignored | {"container_image"}:

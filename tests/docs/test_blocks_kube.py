@@ -43,7 +43,10 @@ def checks(
     tests = [function for function in functions if function.module is request.module]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         names = [str(test.callspec.params["name"]) for test in tests]
-        yield {name: pool.submit(check, name, kube_session, tmp_path_factory.mktemp("page")) for name in names}
+        yield {
+            name: pool.submit(check, name, kube_session, tmp_path_factory.mktemp("page"))
+            for name in names
+        }
         pool.shutdown(cancel_futures=True)
 
 
@@ -53,7 +56,9 @@ def check(name: str, session: Session, folder: Path) -> None:
 
     with a_namespace(session, folder) as kube_cluster:
         configured = folder / "configured.yml"
-        configured.write_text(json.dumps({"namespace": kube_cluster.namespace, "image": kube_cluster.image}))
+        configured.write_text(
+            json.dumps({"namespace": kube_cluster.namespace, "image": kube_cluster.image})
+        )
         env = {"KUBECONFIG": str(kube_cluster.kubeconfig), "SYMPHONY_CONFIG": str(configured)}
         have = programs_here() | {"kube"}
         if engine := session.cluster.engine:

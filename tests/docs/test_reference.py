@@ -15,11 +15,11 @@ import pytest
 
 from docs import command_line, examples, experiment_file, md, pages, parity
 from symphony import Cluster
+from symphony.cluster.plugins import backends
 from symphony.commandline import SymphonyParser
 from symphony.host.render import HONOURED
-from symphony.plugins import backends
-from symphony.spec import schema
-from symphony.spec.settings import LEVELS
+from symphony.model import schema
+from symphony.model.settings import LEVELS
 from symphony.testing import BackendContract
 
 API = pages.REFERENCE / "api"
@@ -29,7 +29,9 @@ def test_the_pages_say_what_the_code_says() -> None:
     assert pages.outdated() == [], "write them again: scripts/docs pages"
 
 
-def test_a_page_that_is_missing_is_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_missing_is_out_of_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "REFERENCE", tmp_path / "docs" / "reference")
     monkeypatch.setattr(pages, "PAGES", {"one.md": lambda: "# One\n"})
@@ -87,7 +89,9 @@ def test_what_is_shown_as_on_a_terminal_fits_one(commands: dict[str, str]) -> No
 def keys(given: Any) -> Iterator[str]:
     """All keys of an experiment's file, however deep, but for the kinds of volumes."""
     if isinstance(given, dict):
-        if given.get("additionalProperties") is False and set(given["properties"]) != set(schema.VOLUMES):
+        if given.get("additionalProperties") is False and set(given["properties"]) != set(
+            schema.VOLUMES
+        ):
             yield from given["properties"]
         for item in given.values():
             yield from keys(item)
@@ -105,7 +109,9 @@ def test_every_key_is_there_and_described() -> None:
         assert f"\n#### {kind}\n" in experiment_file.page()
 
 
-@pytest.mark.parametrize("place", ["processes", "$defs/setting-binds", "$defs/setting-ready/anyOf/0/properties/log"])
+@pytest.mark.parametrize(
+    "place", ["processes", "$defs/setting-binds", "$defs/setting-ready/anyOf/0/properties/log"]
+)
 def test_a_key_without_a_description_is_refused(place: str) -> None:
     built = copy.deepcopy(schema.build())
     found = built if "$defs" in place else built["properties"]
@@ -118,7 +124,10 @@ def test_a_key_without_a_description_is_refused(place: str) -> None:
 
 def test_defaults_are_told() -> None:
     page = experiment_file.page()
-    for row in ("`termination_grace_period`](#termination_grace_period) | whole number | `30`", "| number | `60` |"):
+    for row in (
+        "`termination_grace_period`](#termination_grace_period) | whole number | `30`",
+        "| number | `60` |",
+    ):
         assert row in page
     assert "`mount_path` | absolute path | required" in page
     assert "`[7000, 8999]`" in page
@@ -149,7 +158,10 @@ def test_the_tests_of_the_contract_are_those_that_run() -> None:
 
 def test_every_setting_is_there_with_what_becomes_of_it() -> None:
     page = parity.page(pages.ROOT)
-    rows = {row[0]: row[1:] for row in re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \|$", page)}
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \|$", page)
+    }
     assert {name.partition(".")[0] for name in rows} == {*LEVELS, "container_image"}
     for name, (local, tmux, _) in rows.items():
         honoured = name in HONOURED or name.partition(".")[0] in HONOURED
@@ -198,11 +210,16 @@ def project(tmp_path: Path, bound: str | None) -> Path:
         ("@pytest.mark.client\nclass TestIt(BackendContract): ...", ["yes", "yes"]),
     ],
 )  # fmt: skip
-def test_what_a_backend_does_not_hold_to_is_told(tmp_path: Path, bound: str | None, said: list[str]) -> None:
+def test_what_a_backend_does_not_hold_to_is_told(
+    tmp_path: Path, bound: str | None, said: list[str]
+) -> None:
     root = project(tmp_path, bound)
     against = parity.exceptions(root, "local")
     promises = parity.contract(root)
-    assert [promise.says for promise in promises] == ["A thing holds.", "Another holds, in words of its own."]
+    assert [promise.says for promise in promises] == [
+        "A thing holds.",
+        "Another holds, in words of its own.",
+    ]
     assert [promise.needs for promise in promises] == [None, "exec"]
     assert [parity.cell(promise, "local", against) for promise in promises] == said
 
@@ -220,7 +237,9 @@ PUBLIC = ("symphony", "symphony.commandline", "symphony.kube", "symphony.tmux", 
 
 def public() -> set[str]:
     """All public names, but for those that are there by another path too."""
-    names = {f"{module}.{name}" for module in PUBLIC for name in importlib.import_module(module).__all__}
+    names = {
+        f"{module}.{name}" for module in PUBLIC for name in importlib.import_module(module).__all__
+    }
     return {name for name in names if name not in ANOTHER_PATH}
 
 
@@ -249,7 +268,11 @@ def found(name: str) -> Any:
 
 
 def test_every_public_name_is_on_one_page_and_no_other_is() -> None:
-    told = [name for page in sorted(API.glob("*.md")) for name in re.findall(r"(?m)^::: (\S+)$", page.read_text())]
+    told = [
+        name
+        for page in sorted(API.glob("*.md"))
+        for name in re.findall(r"(?m)^::: (\S+)$", page.read_text())
+    ]
     assert sorted(told) == sorted(public() | FOR_BACKENDS)
 
 
@@ -274,7 +297,10 @@ def test_all_that_is_told_of_backends_is_there() -> None:
         ("--with-secrets FILE writes", "`--with-secrets FILE` writes"),
         ("a -- b, a-b and a - b", "a -- b, a-b and a - b"),
         ("*.py <x> [y]", r"\*.py \<x\> \[y\]"),
-        ("$HOME, ${index} and SYMPHONY_SECRETS_DIR", "`$HOME`, `${index}` and `SYMPHONY_SECRETS_DIR`"),
+        (
+            "$HOME, ${index} and SYMPHONY_SECRETS_DIR",
+            "`$HOME`, `${index}` and `SYMPHONY_SECRETS_DIR`",
+        ),
         ("or {name: port or null}", "or `{name: port or null}`"),
         ("_x_ and a_b", r"\_x\_ and a_b"),
     ],
@@ -291,7 +317,10 @@ def test_examples_of_docstrings_become_blocks() -> None:
     assert md.fenced("Do it.\n\nFor example:\n  symphony ls\n  symphony ps rl\n\nEnd.") == (
         "Do it.\n\nFor example:\n\n```text\nsymphony ls\nsymphony ps rl\n```\n\nEnd."
     )
-    assert md.fenced("Add.\n\n>>> add(1,\n... 2)\n3\n") == "Add.\n\n```pycon\n>>> add(1,\n... 2)\n3\n```\n"
+    assert (
+        md.fenced("Add.\n\n>>> add(1,\n... 2)\n3\n")
+        == "Add.\n\n```pycon\n>>> add(1,\n... 2)\n3\n```\n"
+    )
     assert md.fenced("No example: none.\nNext line.") == "No example: none.\nNext line."
 
 

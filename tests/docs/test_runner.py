@@ -66,7 +66,10 @@ x
 
 def test_a_page_is_read_with_its_lines() -> None:
     page = parse_page(PAGE, "a.md")
-    rows = [(block.language, block.line, block.title, block.excerpt, block.not_run) for block in page.blocks]
+    rows = [
+        (block.language, block.line, block.title, block.excerpt, block.not_run)
+        for block in page.blocks
+    ]
     assert rows == [
         ("yaml", 5, "sub/rl.yml", "", ""),
         ("console", 13, "", "", "there is no such machine"),
@@ -74,7 +77,11 @@ def test_a_page_is_read_with_its_lines() -> None:
         ("json", 33, "", "", ""),
         ("python", 42, "", "a/b.py", ""),
     ]
-    assert [sorted(block.needs) for block in page.blocks] == [["zmq"], ["kube", "tmux", "zmq"], *[["zmq"]] * 3]
+    assert [sorted(block.needs) for block in page.blocks] == [
+        ["zmq"],
+        ["kube", "tmux", "zmq"],
+        *[["zmq"]] * 3,
+    ]
     assert page.needs == {"zmq"}, "those of blocks that run"
     assert page.blocks[2].text == "print(1)\n"
     lines = PAGE.splitlines()
@@ -84,7 +91,12 @@ def test_a_page_is_read_with_its_lines() -> None:
 
 def test_commands_have_continuations_exit_codes_and_output() -> None:
     one, two, three = parse_page(PAGE, "a.md").blocks[1].commands
-    assert (one.line, one.text, one.exit_code, one.expected) == (13, "one --a \\\n    b", 0, ("  said", "", "more"))
+    assert (one.line, one.text, one.exit_code, one.expected) == (
+        13,
+        "one --a \\\n    b",
+        0,
+        ("  said", "", "more"),
+    )
     assert (two.line, two.exit_code, two.expected) == (18, 3, ())
     assert (three.line, three.text) == (20, "three")
 
@@ -107,7 +119,10 @@ def test_commands_have_continuations_exit_codes_and_output() -> None:
             "# A\n\n<!-- not run: no time -->\n\nText.\n",
             "a.md:5: the comment above ('not run: ...') has no",
         ),
-        ("# A\n\n<!-- not run: no time -->\n", "a.md: the comment at its end ('not run: ...') has no"),
+        (
+            "# A\n\n<!-- not run: no time -->\n",
+            "a.md: the comment at its end ('not run: ...') has no",
+        ),
     ],
 )
 def test_a_page_that_does_not_keep_to_the_convention_is_refused(text: str, said: str) -> None:
@@ -221,14 +236,14 @@ def test_an_excerpt_is_compared(place: Place, path: str, text: str, said: str) -
 def test_what_lacks_a_need_or_is_not_run_is_left_out(place: Place) -> None:
     text = "# A\n\n<!-- {} -->\n\n```console\n$ touch {}\n```\n"
     comments = {"needs: zmq": "there", "needs: kube, zmq": "lacks", "not run: for a reason": "told"}
-    run_page(parse_page("".join(text.format(*row) for row in comments.items()), "a.md"), place, {"zmq"})
+    run_page(
+        parse_page("".join(text.format(*row) for row in comments.items()), "a.md"), place, {"zmq"}
+    )
     assert {path.name for path in place.folder.iterdir()} == {"examples", "there"}
 
 
 def test_only_some_commands_can_be_run_with_all_files(place: Place) -> None:
-    text = (
-        '```text title="a"\n```\n\n```console\n$ touch b\n```\n\n<!-- needs: kube -->\n\n```console\n$ touch c\n```\n'
-    )
+    text = '```text title="a"\n```\n\n```console\n$ touch b\n```\n\n<!-- needs: kube -->\n\n```console\n$ touch c\n```\n'
     run_page(parse_page(text, "a.md"), place, {"kube"}, only={"kube"})
     assert {path.name for path in place.folder.iterdir()} == {"examples", "a", "c"}
 
@@ -241,7 +256,12 @@ def test_nothing_is_left_running(place: Place) -> None:
     )
     with pytest.raises(PageFailed, match=r"\$ false"):
         run_page(page, place, ())
-    assert Cluster.new("local", state_dir=Path(place.env["SYMPHONY_STATE_DIR"]) / "local").list_experiments() == []
+    assert (
+        Cluster.new(
+            "local", state_dir=Path(place.env["SYMPHONY_STATE_DIR"]) / "local"
+        ).list_experiments()
+        == []
+    )
     assert is_over(int((place.folder / "pid").read_text()))
 
 

@@ -48,7 +48,11 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
 
 
 def test_whatever_is_wrong_is_a_warning() -> None:
-    assert set(CONFIG["validation"]["nav"].values()) == set(CONFIG["validation"]["links"].values()) == {"warn"}
+    assert (
+        set(CONFIG["validation"]["nav"].values())
+        == set(CONFIG["validation"]["links"].values())
+        == {"warn"}
+    )
     script = (ROOT / "scripts" / "docs").read_text(encoding="utf-8")
     assert "mkdocs build --strict" in script
     assert "--quiet" not in re.sub("#.*", "", script)  # which keeps warnings from counting
@@ -69,7 +73,9 @@ def test_links_lead_to_files(page: str) -> None:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ROOT / "scripts" / "docs", *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [ROOT / "scripts" / "docs", *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def test_the_script_tells_what_it_takes() -> None:

@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "examples"
-EXAMPLES = [FOLDER / "zmq/patterns.py", FOLDER / "integration/experiment.py", FOLDER / "sockets/experiment.py"]
+EXAMPLES = [
+    FOLDER / "zmq/patterns.py",
+    FOLDER / "integration/experiment.py",
+    FOLDER / "sockets/experiment.py",
+]
 
 
 def check(path: Path, logs: Mapping[str, str]) -> None:
@@ -36,7 +40,10 @@ def _integration(said: Mapping[str, list[str]]) -> None:
     assert said["small-master"] == ["0.00 to 3.33: 12.35"]
     assert said["large-master"] == ["3.33 to 10.00: 320.99"]
     assert len(said) == 9
-    assert all(re.fullmatch(r"\d+\.\d\d to \d+\.\d\d: \d+\.\d\d", said[f"large-{number}"][0]) for number in range(4))
+    assert all(
+        re.fullmatch(r"\d+\.\d\d to \d+\.\d\d: \d+\.\d\d", said[f"large-{number}"][0])
+        for number in range(4)
+    )
 
 
 def _sockets(said: Mapping[str, list[str]]) -> None:

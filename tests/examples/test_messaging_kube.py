@@ -18,7 +18,9 @@ pytestmark = pytest.mark.client
 def image(kube_cluster: Any, request: pytest.FixtureRequest) -> str:
     """An example's image, where the nodes find it."""
     if kube_cluster.session.cluster.engine is None:
-        pytest.skip(f"the cluster '{kube_cluster.session.cluster.kind}' has no registry of its own to push to")
+        pytest.skip(
+            f"the cluster '{kube_cluster.session.cluster.kind}' has no registry of its own to push to"
+        )
     engine, folder = kube_cluster.engine, request.getfixturevalue("path").parent
     name = f"{engine.registry}/{kube_cluster.namespace}-{folder.name}:1"
     engine.docker("build", "--build-arg", f"BASE={kube_cluster.image}", "--tag", name, str(folder))
@@ -32,7 +34,10 @@ def test_an_example_ends_well(kube_cluster: Any, image: str, path: Path) -> None
     experiment = Experiment(module["NAME"])
     module["build"](experiment)
     cluster = Cluster.new(
-        "kube", kubeconfig=str(kube_cluster.kubeconfig), namespace=kube_cluster.namespace, image=image
+        "kube",
+        kubeconfig=str(kube_cluster.kubeconfig),
+        namespace=kube_cluster.namespace,
+        image=image,
     )
     try:
         cluster.launch(experiment)

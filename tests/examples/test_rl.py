@@ -40,7 +40,9 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def described(example: Any) -> Any:
     """Describe the experiment as a configuration says, with some settings over it, for a cluster."""
 
-    def describe(file: str | Path = "config.yml", backend: str = "local", **over: Any) -> Experiment:
+    def describe(
+        file: str | Path = "config.yml", backend: str = "local", **over: Any
+    ) -> Experiment:
         wanted = example("configuration").load(EXAMPLE / file, over)
         found: Experiment = example("launch").described(Cluster.new(backend), "rl", wanted)
         return found
@@ -78,12 +80,16 @@ def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> An
 
 
 def connections(experiment: Experiment) -> dict[str, int]:
-    return {process.name: len(process.settings.connects) for process in experiment.list_all_processes()}
+    return {
+        process.name: len(process.settings.connects) for process in experiment.list_all_processes()
+    }
 
 
 def services(experiment: Experiment) -> set[str]:
     every = experiment.list_all_processes()
-    return {name for process in every for name in (*process.settings.binds, *process.settings.exposes)}
+    return {
+        name for process in every for name in (*process.settings.binds, *process.settings.exposes)
+    }
 
 
 # --- on this machine ---
@@ -98,12 +104,32 @@ def test_eight_agents_learn(run: Any, cluster: Cluster) -> None:
     status = cluster.describe_experiment("rl")
     assert {process.exit_code for process in status} == {0}
     assert len(status.processes) == 7 + 8 + 2
-    for name in ("agent-0", "agent-7", "evaluator-0", "evaluator-1", "replay", "curriculum", "learner"):
+    for name in (
+        "agent-0",
+        "agent-7",
+        "evaluator-0",
+        "evaluator-1",
+        "replay",
+        "curriculum",
+        "learner",
+    ):
         assert f"{name}: " in cluster.get_log("rl", "logger"), name
 
 
-def test_the_page_shows_how_groups_of_agents_learn(run: Any, cluster: Cluster, tmp_path: Path) -> None:
-    words = ("--forever", "--agents", 3, "--group-size", 2, "--evaluators", 1, "--results", tmp_path / "results")
+def test_the_page_shows_how_groups_of_agents_learn(
+    run: Any, cluster: Cluster, tmp_path: Path
+) -> None:
+    words = (
+        "--forever",
+        "--agents",
+        3,
+        "--group-size",
+        2,
+        "--evaluators",
+        1,
+        "--results",
+        tmp_path / "results",
+    )
     done = run("train", *words, script=EXAMPLE / "launch.py")
     assert done.returncode == 0, done.stderr
     cluster.wait("rl", until="ready", timeout=60)
@@ -122,9 +148,15 @@ def test_the_page_shows_how_groups_of_agents_learn(run: Any, cluster: Cluster, t
     assert [groups[f"agent-{n}"] for n in range(3)] == ["agents-0", "agents-0", "agents-1"]
     running(cluster, "agent-2: begins")
     assert "agent-2: begins" in (tmp_path / "results" / "run.log").read_text()
-    written, _, _ = (tmp_path / "results" / "metrics.jsonl").read_text().rpartition("\n")  # the next is on its way
+    written, _, _ = (
+        (tmp_path / "results" / "metrics.jsonl").read_text().rpartition("\n")
+    )  # the next is on its way
     measured = [json.loads(line) for line in written.splitlines()]
-    assert {number["series"] for number in measured} == {"agents/return", "evaluation/return", "learner/error"}
+    assert {number["series"] for number in measured} == {
+        "agents/return",
+        "evaluation/return",
+        "learner/error",
+    }
 
 
 def improved(page: str) -> dict[str, Any]:
@@ -135,8 +167,16 @@ def improved(page: str) -> dict[str, Any]:
                 continue
             with urllib.request.urlopen(f"{page}/data.json", timeout=30) as answer:
                 data: dict[str, Any] = json.load(answer)
-            curve, noisy = (data["curves"].get(f"{who}/return", []) for who in ("evaluation", "agents"))
-            if curve and curve[-1][1] > GOOD and len(noisy) > 1 and "learner/error" in data["curves"] and data["path"]:
+            curve, noisy = (
+                data["curves"].get(f"{who}/return", []) for who in ("evaluation", "agents")
+            )
+            if (
+                curve
+                and curve[-1][1] > GOOD
+                and len(noisy) > 1
+                and "learner/error" in data["curves"]
+                and data["path"]
+            ):
                 return data
     pytest.fail("the page has closed")
 
@@ -144,19 +184,30 @@ def improved(page: str) -> dict[str, Any]:
 def test_it_goes_on_from_a_checkpoint(run: Any, example: Any, tmp_path: Path) -> None:
     policy, maze = example("roles.policy"), example("roles.maze")
     distance = distances(maze)
-    values = [[-float(distance[maze._NEXT[state][action]]) for action in range(4)] for state in range(maze.STATES)]
+    values = [
+        [-float(distance[maze._NEXT[state][action]]) for action in range(4)]
+        for state in range(maze.STATES)
+    ]
     assert len(policy.untrained()) == len(values)
     (tmp_path / "checkpoint.json").write_text(json.dumps({"version": 500, "values": values}))
     words = ("--agents", 1, "--evaluators", 1, "--updates", 20, "--results", tmp_path, "--follow")
     done = run("train", *words, script=EXAMPLE / "launch.py")
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads((tmp_path / "result.json").read_text())
-    assert result["version"] == json.loads((tmp_path / "checkpoint.json").read_text())["version"] == 520
+    assert (
+        result["version"]
+        == json.loads((tmp_path / "checkpoint.json").read_text())["version"]
+        == 520
+    )
     assert result["first"] > GOOD
 
 
 def test_it_ends_at_the_target(described: Any, cluster: Cluster) -> None:
-    few: dict[str, Any] = {"agents": 2, "evaluators": 1, "run": {"updates": 1_000_000, "target": -60.0}}
+    few: dict[str, Any] = {
+        "agents": 2,
+        "evaluators": 1,
+        "run": {"updates": 1_000_000, "target": -60.0},
+    }
     cluster.launch(described(**few))
     assert cluster.wait("rl", timeout=60).exit_code == 0
     log = cluster.get_log("rl", "learner")
@@ -189,18 +240,24 @@ def test_nobody_waits_for_ever_for_the_learner(described: Any, cluster: Cluster)
     assert "agent-0: the learner failed or is gone" in cluster.get_log("rl", "agent-0")
 
 
-def test_the_run_ends_without_an_agent_that_was_killed(described: Any, cluster: Cluster, tmp_path: Path) -> None:
+def test_the_run_ends_without_an_agent_that_was_killed(
+    described: Any, cluster: Cluster, tmp_path: Path
+) -> None:
     learner = {"env": {"RL_PATIENCE": 10}}  # the others are not in a hurry
     experiment = described(agents=2, evaluators=2, run={"updates": 200}, roles={"learner": learner})
     killed = tmp_path / "killed"
     experiment.new_process("gate", cmd=f"until test -e {killed}; do sleep 0.05; done")
-    experiment.get_process("evaluator-1").starts_after("gate", "succeeded")  # and the run begins with everybody
+    experiment.get_process("evaluator-1").starts_after(
+        "gate", "succeeded"
+    )  # and the run begins with everybody
     cluster.launch(experiment)
     running(cluster, "agent-1: begins")
     kill(cluster, "agent-1")
     killed.touch()
     status = cluster.wait("rl", timeout=60)
-    assert {process.name for process in status if process.state is not State.SUCCEEDED} == {"agent-1"}
+    assert {process.name for process in status if process.state is not State.SUCCEEDED} == {
+        "agent-1"
+    }
     assert "not waiting any longer for agent-1" in cluster.get_log("rl", "learner")
 
 
@@ -240,7 +297,9 @@ def distances(maze: Any) -> dict[int, int]:
     """From each state the number of steps to the goal."""
     found, border = {maze.GOAL: 0}, [maze.GOAL]
     while border:
-        near = {state for state in range(maze.STATES) if set(maze._NEXT[state]) & set(border)} - found.keys()
+        near = {
+            state for state in range(maze.STATES) if set(maze._NEXT[state]) & set(border)
+        } - found.keys()
         found.update(dict.fromkeys(near, max(found.values()) + 1))
         border = list(near)
     return found
@@ -275,13 +334,17 @@ def test_agents_do_not_get_ahead_while_their_experience_is_on_its_way(example: A
     assert given == replay.LEAST // maze.LIMIT
     for _ in range(given - 1):
         memory.add([(0, 0, -1.0, 0, False)] * 40)
-    assert sum(memory.ticket() for _ in range(500)) == (replay.LEAST - 40 * (given - 1)) // maze.LIMIT
+    assert (
+        sum(memory.ticket() for _ in range(500)) == (replay.LEAST - 40 * (given - 1)) // maze.LIMIT
+    )
     # The agents have ended, and nothing of this comes any more.
     now[0] = replay.LOST + 1
     assert memory.ticket()
 
 
-def test_the_learner_does_not_wait_for_an_agent_that_was_killed_at_the_beginning(example: Any) -> None:
+def test_the_learner_does_not_wait_for_an_agent_that_was_killed_at_the_beginning(
+    example: Any,
+) -> None:
     replay, maze = example("roles.replay"), example("roles.maze")
     memory = replay.Memory(random.Random(1), clock=lambda: 0.0)
     given = sum(memory.ticket() for _ in range(500))
@@ -306,7 +369,9 @@ def test_it_has_eleven_services_and_an_agent_uses_ten(described: Any) -> None:
     assert [group.name for group in experiment.list_process_groups()] == ["nonagent"]
 
 
-def test_what_connects_is_what_the_programs_use(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_connects_is_what_the_programs_use(
+    example: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The table of the experiment, beside the names in the programs."""
     experiment = example("experiment")
     shared = ("roles/member.py", {"run", "news"}), ("roles/newest.py", {"parameters", "versions"})
@@ -316,7 +381,11 @@ def test_what_connects_is_what_the_programs_use(example: Any, monkeypatch: pytes
         used |= {"log"} if ".say(" in text else set()
         used |= {"metrics"} if ".measure(" in text else set()
         for module, names in shared:
-            used |= names if f"roles.{Path(module).stem} import" in text and role != "learner" else set()
+            used |= (
+                names
+                if f"roles.{Path(module).stem} import" in text and role != "learner"
+                else set()
+            )
         assert used == set(wanted), role
 
 
@@ -335,17 +404,29 @@ def rendered(run: Any) -> Any:
 
 def asked(container: dict[str, Any]) -> dict[str, Any]:
     resources = container["resources"]
-    return {**resources.get("requests", {}), **{f"limit {k}": v for k, v in resources.get("limits", {}).items()}}
+    return {
+        **resources.get("requests", {}),
+        **{f"limit {k}": v for k, v in resources.get("limits", {}).items()},
+    }
 
 
 def test_the_dispatcher_places_everybody(rendered: Any) -> None:
     objects = rendered("--config", EXAMPLE / "gke.yml", "--agents", 9)
     pods = {name: item["spec"] for (kind, name), item in objects.items() if kind == "Pod"}
-    assert set(pods) == {"nonagent", "agents-0", "agents-1", "agents-2", "evaluator-0", "evaluator-1"}
+    assert set(pods) == {
+        "nonagent",
+        "agents-0",
+        "agents-1",
+        "agents-2",
+        "evaluator-0",
+        "evaluator-1",
+    }
     assert sum(kind == "Service" for kind, _ in objects) == 11
 
     nonagent = pods["nonagent"]
-    assert [volume["nfs"] for volume in nonagent["volumes"]] == [{"server": "10.0.0.2", "path": "/exports/rl"}]
+    assert [volume["nfs"] for volume in nonagent["volumes"]] == [
+        {"server": "10.0.0.2", "path": "/exports/rl"}
+    ]
     assert nonagent["nodeSelector"] == {"name": "learner"}
     assert nonagent["tolerations"] == [
         {"key": "workload", "operator": "Equal", "value": "learner", "effect": "NoExecute"},
@@ -392,11 +473,19 @@ def test_results_are_kept_on_a_server_or_on_the_node(rendered: Any) -> None:
 
 def test_agents_alone_run_where_the_configuration_says(rendered: Any, tmp_path: Path) -> None:
     pods = {
-        "agent": {"node_selector": {"disk": "ssd"}, "tolerations": [{"key": "spot", "operator": "Exists"}]},
+        "agent": {
+            "node_selector": {"disk": "ssd"},
+            "tolerations": [{"key": "spot", "operator": "Exists"}],
+        },
         "nonagent": {"node_selector": {"disk": "nvme"}},
     }
-    roles = {"learner": {"limit": {"gpu": 2}, "image": "learner:1"}, "agent": {"request": {"cpu": 2}}}
-    (tmp_path / "mine.yml").write_text(json.dumps({"agents": 2, "image": "all:1", "pods": pods, "roles": roles}))
+    roles = {
+        "learner": {"limit": {"gpu": 2}, "image": "learner:1"},
+        "agent": {"request": {"cpu": 2}},
+    }
+    (tmp_path / "mine.yml").write_text(
+        json.dumps({"agents": 2, "image": "all:1", "pods": pods, "roles": roles})
+    )
     (grouped,) = pods_of_agents(rendered("--config", tmp_path / "mine.yml", "--group-size", 2))
     objects = rendered("--config", tmp_path / "mine.yml")
     assert [pod["nodeSelector"] for pod in pods_of_agents(objects)] == [{"disk": "ssd"}] * 2
@@ -405,14 +494,21 @@ def test_agents_alone_run_where_the_configuration_says(rendered: Any, tmp_path: 
     assert agent["tolerations"] == grouped["tolerations"] == [{"key": "spot", "operator": "Exists"}]
     assert asked(agent["containers"][0]) == {"cpu": "2"}
     assert nonagent["nodeSelector"] == {"disk": "nvme"}
-    assert [container["image"] for container in nonagent["containers"]] == ["learner:1", *["all:1"] * 6]
-    assert [asked(container) for container in nonagent["containers"] if "resources" in container] == [
-        {"limit nvidia.com/gpu": "2"}
+    assert [container["image"] for container in nonagent["containers"]] == [
+        "learner:1",
+        *["all:1"] * 6,
     ]
+    assert [
+        asked(container) for container in nonagent["containers"] if "resources" in container
+    ] == [{"limit nvidia.com/gpu": "2"}]
 
 
 def pods_of_agents(objects: dict[tuple[str, str], dict[str, Any]]) -> list[dict[str, Any]]:
-    return [item["spec"] for (kind, name), item in objects.items() if kind == "Pod" and name.startswith("agent")]
+    return [
+        item["spec"]
+        for (kind, name), item in objects.items()
+        if kind == "Pod" and name.startswith("agent")
+    ]
 
 
 def test_a_dry_run_says_what_would_be_built(run: Any) -> None:
@@ -449,10 +545,19 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
         ("run: {update: 3}", "run has no setting 'update'; there are updates, "),
         ("run: fast", "run is a mapping of settings, not 'fast'"),
         ("roles: {actor: {}}", "roles has no setting 'actor'; there are learner, "),
-        ("roles: {agent: {cpu: 1}}", "roles.agent has no setting 'cpu'; there are image, request, "),
-        ("pods: {agents: {}}", "pods has no setting 'agents'; there are nonagent, agent, evaluator"),
+        (
+            "roles: {agent: {cpu: 1}}",
+            "roles.agent has no setting 'cpu'; there are image, request, ",
+        ),
+        (
+            "pods: {agents: {}}",
+            "pods has no setting 'agents'; there are nonagent, agent, evaluator",
+        ),
         ("results: {nfs: server}", "nfs is SERVER:/PATH, not 'server'"),
-        ("results: {nfs: 's:/x', host_path: /y}", "results come from nfs or host_path, not from both"),
+        (
+            "results: {nfs: 's:/x', host_path: /y}",
+            "results come from nfs or host_path, not from both",
+        ),
         ("build: {base: python:3}", "build says how the image is made, and image, the repository"),
         ("[1]", "the file is a mapping of settings, not [1]"),
         ("agents: [", "not YAML: "),
@@ -467,24 +572,44 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
         ("run: {forever: 1}", "run.forever is true or false, not 1"),
         ("run: {seed: 1.5}", "run.seed is a whole number, not 1.5"),
         ("results: {nfs: 5}", "results.nfs is text, not 5"),
-        ("results: {nfs: 's:/x'}", "results.nfs is what is mounted, and where is not said: add results.folder"),
+        (
+            "results: {nfs: 's:/x'}",
+            "results.nfs is what is mounted, and where is not said: add results.folder",
+        ),
         ("results: {host_path: /y}", "results.host_path is what is mounted, and where is not said"),
         ("nodes: {terraform: 5}", "nodes.terraform is text, not 5"),
         ("nodes: [x]", "nodes is a mapping of settings, not ['x']"),
         ("{image: rl, build: {options: --pull}}", "build.options is a list, not '--pull'"),
         ("{image: rl, build: {options: [1]}}", "build.options[0] is text, not 1"),
         ("pods: {agent: {tolerations: x}}", "pods.agent.tolerations is a list, not 'x'"),
-        ("pods: {agent: {tolerations: [{key: a, operator: Exist}]}}", "pods.agent: operator is Equal, Exists, not "),
+        (
+            "pods: {agent: {tolerations: [{key: a, operator: Exist}]}}",
+            "pods.agent: operator is Equal, Exists, not ",
+        ),
         ("pods: {agent: {tolerations: [{keys: a}]}}", "pods.agent: add_toleration knows no 'keys'"),
-        ("pods: {agent: {node_selector: {a: b c}}}", "pods.agent: label 'a' has a value that is not valid"),
-        ("roles: {learner: {request: {cpu: -1}}}", "roles.learner: cpu is an amount such as 2, '500m' or '4Gi', not"),
-        ("roles: {learner: {request: {cpus: 1}}}", "roles.learner: resource_request knows no 'cpus'"),
-        ("roles: {learner: {limit: {gpu: half}}}", "roles.learner: gpu is a whole number, not 'half'"),
+        (
+            "pods: {agent: {node_selector: {a: b c}}}",
+            "pods.agent: label 'a' has a value that is not valid",
+        ),
+        (
+            "roles: {learner: {request: {cpu: -1}}}",
+            "roles.learner: cpu is an amount such as 2, '500m' or '4Gi', not",
+        ),
+        (
+            "roles: {learner: {request: {cpus: 1}}}",
+            "roles.learner: resource_request knows no 'cpus'",
+        ),
+        (
+            "roles: {learner: {limit: {gpu: half}}}",
+            "roles.learner: gpu is a whole number, not 'half'",
+        ),
         ("roles: {agent: {env: [a]}}", "roles.agent.env is a mapping of settings, not ['a']"),
         ("roles: {agent: {env: {a b: 1}}}", "roles.agent: variable name 'a b' is not valid"),
     ],
 )
-def test_a_wrong_configuration_is_told_in_one_line(example: Any, tmp_path: Path, content: str, said: str) -> None:
+def test_a_wrong_configuration_is_told_in_one_line(
+    example: Any, tmp_path: Path, content: str, said: str
+) -> None:
     path = tmp_path / "mine.yml"
     path.write_text(content)
     with pytest.raises(SpecError) as told:
@@ -506,14 +631,22 @@ def test_a_wrong_configuration_is_told_in_one_line(example: Any, tmp_path: Path,
             "results.nfs is what is mounted, and where is not said: add results.folder, or --results F",
         ),
         (("--host-path", "/x"), "results.host_path is what is mounted, and where is not said: "),
-        (("--nfs", "s:/x", "--results", "here"), "results: mount_path is an absolute path, not 'here'"),
+        (
+            ("--nfs", "s:/x", "--results", "here"),
+            "results: mount_path is an absolute path, not 'here'",
+        ),
         (("--base", "foo"), "--base is what the image begins with that --build makes: add --build"),
         (("--build",), "--build pushes the image that it makes: say where to, --repository IMAGE"),
-        (("--build", "--base", "x"), "build says how the image is made, and image, the repository to push it to, is "),
+        (
+            ("--build", "--base", "x"),
+            "build says how the image is made, and image, the repository to push it to, is ",
+        ),
         ((), "the programs run from an image, and none is given: --repository IMAGE"),
     ],
 )
-def test_wrong_options_are_told_in_one_line_and_no_file_is_blamed(run: Any, words: Any, said: str) -> None:
+def test_wrong_options_are_told_in_one_line_and_no_file_is_blamed(
+    run: Any, words: Any, said: str
+) -> None:
     done = run("train", "-b", "kube", "--dry-run", *words, script=EXAMPLE / "launch.py")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"launch.py: error: {said}")
@@ -523,18 +656,30 @@ def test_what_the_dispatcher_refuses_names_the_role(run: Any, tmp_path: Path) ->
     """The dispatcher is there on a cluster alone."""
     nodes = {"terraform": str(EXAMPLE / "cluster.tf.json")}
     for assign, said in (
-        ({"assign_to": "node_pool", "node_pool_name": "agent"}, "no node pool 'agent'; did you mean 'agents'?"),
-        ({"assign_to": "machine", "node_pool_name": "agents", "process": 3}, "assign_to='machine' knows no 'process'"),
+        (
+            {"assign_to": "node_pool", "node_pool_name": "agent"},
+            "no node pool 'agent'; did you mean 'agents'?",
+        ),
+        (
+            {"assign_to": "machine", "node_pool_name": "agents", "process": 3},
+            "assign_to='machine' knows no 'process'",
+        ),
         ({"node_pool_name": "agents"}, "assign_to is machine, gpu, resource, node_pool, "),
     ):
         file = tmp_path / "mine.yml"
-        file.write_text(json.dumps({"image": "rl", "nodes": nodes, "roles": {"agent": {"assign": assign}}}))
-        done = run("train", "-b", "kube", "--dry-run", "--config", file, script=EXAMPLE / "launch.py")
+        file.write_text(
+            json.dumps({"image": "rl", "nodes": nodes, "roles": {"agent": {"assign": assign}}})
+        )
+        done = run(
+            "train", "-b", "kube", "--dry-run", "--config", file, script=EXAMPLE / "launch.py"
+        )
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert done.stderr.startswith(f"launch.py: error: roles.agent.assign: {said}")
 
 
-def test_a_file_that_builds_takes_its_image_from_the_command_line(example: Any, tmp_path: Path) -> None:
+def test_a_file_that_builds_takes_its_image_from_the_command_line(
+    example: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "mine.yml"
     path.write_text("build: {dockerfile: Other}")
     found = example("configuration").load(path, {"image": "rl"})
@@ -559,7 +704,10 @@ def test_what_is_launched_says_how_to_visit_its_page(
     monkeypatch.setattr(type(cluster), "launch", lambda *_, **__: None)
     line = example("launch").Rl("launch.py")
     assert line.run(["train", "-b", "kube", "--namespace", "team-a", "--image", "rl"]) == 0
-    assert capsys.readouterr().out == "launched rl; the page: launch.py visit -b kube --namespace team-a rl page\n"
+    assert (
+        capsys.readouterr().out
+        == "launched rl; the page: launch.py visit -b kube --namespace team-a rl page\n"
+    )
 
 
 def test_a_configuration_that_is_not_there_is_told(run: Any) -> None:

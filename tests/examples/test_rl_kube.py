@@ -20,7 +20,9 @@ from tests.examples.test_rl import EXAMPLE, GOOD, returns
 def engine(kube_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The cluster's engine as the one that `--build` finds; the image that is made is removed from it."""
     found = kube_cluster.engine
-    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(found.client).parent), os.environ["PATH"]]))
+    monkeypatch.setenv(
+        "PATH", os.pathsep.join([str(Path(found.client).parent), os.environ["PATH"]])
+    )
     monkeypatch.setenv("DOCKER_HOST", found.host)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for variable in ("SYMPHONY_CONTAINER_ENGINE", "SYMPHONY_BACKEND", "RL_CONFIG"):
@@ -33,7 +35,14 @@ def test_agents_in_groups_learn_on_nodes_that_the_dispatcher_chose(
     kube_cluster: Any, engine: Any, tmp_path: Path
 ) -> None:
     """It is as devcluster.yml says: what that names, the labels of nodes and a registry, is there alone."""
-    where = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
+    where = [
+        "-b",
+        "kube",
+        "--kubeconfig",
+        str(kube_cluster.kubeconfig),
+        "--namespace",
+        kube_cluster.namespace,
+    ]
     image = f"{engine.registry}/{kube_cluster.namespace}-rl"
 
     def example(*words: object) -> subprocess.CompletedProcess[str]:
@@ -41,16 +50,32 @@ def test_agents_in_groups_learn_on_nodes_that_the_dispatcher_chose(
         return subprocess.run(command, capture_output=True, text=True, timeout=110)
 
     try:
-        words = ["--repository", image, "--base", kube_cluster.image, "--build", "--host-path", tmp_path / "results"]
+        words = [
+            "--repository",
+            image,
+            "--base",
+            kube_cluster.image,
+            "--build",
+            "--host-path",
+            tmp_path / "results",
+        ]
         done = example("train", "--config", EXAMPLE / "devcluster.yml", *words, "--follow")
         assert done.returncode == 0, done.stdout + done.stderr
         first, last = returns(example("logs", "rl", "learner").stdout)
         assert first == -100
         assert last > GOOD, done.stdout
         status = json.loads(example("ps", "rl", "--json").stdout)
-        found = {(process["group"], process["name"]): process["exit_code"] for process in status["processes"]}
+        found = {
+            (process["group"], process["name"]): process["exit_code"]
+            for process in status["processes"]
+        }
         assert len(found) == 7 + 4 + 1
-        grouped = {("nonagent", "learner"), ("agents-0", "agent-1"), ("agents-1", "agent-2"), (None, "evaluator-0")}
+        grouped = {
+            ("nonagent", "learner"),
+            ("agents-0", "agent-1"),
+            ("agents-1", "agent-2"),
+            (None, "evaluator-0"),
+        }
         assert grouped < set(found)
         assert set(found.values()) == {0}
         assert pools(kube_cluster) == {

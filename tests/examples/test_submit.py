@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Program, cache, program  # noqa: F401  (fixtures)
+from tests.cli.conftest import Program, cache, program
 
 TRAIN = Path(__file__).parents[2] / "examples" / "submit" / "train.py"
 
@@ -28,13 +28,22 @@ def command(checkpoint):
     """The words of a submission: many short epochs, which are only saved when the program is told to end."""
 
     def words(*options, epochs=1_000_000):
-        run = [sys.executable, TRAIN, "--checkpoint", checkpoint, "--pause", "0.01", "--save-every", "1000000"]
+        run = [
+            sys.executable,
+            TRAIN,
+            "--checkpoint",
+            checkpoint,
+            "--pause",
+            "0.01",
+            "--save-every",
+            "1000000",
+        ]
         return ["submit", "--name", "train", *options, "--", *run, "--epochs", epochs]
 
     return words
 
 
-def until(program, text, *words):  # noqa: F811
+def until(program, text, *words):
     """Read on until a line with that text has come; the lines so far."""
     lines = []
     with program.popen("logs", "-f", "train", stdout=-1) as follower:
@@ -46,7 +55,7 @@ def until(program, text, *words):  # noqa: F811
     return lines
 
 
-def test_it_resumes_where_it_was(program, train, command, checkpoint):  # noqa: F811
+def test_it_resumes_where_it_was(program, train, command, checkpoint):
     program.ok(*command())
     until(program, "epoch 3:")
 
@@ -74,7 +83,7 @@ def test_it_resumes_where_it_was(program, train, command, checkpoint):  # noqa: 
     assert [path.name for path in checkpoint.parent.iterdir()] == ["train.json"]
 
 
-def test_it_says_how_it_ended(program, command):  # noqa: F811
+def test_it_says_how_it_ended(program, command):
     """Ctrl-C under --follow: its last words are shown, and its own exit code is kept."""
     terminal = program.terminal(*command("--follow"))
     terminal.expect("epoch 3:")

@@ -59,7 +59,10 @@ def test_the_folder_of_an_experiment_may_be_text(experiment, tmp_path):
     experiment.secrets = {"token": "token"}
     experiment.base_dir = str(tmp_path)
     assert experiment.base_dir == tmp_path
-    for backend, options in (("local", {"state_dir": tmp_path / "state"}), ("kube", {"image": "i"})):
+    for backend, options in (
+        ("local", {"state_dir": tmp_path / "state"}),
+        ("kube", {"image": "i"}),
+    ):
         assert "token" in str(Cluster.new(backend, **options).manifest(experiment))
     with pytest.raises(SpecError, match="base_dir is empty"):
         experiment.base_dir = ""

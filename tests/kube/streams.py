@@ -11,7 +11,9 @@ from kubernetes import client
 from kubernetes.stream import portforward, stream
 
 
-def run_in_pod(api: client.ApiClient, namespace: str, pod: str, *command: str, stdin: str = "") -> tuple[str, int]:
+def run_in_pod(
+    api: client.ApiClient, namespace: str, pod: str, *command: str, stdin: str = ""
+) -> tuple[str, int]:
     """Return what a command in a Pod's container prints, and its exit code."""
     session = stream(
         client.CoreV1Api(api).connect_get_namespaced_pod_exec,
@@ -32,10 +34,14 @@ def run_in_pod(api: client.ApiClient, namespace: str, pod: str, *command: str, s
     return output, code
 
 
-def talk_to_pod(api: client.ApiClient, namespace: str, pod: str, *, port: int, text: bytes) -> bytes:
+def talk_to_pod(
+    api: client.ApiClient, namespace: str, pod: str, *, port: int, text: bytes
+) -> bytes:
     """Send some bytes to a Pod's port by port-forward, and return the first that come back."""
     core = client.CoreV1Api(api)
-    forward = portforward(core.connect_get_namespaced_pod_portforward, pod, namespace, ports=str(port))
+    forward = portforward(
+        core.connect_get_namespaced_pod_portforward, pod, namespace, ports=str(port)
+    )
     connection = forward.socket(port)
     connection.settimeout(20)
     connection.sendall(text)

@@ -105,7 +105,9 @@ def test_a_watch_streams_through(kube_cluster, through):
     kube_cluster.raw.call("POST", maps, MAP)
     assert next(events)["object"]["metadata"]["name"] == "m"
     kube_cluster.raw.call("DELETE", f"{maps}/m")
-    assert next(events)["type"] == "DELETED"  # would the first only come when the watch ended, this would come never
+    assert (
+        next(events)["type"] == "DELETED"
+    )  # would the first only come when the watch ended, this would come never
     events.close()
 
 
@@ -115,7 +117,9 @@ def test_exec_goes_through(kube_cluster, kube_faults):
     core.create_namespaced_pod(kube_cluster.namespace, idle)
     kube_cluster.wait_for_pod("idle")
     command = ["sh", "-c", "read word; echo heard $word; exit 5"]
-    output, code = run_in_pod(core.api_client, kube_cluster.namespace, "idle", *command, stdin="hello\n")
+    output, code = run_in_pod(
+        core.api_client, kube_cluster.namespace, "idle", *command, stdin="hello\n"
+    )
     assert (output, code) == ("heard hello\n", 5)
     assert kube_faults.count(path="/exec") == 1
 

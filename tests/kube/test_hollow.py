@@ -31,7 +31,9 @@ def test_a_thousand_pods_run_and_go(kube_cluster, hollow_nodes):
 def follow(kube_cluster, *, until) -> None:
     """Watch the Pods' phases by name until they are as wanted."""
     listed = kube_cluster.raw.call("GET", kube_cluster.path("pods"))
-    phases: dict[str, str] = {pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in listed["items"]}
+    phases: dict[str, str] = {
+        pod["metadata"]["name"]: pod["status"].get("phase", "") for pod in listed["items"]
+    }
     if until(phases):
         return
     since = kube_cluster.path(f"pods?resourceVersion={listed['metadata']['resourceVersion']}")

@@ -37,7 +37,9 @@ def test_a_pod_gets_a_gpu_where_there_is_one(kube_cluster, core, gpus):
 
 
 def test_a_pod_stays_pending_for_lack_of_gpus(kube_cluster, core, gpus):
-    core.create_namespaced_pod(kube_cluster.namespace, with_gpus("greedy", kube_cluster.image, str(gpus + 1)))
+    core.create_namespaced_pod(
+        kube_cluster.namespace, with_gpus("greedy", kube_cluster.image, str(gpus + 1))
+    )
     reason = why_unschedulable(kube_cluster, "greedy")
     assert "Insufficient nvidia.com/gpu" in reason
 

@@ -45,7 +45,9 @@ def test_a_build_that_fails_says_so(kube_cluster):
 def test_an_image_that_is_not_there_is_reported(kube_cluster):
     core, namespace = client.CoreV1Api(kube_cluster.client), kube_cluster.namespace
     missing = f"{kube_cluster.engine.registry}/nobody-made-this:1"
-    core.create_namespaced_pod(namespace, pods.pod("hopeful", pods.container(missing, pods.FOREVER)))
+    core.create_namespaced_pod(
+        namespace, pods.pod("hopeful", pods.container(missing, pods.FOREVER))
+    )
     path = kube_cluster.path("pods?fieldSelector=metadata.name=hopeful")
     for event in kube_cluster.raw.watch(path, seconds=60):
         for status in event["object"]["status"].get("containerStatuses", []):

@@ -36,7 +36,9 @@ def test_a_researcher_runs_jobs_and_reads_their_logs(kube_cluster, researcher):
     client.BatchV1Api(researcher).create_namespaced_job(namespace, pods.job("mine", container))
     core = client.CoreV1Api(researcher)
     path = kube_cluster.path("pods?labelSelector=job-name=mine")
-    name = next(event["object"]["metadata"]["name"] for event in kube_cluster.raw.watch(path, seconds=30))
+    name = next(
+        event["object"]["metadata"]["name"] for event in kube_cluster.raw.watch(path, seconds=30)
+    )
     kube_cluster.wait_for_pod(name, "Succeeded")
     assert core.read_namespaced_pod_log(name, namespace) == "done\n"
 

@@ -65,7 +65,9 @@ def test_a_service_resolves_the_moment_after_it_is_created(kube_cluster, core):
     if kube_cluster.session.cluster.kind != "devcluster":
         pytest.skip("only the devcluster's DNS is never late")
     namespace = kube_cluster.namespace
-    core.create_namespaced_pod(namespace, pods.pod("asker", pods.container(kube_cluster.image, pods.FOREVER)))
+    core.create_namespaced_pod(
+        namespace, pods.pod("asker", pods.container(kube_cluster.image, pods.FOREVER))
+    )
     kube_cluster.wait_for_pod("asker")
     code = "import socket, sys; print(*[socket.gethostbyname(name) for name in sys.argv[1:]])"
     ask = ["python3", "-c", code]
@@ -83,7 +85,9 @@ def test_a_service_resolves_the_moment_after_it_is_created(kube_cluster, core):
 
 def test_logs(kube_cluster, core):
     code = "import sys; print('out'); print('err', file=sys.stderr); print('ümlaut')"
-    core.create_namespaced_pod(kube_cluster.namespace, pods.pod("talker", pods.container(kube_cluster.image, code)))
+    core.create_namespaced_pod(
+        kube_cluster.namespace, pods.pod("talker", pods.container(kube_cluster.image, code))
+    )
     kube_cluster.wait_for_pod("talker", "Succeeded")
     log = core.read_namespaced_pod_log("talker", kube_cluster.namespace)
     assert sorted(log.splitlines()) == ["err", "out", "ümlaut"]
@@ -93,9 +97,13 @@ def test_logs(kube_cluster, core):
 
 def test_exec_gives_output_and_exit_code(kube_cluster, core):
     namespace = kube_cluster.namespace
-    core.create_namespaced_pod(namespace, pods.pod("idle", pods.container(kube_cluster.image, pods.FOREVER)))
+    core.create_namespaced_pod(
+        namespace, pods.pod("idle", pods.container(kube_cluster.image, pods.FOREVER))
+    )
     kube_cluster.wait_for_pod("idle")
-    output, code = run_in_pod(kube_cluster.client, namespace, "idle", "sh", "-c", "echo here; exit 7")
+    output, code = run_in_pod(
+        kube_cluster.client, namespace, "idle", "sh", "-c", "echo here; exit 7"
+    )
     assert (output, code) == ("here\n", 7)
 
 
@@ -113,7 +121,9 @@ def test_a_job_runs_to_completion_and_a_failing_one_fails(kube_cluster):
         ("good", "", "Complete"),
         ("bad", "raise SystemExit(3)", "Failed"),
     ):
-        batch.create_namespaced_job(namespace, pods.job(name, pods.container(kube_cluster.image, code)))
+        batch.create_namespaced_job(
+            namespace, pods.job(name, pods.container(kube_cluster.image, code))
+        )
         path = kube_cluster.path(f"jobs?fieldSelector=metadata.name={name}", group="apis/batch/v1")
         conditions = {
             entry["type"]
@@ -133,7 +143,9 @@ def until_settled(kube_cluster: KubeCluster, path: str):
 
 def test_the_image_has_the_project(kube_cluster, core):
     code = "import symphony, importlib.metadata as m; print(m.version('symphony-launcher'))"
-    core.create_namespaced_pod(kube_cluster.namespace, pods.pod("user", pods.container(kube_cluster.image, code)))
+    core.create_namespaced_pod(
+        kube_cluster.namespace, pods.pod("user", pods.container(kube_cluster.image, code))
+    )
     kube_cluster.wait_for_pod("user", "Succeeded")
 
 

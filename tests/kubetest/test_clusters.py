@@ -28,7 +28,9 @@ def calls(tmp_path, monkeypatch):
     log.touch()
     for name in ("kind", "docker"):
         tool = tools / name
-        tool.write_text(f'#!/bin/sh\necho "{name} $*" >> {log}\ntest ! -e {tmp_path}/{name}-fails-at-$1\n')
+        tool.write_text(
+            f'#!/bin/sh\necho "{name} $*" >> {log}\ntest ! -e {tmp_path}/{name}-fails-at-$1\n'
+        )
         tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/bin")
     return log.read_text
@@ -123,7 +125,11 @@ def test_without_a_cluster_ci_fails_and_others_skip_loudly(given, code, outcome,
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["kubetest.plugin"]\n')
     (tmp_path / "test_it.py").write_text("def test_it(kube_cluster):\n    pass\n")
     environ = {
-        **{key: value for key, value in os.environ.items() if key != "SYMPHONY_TEST_WITHOUT_CLUSTER"},
+        **{
+            key: value
+            for key, value in os.environ.items()
+            if key != "SYMPHONY_TEST_WITHOUT_CLUSTER"
+        },
         **given,
         "SYMPHONY_TEST_KUBECONFIG": "/no/such",
         "PYTHONPATH": str(clusters.PROJECT / "tools"),
@@ -136,7 +142,9 @@ def test_without_a_cluster_ci_fails_and_others_skip_loudly(given, code, outcome,
     assert ("NOT TESTED AGAINST A KUBERNETES" in done.stdout) is (code == 0)
 
 
-def test_a_devcluster_that_cannot_be_asked_is_not_taken_for_none(tmp_path, without_kind, monkeypatch):
+def test_a_devcluster_that_cannot_be_asked_is_not_taken_for_none(
+    tmp_path, without_kind, monkeypatch
+):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/devcluster").write_text("raise SystemExit('devcluster: only root can')")
     monkeypatch.setattr(clusters, "PROJECT", tmp_path)

@@ -14,13 +14,21 @@ from .conftest import SOURCE
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "writing-a-backend.md"
-SHOWN = re.findall(rf"^<!-- excerpt: tests/plugins/{SOURCE.name}/(\S+) -->$", GUIDE.read_text(encoding="utf-8"), re.M)
+SHOWN = re.findall(
+    rf"^<!-- excerpt: tests/plugins/{SOURCE.name}/(\S+) -->$",
+    GUIDE.read_text(encoding="utf-8"),
+    re.M,
+)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def test_the_guide_shows_both_backends() -> None:
-    assert {Path(name).parts[0] for name in SHOWN} >= {"pyproject.toml", "symphony_inline", "symphony_polite"}
+    assert {Path(name).parts[0] for name in SHOWN} >= {
+        "pyproject.toml",
+        "symphony_inline",
+        "symphony_polite",
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -51,14 +51,19 @@ print(json.dumps({**said, "listed": cluster.list_experiments()}))
 
 
 def run(code: str, *arguments: str) -> Any:
-    done = subprocess.run([sys.executable, "-c", code, *arguments], check=True, timeout=60, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], check=True, timeout=60, capture_output=True
+    )
     return json.loads(done.stdout)
 
 
 def test_it_launches_lists_describes_waits_logs_and_deletes(example: Path, tmp_path: Path) -> None:
     story = run(STORY, str(tmp_path / "state"))
     assert story["listed"] == ["story"]
-    ends = {process["name"]: (process["state"], process["exit_code"]) for process in story["status"]["processes"]}
+    ends = {
+        process["name"]: (process["state"], process["exit_code"])
+        for process in story["status"]["processes"]
+    }
     assert ends == {"first": ("succeeded", 0), "second": ("failed", 3), "third": ("failed", None)}
     assert [process["group"] for process in story["status"]["processes"]] == [None, "team", None]
     assert "no-such-program" in story["status"]["processes"][2]["reason"]
@@ -82,14 +87,18 @@ def test_a_dry_run_runs_nothing_and_lists_what_is_ignored(
 
     cluster = Cluster.new("inline", folder=tmp_path / "state")
     exp = cluster.new_experiment("story")
-    exp.new_process("first", cmd=f"touch {tmp_path / 'ran'}").resource_limit(gpu=1).add_label("team", "red")
+    exp.new_process("first", cmd=f"touch {tmp_path / 'ran'}").resource_limit(gpu=1).add_label(
+        "team", "red"
+    )
     manifest = cluster.launch(exp, dry_run=True)
     assert capsys.readouterr().out == str(manifest)
     assert [item.setting for item in manifest.ignored] == ["resource_limit.gpu", "labels"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_runs_is_seen_from_outside_and_a_dead_launcher_is_not_covered_up(example: Path, tmp_path: Path) -> None:
+def test_what_runs_is_seen_from_outside_and_a_dead_launcher_is_not_covered_up(
+    example: Path, tmp_path: Path
+) -> None:
     from symphony import AlreadyExists, BackendError, Cluster, State
 
     code = """
@@ -106,7 +115,10 @@ cluster.launch(exp)
     cluster = Cluster.new("inline", folder=state)
     try:
         pid = _first_line(state / "story" / "first.log", launcher)
-        assert [process.state for process in cluster.describe_experiment("story")] == [State.RUNNING, State.PENDING]
+        assert [process.state for process in cluster.describe_experiment("story")] == [
+            State.RUNNING,
+            State.PENDING,
+        ]
         with pytest.raises(AlreadyExists, match="story"):
             cluster.launch(_one("story"))
         with pytest.raises(BackendError, match="foreground"):

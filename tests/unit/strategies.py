@@ -10,10 +10,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from symphony.addresses import AddressScheme
-from symphony.spec import component
+from symphony.model import component
+from symphony.plan.addresses import AddressScheme
 
-SCHEME = AddressScheme(backend="paper", host=lambda service: f"{service}.example", bind_host="0.0.0.0")
+SCHEME = AddressScheme(
+    backend="paper", host=lambda service: f"{service}.example", bind_host="0.0.0.0"
+)
 
 # Names that are also words of the file form: a reader that mixes up the two is caught with these.
 WORDS = (
@@ -91,7 +93,9 @@ volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "config": record({"config": filled, **_mount}, files=_files, name=names),
     "git_repo": record({"repository": filled, **_mount}, revision=filled, name=names),
 }  # fmt: skip
-volume = st.one_of(*(settings.map(lambda drawn, kind=kind: {kind: drawn}) for kind, settings in volumes.items()))  # type: ignore[misc]
+volume = st.one_of(
+    *(settings.map(lambda drawn, kind=kind: {kind: drawn}) for kind, settings in volumes.items())
+)  # type: ignore[misc]
 
 
 def _mounted_at(item: dict[str, Any]) -> str:
@@ -111,7 +115,9 @@ tolerations = st.one_of(
 )
 _plain = st.one_of(st.none(), st.booleans(), st.integers(), texts)
 yml = st.dictionaries(
-    texts, st.one_of(_plain, st.lists(_plain, max_size=2), st.dictionaries(texts, _plain, max_size=2)), max_size=2
+    texts,
+    st.one_of(_plain, st.lists(_plain, max_size=2), st.dictionaries(texts, _plain, max_size=2)),
+    max_size=2,
 )
 
 
@@ -134,7 +140,9 @@ container_level: dict[str, st.SearchStrategy[Any]] = {
 pod_level: dict[str, st.SearchStrategy[Any]] = {
     "restart_policy": st.sampled_from(component.RESTART_POLICIES),
     "termination_grace_period": counts,
-    "job": st.one_of(st.booleans(), record(backoff_limit=counts, active_deadline=counts, ttl=counts)),
+    "job": st.one_of(
+        st.booleans(), record(backoff_limit=counts, active_deadline=counts, ttl=counts)
+    ),
     "node_selector": labels,
     "tolerations": st.lists(tolerations, max_size=2),
     "labels": labels,
@@ -153,7 +161,11 @@ def processes(draw: st.DrawFn, *, grouped: bool) -> dict[str, Any]:
     One in a group has no volumes, which might be mounted where those of the group are.
     """
     own = draw(st.one_of(_argv, _shell))
-    level = {key: item for key, item in container_level.items() if key != "volumes"} if grouped else whole_level
+    level = (
+        {key: item for key, item in container_level.items() if key != "volumes"}
+        if grouped
+        else whole_level
+    )
     settings = draw(record(container_image=filled, **_place, **level))
     return {**own, **settings}
 
@@ -168,7 +180,9 @@ def _owners(members: dict[str, Any]) -> list[dict[str, Any]]:
 
 repositories = st.one_of(
     st.from_regex(r"[a-z0-9]{1,6}(/[a-z0-9]{1,4})?", fullmatch=True),
-    st.sampled_from(["127.0.0.1:5000/team/rl", "registry.example/rl", "env", "name", "images", "010", "a__b"]),
+    st.sampled_from(
+        ["127.0.0.1:5000/team/rl", "registry.example/rl", "env", "name", "images", "010", "a__b"]
+    ),
 )
 _entries = st.lists(
     record({"name": _file_names, "path": filled}, force_update=st.booleans()),
@@ -177,7 +191,12 @@ _entries = st.lists(
 )
 images = st.dictionaries(
     repositories,
-    record(dockerfile=filled, context_directories=_entries, temp_directory=filled, build_options=strings()),
+    record(
+        dockerfile=filled,
+        context_directories=_entries,
+        temp_directory=filled,
+        build_options=strings(),
+    ),
     max_size=2,
 )
 
@@ -193,7 +212,10 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
         inside, taken = taken[:size], taken[size:]
         if inside:
             group = draw(record(**_place, **whole_level))
-            members[name] = {**group, "processes": {inner: draw(processes(grouped=True)) for inner in inside}}
+            members[name] = {
+                **group,
+                "processes": {inner: draw(processes(grouped=True)) for inner in inside},
+            }
         else:
             members[name] = draw(processes(grouped=False))
     _join(draw, members)
@@ -218,10 +240,14 @@ def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
             bound.append(service)
             if draw(st.booleans()):
                 owner.setdefault("encrypted", []).append(service)
-            owner["ready"] = draw(st.sampled_from([{"tcp": service}, {"http": [service, "/health"], "timeout": 5}]))
+            owner["ready"] = draw(
+                st.sampled_from([{"tcp": service}, {"http": [service, "/health"], "timeout": 5}])
+            )
     for owner in owners:
         if bound and draw(st.booleans()):
-            owner["connects"] = draw(st.lists(st.sampled_from(bound), min_size=1, max_size=2, unique=True))
+            owner["connects"] = draw(
+                st.lists(st.sampled_from(bound), min_size=1, max_size=2, unique=True)
+            )
 
 
 def _tell_secrets(draw: st.DrawFn, members: dict[str, Any], secrets: Any) -> None:
@@ -230,7 +256,9 @@ def _tell_secrets(draw: st.DrawFn, members: dict[str, Any], secrets: Any) -> Non
     known = [source.rpartition("/")[2] for source in given]
     for owner in _owners(members):
         if known and draw(st.booleans()):
-            owner["env_secrets"] = {draw(st.sampled_from(["SECRET_ONE", "SECRET_TWO"])): draw(st.sampled_from(known))}
+            owner["env_secrets"] = {
+                draw(st.sampled_from(["SECRET_ONE", "SECRET_TWO"])): draw(st.sampled_from(known))
+            }
 
 
 def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:
@@ -238,6 +266,10 @@ def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:
     earlier: list[str] = []
     for name, member in members.items():
         if earlier and draw(st.booleans()):
-            waits = draw(st.dictionaries(st.sampled_from(earlier), st.sampled_from(component.CONDITIONS), min_size=1))
+            waits = draw(
+                st.dictionaries(
+                    st.sampled_from(earlier), st.sampled_from(component.CONDITIONS), min_size=1
+                )
+            )
             member["starts_after"] = draw(st.sampled_from([waits, list(waits), next(iter(waits))]))
         earlier.append(name)

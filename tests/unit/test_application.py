@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from symphony import Address, Experiment, NotFound, address
-from symphony.plan import resolve
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME, experiments
 
 ENV = {
@@ -24,7 +24,9 @@ ENV = {
 
 def test_an_address() -> None:
     found = address("replay-server", ENV)
-    assert found == Address(service="replay-server", host="10.0.0.7", port=7001, bind_host="0.0.0.0")
+    assert found == Address(
+        service="replay-server", host="10.0.0.7", port=7001, bind_host="0.0.0.0"
+    )
     assert str(found) == "10.0.0.7:7001"
     assert found.tcp == "tcp://10.0.0.7:7001"
     assert found.bind_tcp == "tcp://0.0.0.0:7001"
@@ -47,7 +49,11 @@ def test_it_says_what_the_plan_says(data: dict[str, Any]) -> None:
     env = plan.environment(plan.processes[0])
     for name, endpoint in plan.addresses.items():
         found = address(name, env)
-        assert (found.host, found.port, found.bind_host) == (endpoint.host, endpoint.port, endpoint.bind_host)
+        assert (found.host, found.port, found.bind_host) == (
+            endpoint.host,
+            endpoint.port,
+            endpoint.bind_host,
+        )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,9 @@ def test_a_service_that_is_not_there(service: str, env: dict[str, str], message:
 def test_asking_needs_the_standard_library_alone() -> None:
     program = (
         "import sys; from symphony import address; print(address('replay-server').port);"
-        "print([name for name in ('pluggy', 'yaml', 'psutil', 'symphony.spec') if name in sys.modules])"
+        "print([name for name in ('pluggy', 'yaml', 'psutil', 'symphony.model') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=ENV, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=ENV, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split("\n")[:2] == ["7001", "[]"]

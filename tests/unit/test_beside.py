@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host import beside
-from symphony.host.beside import CannotRun
-from symphony.host.commands import Command
+from symphony.host import exec
+from symphony.host.exec import CannotRun
+from symphony.host.processes.spec import Command
 
 ENV = {**os.environ, "P": "begun"}
 
@@ -29,8 +29,10 @@ def process(folder: Path, *preamble: str, shell: str = "/bin/sh") -> Command:
     return Command(name="p", argv=(shell, "-c", "no matter"), cwd=str(folder), preamble=preamble)
 
 
-def run(command: Command, *argv: str, env: dict[str, str] = ENV, **options: Any) -> subprocess.CompletedProcess[str]:
-    return beside.run(command, argv, env, capture_output=True, **options)
+def run(
+    command: Command, *argv: str, env: dict[str, str] = ENV, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    return exec.run(command, argv, env, capture_output=True, **options)
 
 
 def test_without_a_preamble_there_is_no_shell(tmp_path: Path) -> None:
@@ -38,7 +40,9 @@ def test_without_a_preamble_there_is_no_shell(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (f"begun\n{tmp_path}\n", "", 0)
 
 
-def test_a_preamble_sets_variables_folder_and_what_else_a_shell_hands_on(tmp_path: Path, shell: str) -> None:
+def test_a_preamble_sets_variables_folder_and_what_else_a_shell_hands_on(
+    tmp_path: Path, shell: str
+) -> None:
     (tmp_path / "deep").mkdir()
     command = process(tmp_path, "export P=$P,more # a comment", "cd deep; umask 027", shell=shell)
     done = run(command, "sh", "-c", 'echo "$P"; pwd; umask; exit 3')
@@ -84,14 +88,18 @@ def test_a_preamble_that_fails_is_told_from_a_command_that_does(
         ("./folder", "it is a folder"),
     ],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, shell: str, preamble: list[str], program: str, why: str) -> None:
+def test_what_cannot_run_says_why(
+    tmp_path: Path, shell: str, preamble: list[str], program: str, why: str
+) -> None:
     (tmp_path / "plain").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(CannotRun, match=f"^{why}$"):
         run(process(tmp_path, *preamble, shell=shell), program)
 
 
-def test_a_program_is_looked_for_on_the_path_and_in_the_folder_of_the_preamble(tmp_path: Path, shell: str) -> None:
+def test_a_program_is_looked_for_on_the_path_and_in_the_folder_of_the_preamble(
+    tmp_path: Path, shell: str
+) -> None:
     (tmp_path / "bin").mkdir()
     program = tmp_path / "bin" / "mine"
     program.write_text("#!/bin/sh\nexit 127\n")
@@ -117,7 +125,9 @@ def test_arguments_arrive_untouched(args: list[str]) -> None:
     assert done.stdout == "".join(f"{arg}\0" for arg in args or [""])
 
 
-def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_in_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     run(process(tmp_path, "true"), "true")
     with pytest.raises(CannotRun):

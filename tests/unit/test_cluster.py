@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, ExperimentStatus, NotFound, ProcessStatus, SpecError
-from symphony.lookup import already_exists, find_status, fuzzy_match, no_experiment
+from symphony.cluster.matching import already_exists, find_status, fuzzy_match, no_experiment
 
 STATUS = ExperimentStatus(
-    name="e", backend="paper", processes=(ProcessStatus(name="lone"), ProcessStatus(name="member", group="g"))
+    name="e",
+    backend="paper",
+    processes=(ProcessStatus(name="lone"), ProcessStatus(name="member", group="g")),
 )
 
 
@@ -52,32 +54,49 @@ def test_a_process_that_is_not_there(process: str, group: str | None, message: s
 
 
 def test_an_experiment_that_is_not_there() -> None:
-    assert str(no_experiment("lerner", ["learner", "x"])) == "no experiment 'lerner'; did you mean 'learner'?"
+    assert (
+        str(no_experiment("lerner", ["learner", "x"]))
+        == "no experiment 'lerner'; did you mean 'learner'?"
+    )
     assert str(no_experiment("zzz", ["rl"])) == "no experiment 'zzz'; there are rl"
     assert "left alone; delete it, or launch with force" in str(already_exists("rl"))
 
 
 def test_a_new_experiment_takes_the_keywords_of_experiment() -> None:
     cluster = Cluster.new("local")
-    made = cluster.new_experiment("e", secrets="token", port_range=(1, 2), preamble_cmds="a", start_dir="d")
+    made = cluster.new_experiment(
+        "e", secrets="token", port_range=(1, 2), preamble_cmds="a", start_dir="d"
+    )
     expected = Experiment("e", secrets="token", port_range=(1, 2), preamble_cmds="a", start_dir="d")
     assert made.dump_dict() == expected.dump_dict()
 
 
 @pytest.mark.parametrize(("option", "near"), [("state_dri", "state_dir"), ("gpu", "gpus")])
-def test_an_unknown_option_of_a_backend_is_refused_with_the_near_miss(option: str, near: str) -> None:
-    with pytest.raises(SpecError, match=rf"backend 'local' knows no option '{option}'; did you mean '{near}'"):
+def test_an_unknown_option_of_a_backend_is_refused_with_the_near_miss(
+    option: str, near: str
+) -> None:
+    with pytest.raises(
+        SpecError, match=rf"backend 'local' knows no option '{option}'; did you mean '{near}'"
+    ):
         Cluster.new("local", **{option: "x"})
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-@pytest.mark.parametrize(("given", "what"), [("x1", "'x1'"), ({"name": "x1"}, "dict"), (None, "NoneType")])
-def test_what_is_launched_is_an_experiment(tmp_path: Path, given: Any, what: str, dry_run: bool) -> None:
+@pytest.mark.parametrize(
+    ("given", "what"), [("x1", "'x1'"), ({"name": "x1"}, "dict"), (None, "NoneType")]
+)
+def test_what_is_launched_is_an_experiment(
+    tmp_path: Path, given: Any, what: str, dry_run: bool
+) -> None:
     cluster = Cluster.new("local", state_dir=tmp_path)
-    with pytest.raises(SpecError, match=rf"launch takes an Experiment, not {what}; make one with cluster\.new_exp"):
+    with pytest.raises(
+        SpecError, match=rf"launch takes an Experiment, not {what}; make one with cluster\.new_exp"
+    ):
         cluster.launch(given, dry_run=dry_run)
 
 
 def test_a_wrong_option_of_a_backend_is_refused() -> None:
-    with pytest.raises(SpecError, match="hold_ports is started, bound, not 'bounded'; did you mean 'bound'"):
+    with pytest.raises(
+        SpecError, match="hold_ports is started, bound, not 'bounded'; did you mean 'bound'"
+    ):
         Cluster.new("local", hold_ports="bounded")

@@ -25,7 +25,12 @@ def test_there_is_one_of_it(surroundings: Surroundings) -> None:
 
 def test_without_anything_there_are_the_built_in_values(surroundings: Surroundings) -> None:
     config = SymphonyConfig()
-    assert (config.username, config.experiment_folder, config.backend, config.profile) == (None, None, "local", None)
+    assert (config.username, config.experiment_folder, config.backend, config.profile) == (
+        None,
+        None,
+        "local",
+        None,
+    )
     assert config.settings() == {"backend": ("local", "built-in")}
     assert config.is_empty()
 
@@ -44,11 +49,20 @@ def every(surroundings: Surroundings) -> Surroundings:
     return surroundings
 
 
-def test_the_nearest_file_wins_then_the_one_that_is_named_then_the_users_own(every: Surroundings) -> None:
+def test_the_nearest_file_wins_then_the_one_that_is_named_then_the_users_own(
+    every: Surroundings,
+) -> None:
     config = SymphonyConfig()
-    assert [config.get(field) for field in ("image", "namespace", "username")] == ["project", "named", "user"]
+    assert [config.get(field) for field in ("image", "namespace", "username")] == [
+        "project",
+        "named",
+        "user",
+    ]
     every.project_file.unlink()
-    assert [config.get(field) for field in ("image", "backend")] == ["project", "tmux"]  # until there is a reason
+    assert [config.get(field) for field in ("image", "backend")] == [
+        "project",
+        "tmux",
+    ]  # until there is a reason
     config.reset()
     assert [config.get(field) for field in ("image", "backend")] == ["named", "local"]
 
@@ -65,7 +79,9 @@ def test_the_profile_wins_over_files_the_environment_over_it_and_the_program_ove
     assert (config.get("image"), config.get("context")) == ("program", "profile")
 
 
-def test_a_profile_stands_right_below_what_chose_it(every: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_stands_right_below_what_chose_it(
+    every: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = SymphonyConfig()
     monkeypatch.setenv("SYMPHONY_IMAGE", "variable")
     config.update({"profile": "gke"})
@@ -73,11 +89,17 @@ def test_a_profile_stands_right_below_what_chose_it(every: Surroundings, monkeyp
     config.reset()
     config.update({"context": "program"})
     config.set_command_line({"--profile": "gke", "--backend": "local"})
-    assert [config.get(field) for field in ("image", "context", "backend")] == ["profile", "profile", "local"]
+    assert [config.get(field) for field in ("image", "context", "backend")] == [
+        "profile",
+        "profile",
+        "local",
+    ]
     assert config.settings()["image"].source.endswith(".symphony.yml:5:9")
 
 
-def test_each_value_tells_where_it_was_said(every: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_value_tells_where_it_was_said(
+    every: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SYMPHONY_NAMESPACE", "n")
     config = SymphonyConfig()
     config.set_username("sarah")
@@ -94,8 +116,12 @@ def test_each_value_tells_where_it_was_said(every: Surroundings, monkeypatch: py
 
 
 def test_a_profile_may_be_said_in_parts_and_chosen_in_a_file(surroundings: Surroundings) -> None:
-    surroundings.user("profiles: {gke: {image: user, namespace: user, resources: {cpu: 1, memory: 1Gi}}}\n")
-    surroundings.project("profile: gke\nimage: project\nprofiles: {gke: {image: near, resources: {mem: 2Gi}}}\n")
+    surroundings.user(
+        "profiles: {gke: {image: user, namespace: user, resources: {cpu: 1, memory: 1Gi}}}\n"
+    )
+    surroundings.project(
+        "profile: gke\nimage: project\nprofiles: {gke: {image: near, resources: {mem: 2Gi}}}\n"
+    )
     config = SymphonyConfig()
     assert (config.get("image"), config.get("namespace")) == ("near", "user")
     assert config.get("resources") == {"memory": "2Gi", "cpu": "1"}
@@ -120,7 +146,9 @@ def test_a_profile_that_is_not_there(
 def test_nothing_takes_away_what_is_said_further_down(
     surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    surroundings.user("username: sarah\nimage: i\nresources: {cpu: 1}\noptions: {local: {start_dir: a}}\n")
+    surroundings.user(
+        "username: sarah\nimage: i\nresources: {cpu: 1}\noptions: {local: {start_dir: a}}\n"
+    )
     surroundings.project("username: null\nresources: null\noptions: {local: {start_dir: null}}\n")
     config = SymphonyConfig()
     assert (config.username, config.get("resources"), config.get("options")) == (None, None, None)
@@ -139,7 +167,9 @@ def test_groups_of_settings_merge(surroundings: Surroundings) -> None:
     }
 
 
-def test_it_follows_the_working_directory(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_follows_the_working_directory(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = surroundings.work.parent / "other"
     other.mkdir()
     (other / ".symphony.yml").write_text("username: other\n")
@@ -178,7 +208,9 @@ def test_what_the_program_sets_last_wins_and_reset_forgets_it(surroundings: Surr
     assert config.settings() == {"backend": ("local", "built-in")}
 
 
-def test_a_file_that_the_program_loads_wins_over_those_that_are_found(surroundings: Surroundings) -> None:
+def test_a_file_that_the_program_loads_wins_over_those_that_are_found(
+    surroundings: Surroundings,
+) -> None:
     surroundings.project("username: project\nimage: project\n")
     path = surroundings.work.parent / "given.toml"
     path.write_text("username = 'given'\nexperiment_folder = '../runs'\n")
@@ -191,21 +223,42 @@ def test_a_file_that_the_program_loads_wins_over_those_that_are_found(surroundin
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"usernam": "x"}, "usernam: a configuration knows no 'usernam'; did you mean 'username'? (keys of your own begin"),
+    (
+        {"usernam": "x"},
+        "usernam: a configuration knows no 'usernam'; did you mean 'username'? (keys of your own begin",
+    ),
     ({"zzz": 1}, "it knows username, experiment_folder, backend, profile, context"),
     ({"username": "Sarah K"}, "username: user name 'Sarah K' is not valid: use a-z, 0-9 and '-'"),
     ({"username": ["a"]}, "username: username is text, not ['a']"),
     ({"username": ""}, "username: username is empty"),
     ({"experiment_folder": {}}, "experiment_folder: experiment_folder is text, not {}"),
-    ({"namespace": "Team_A"}, "namespace: a namespace is a-z, 0-9 and '-', at most 63, not 'Team_A'"),
+    (
+        {"namespace": "Team_A"},
+        "namespace: a namespace is a-z, 0-9 and '-', at most 63, not 'Team_A'",
+    ),
     ({"resources": 3}, "resources: resources is a mapping, not 3"),
     ({"resources": {"cpus": 3}}, "resources.cpus: resources knows no 'cpus'; did you mean 'cpu'?"),
-    ({"resources": {"cpu": "many"}}, "resources.cpu: cpu is an amount such as 2, '500m' or '4Gi', not 'many'"),
-    ({"resources": {"mem": 1, "memory": 1}}, "resources: memory and mem are one setting, and both are given"),
-    ({"options": {"kube": 3}}, "options.kube: options are by backend, as in {kube: {expose: none}}, not 3"),
+    (
+        {"resources": {"cpu": "many"}},
+        "resources.cpu: cpu is an amount such as 2, '500m' or '4Gi', not 'many'",
+    ),
+    (
+        {"resources": {"mem": 1, "memory": 1}},
+        "resources: memory and mem are one setting, and both are given",
+    ),
+    (
+        {"options": {"kube": 3}},
+        "options.kube: options are by backend, as in {kube: {expose: none}}, not 3",
+    ),
     ({"profiles": []}, "profiles: profiles is a mapping, not []"),
-    ({"profiles": {"gke": {"imge": "x"}}}, "profiles.gke.imge: profile 'gke' knows no 'imge'; did you mean 'image'?"),
-    ({"profiles": {"gke": {"profile": "x"}}}, "profiles.gke.profile: profile 'gke' knows no 'profile'"),
+    (
+        {"profiles": {"gke": {"imge": "x"}}},
+        "profiles.gke.imge: profile 'gke' knows no 'imge'; did you mean 'image'?",
+    ),
+    (
+        {"profiles": {"gke": {"profile": "x"}}},
+        "profiles.gke.profile: profile 'gke' knows no 'profile'",
+    ),
     ({3: "x"}, "a configuration has a key that is not text: 3; quote it"),
 ]
 
@@ -269,7 +322,9 @@ def test_a_handler_that_fails_refuses_the_change(surroundings: Surroundings) -> 
     config.update({"image": "good", "context": "before"})
     config.register_handler("context", seen.append)
     config.register_handler("image", picky)
-    with pytest.raises(SpecError, match=r"^image cannot be 'bad': its handler failed: ValueError: not this one$"):
+    with pytest.raises(
+        SpecError, match=r"^image cannot be 'bad': its handler failed: ValueError: not this one$"
+    ):
         config.update({"context": "after", "image": "bad"})
     assert (config.get("image"), config.get("context")) == ("good", "before")
     assert seen == ["before", "after", "before"]
@@ -317,7 +372,10 @@ def test_a_user_name_begins_the_names_of_new_experiments_once(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("x" * 58, r"would be called 'sarah-x+', which is 64 characters long and at most 63 are allowed; shorten one"),
+        (
+            "x" * 58,
+            r"would be called 'sarah-x+', which is 64 characters long and at most 63 are allowed; shorten one",
+        ),
         ("My_exp", r"experiment name 'My_exp' is not valid.*'my-exp'"),
     ],
 )
@@ -335,23 +393,36 @@ def test_an_option_of_the_programs_own_has_no_place_in_a_file(surroundings: Surr
     with pytest.raises(SpecError, match=r"^backend 'local' knows no option 'start_dri'"):
         Cluster.new("local", start_dri="a")
     SymphonyConfig().update({"options": {"local": {"start_dri": "/a"}}})
-    with pytest.raises(SpecError, match=r"^options\.local\.start_dri in the configuration: backend 'local' knows no"):
+    with pytest.raises(
+        SpecError,
+        match=r"^options\.local\.start_dri in the configuration: backend 'local' knows no",
+    ):
         Cluster.new("local")
 
 
 def test_the_profile_that_says_a_value_is_known(surroundings: Surroundings) -> None:
     surroundings.project("image: i\nprofile: gke\nprofiles: {gke: {backend: kube}}\n")
     config = SymphonyConfig()
-    assert [config.profile_of(field) for field in ("backend", "image", "context")] == ["gke", None, None]
+    assert [config.profile_of(field) for field in ("backend", "image", "context")] == [
+        "gke",
+        None,
+        None,
+    ]
 
 
-def test_a_cluster_has_the_options_that_are_configured_and_those_given_win(surroundings: Surroundings) -> None:
+def test_a_cluster_has_the_options_that_are_configured_and_those_given_win(
+    surroundings: Surroundings,
+) -> None:
     surroundings.project(
         "backend: subproc\nnamespace: team-a\nimage: i\n"
         "options: {local: {start_dir: /a}, SUBPROCESS: {preamble_cmds: 'true'}, slurm: {partition: x}}\n"
     )
     cluster = Cluster.new()
-    assert (cluster.backend, cluster.defaults.start_dir, cluster.defaults.preamble_cmds) == ("local", "/a", ("true",))
+    assert (cluster.backend, cluster.defaults.start_dir, cluster.defaults.preamble_cmds) == (
+        "local",
+        "/a",
+        ("true",),
+    )
     assert Cluster.new("local", start_dir="/b").defaults.start_dir == "/b"
     kube: Any = Cluster.new("kube", namespace=None)
     assert (kube.namespace, kube.options.image) == (None, "i")
@@ -362,19 +433,31 @@ def test_a_cluster_has_the_options_that_are_configured_and_those_given_win(surro
 @pytest.mark.parametrize(
     ("written", "error", "said"),
     [
-        ("backend: locl\n", PluginError, r"\.symphony\.yml:1:1: no backend 'locl'; did you mean 'local'"),
+        (
+            "backend: locl\n",
+            PluginError,
+            r"\.symphony\.yml:1:1: no backend 'locl'; did you mean 'local'",
+        ),
         (
             "options: {local: {start_dri: a}}\n",
             SpecError,
             r"\.symphony\.yml:1:19: options\.local\.start_dri: .*knows no option 'start_dri'; did you mean 'start_dir'",
         ),
-        ("options: {kubee: {expose: none}}\n", SpecError, r"yml:1:11: options\.kubee: .*did you mean 'kube'"),
+        (
+            "options: {kubee: {expose: none}}\n",
+            SpecError,
+            r"yml:1:11: options\.kubee: .*did you mean 'kube'",
+        ),
         (
             "profile: x\nprofiles:\n  x:\n    options:\n      kubee:\n        expose: none\n",
             SpecError,
             r"\.symphony\.yml:5:7: options\.kubee: ",
         ),
-        ("options: {local: {hold_ports: x}}\n", SpecError, r"yml:1:19: options\.local\.hold_ports: hold_ports is "),
+        (
+            "options: {local: {hold_ports: x}}\n",
+            SpecError,
+            r"yml:1:19: options\.local\.hold_ports: hold_ports is ",
+        ),
     ],
 )
 def test_what_a_backend_does_not_know_is_told(
@@ -408,7 +491,7 @@ from symphony import Cluster, SymphonyConfig
 config = SymphonyConfig()
 config.username, config.experiment_folder, config.backend
 Cluster.new()
-print(*(name for name in sys.modules if name.startswith(("yaml", "tomllib", "symphony.config", "symphony.spec"))))
+print(*(name for name in sys.modules if name.startswith(("yaml", "tomllib", "symphony.config", "symphony.model"))))
 """
 
 
@@ -416,14 +499,18 @@ def loaded(**env: str) -> set[str]:
     import os
 
     done = subprocess.run(
-        [sys.executable, "-c", LOADED], capture_output=True, text=True, check=True, env={**os.environ, **env}
+        [sys.executable, "-c", LOADED],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **env},
     )
     return set(done.stdout.split())
 
 
 def test_without_a_file_next_to_nothing_is_imported(surroundings: Surroundings) -> None:
     assert loaded() == {"symphony.config", "symphony.config.config", "symphony.config.finding"}
-    assert not {"yaml", "tomllib", "symphony.spec"} & loaded(SYMPHONY_BACKEND="local")
+    assert not {"yaml", "tomllib", "symphony.model"} & loaded(SYMPHONY_BACKEND="local")
 
 
 def test_with_a_file_it_is(surroundings: Surroundings) -> None:

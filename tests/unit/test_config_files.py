@@ -32,7 +32,9 @@ def refusal(surroundings: Surroundings) -> str:
 # --- where ---
 
 
-def test_the_nearest_of_the_folders_above_wins(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_of_the_folders_above_wins(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deep = surroundings.work / "a" / "b"
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
@@ -45,7 +47,9 @@ def test_the_nearest_of_the_folders_above_wins(surroundings: Surroundings, monke
     assert (config.username, config.get("image")) == ("nearer", None)
 
 
-def test_above_the_home_folder_none_is_looked_for(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_above_the_home_folder_none_is_looked_for(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (surroundings.home.parent / ".symphony.yml").write_text("username: above\n")
     config = SymphonyConfig()
     assert config.username is None
@@ -58,7 +62,9 @@ def test_above_the_home_folder_none_is_looked_for(surroundings: Surroundings, mo
     assert config.username == "above"
 
 
-def test_the_users_own_is_in_the_xdg_folder(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_is_in_the_xdg_folder(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     surroundings.user("username: home\n")
     assert SymphonyConfig().username == "home"
     folder = surroundings.home / "xdg" / "symphony"
@@ -74,7 +80,9 @@ def test_two_in_one_folder_are_refused(surroundings: Surroundings) -> None:
     surroundings.project("username: a\n")
     (surroundings.work / ".symphony.json").write_text("{}")
     said = refusal(surroundings)
-    assert said.endswith(": .symphony.yml and .symphony.json are two configurations of one folder; keep one of them")
+    assert said.endswith(
+        ": .symphony.yml and .symphony.json are two configurations of one folder; keep one of them"
+    )
 
 
 def test_one_file_counts_once(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,15 +92,21 @@ def test_one_file_counts_once(surroundings: Surroundings, monkeypatch: pytest.Mo
     assert SymphonyConfig().username == "a"
 
 
-def test_the_file_that_is_named_has_to_be_there(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_that_is_named_has_to_be_there(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SYMPHONY_CONFIG", "~/nowhere.yml")
-    with pytest.raises(NotFound, match=rf"SYMPHONY_CONFIG names {surroundings.home}/nowhere\.yml, and there is no"):
+    with pytest.raises(
+        NotFound, match=rf"SYMPHONY_CONFIG names {surroundings.home}/nowhere\.yml, and there is no"
+    ):
         SymphonyConfig().settings()
     monkeypatch.setenv("SYMPHONY_CONFIG", "")
     assert SymphonyConfig().username is None
 
 
-def test_paths_are_relative_to_the_file(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_file(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deep = surroundings.work / "deep"
     deep.mkdir()
     monkeypatch.chdir(deep)
@@ -111,7 +125,9 @@ def test_what_a_stranger_left_in_a_folder_for_all_is_not_read(surroundings: Surr
     assert SymphonyConfig().username == "stranger"
     surroundings.work.chmod(0o1777)
     SymphonyConfig().reset()
-    assert refusal(surroundings).startswith(".symphony.yml: belongs to another user, in a folder that everybody may")
+    assert refusal(surroundings).startswith(
+        ".symphony.yml: belongs to another user, in a folder that everybody may"
+    )
     SymphonyConfig().reset()
     surroundings.monkeypatch.setenv("SYMPHONY_CONFIG", str(surroundings.project_file))
     surroundings.monkeypatch.chdir(surroundings.home)
@@ -129,7 +145,9 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["config", "rc.conf", "BY_NAME"])
-def test_the_form_is_told_by_name_or_content(surroundings: Surroundings, form: str, name: str) -> None:
+def test_the_form_is_told_by_name_or_content(
+    surroundings: Surroundings, form: str, name: str
+) -> None:
     if form == "TOML" and not HAS_TOML:
         pytest.skip("no package reads TOML here")
     path = surroundings.work / (f"rc.{form}" if name == "BY_NAME" else name)
@@ -206,7 +224,9 @@ def test_a_wrong_file_is_told_with_its_place(
     assert said in refusal(surroundings)
 
 
-def test_a_variable_that_is_wrong_is_named(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_wrong_is_named(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SYMPHONY_USERNAME", "Sarah")
     assert refusal(surroundings).startswith("SYMPHONY_USERNAME: user name 'Sarah' is not valid")
 
@@ -220,12 +240,19 @@ def test_without_a_reader_toml_says_what_to_install(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    assert re.search(r"reading TOML on this Python needs the package 'toml(i|lib)'", refusal(surroundings))
+    assert re.search(
+        r"reading TOML on this Python needs the package 'toml(i|lib)'", refusal(surroundings)
+    )
 
 
-def test_the_places_that_are_looked_at(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_places_that_are_looked_at(
+    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user = surroundings.home / ".config" / "symphony" / "config.yml"
-    assert sources.places(os.environ) == [("project", surroundings.project_file, False), ("user", user, False)]
+    assert sources.places(os.environ) == [
+        ("project", surroundings.project_file, False),
+        ("user", user, False),
+    ]
     surroundings.user("")
     surroundings.named("")
     surroundings.project("")

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from symphony import AlreadyExists, BackendError, Cluster, Experiment, LaunchFailed, SpecError, SymphonyConfig
+from symphony import (
+    AlreadyExists,
+    BackendError,
+    Cluster,
+    Experiment,
+    LaunchFailed,
+    SpecError,
+    SymphonyConfig,
+)
 from symphony.config import launches
 from tests.unit.configured import Surroundings, surroundings
 
@@ -34,10 +42,16 @@ def described(cluster: Cluster, message: str = "hello") -> Experiment:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-def test_a_launch_is_saved_as_it_was_written_and_as_it_was_made(cluster: Cluster, runs: Path) -> None:
+def test_a_launch_is_saved_as_it_was_written_and_as_it_was_made(
+    cluster: Cluster, runs: Path
+) -> None:
     experiment = described(cluster)
     experiment.base_dir = runs.parent
     manifest = cluster.launch(experiment)
@@ -46,7 +60,9 @@ def test_a_launch_is_saved_as_it_was_written_and_as_it_was_made(cluster: Cluster
     first = (runs / "rl" / "experiment.yml").read_text().splitlines()[0]
     assert first.startswith("# Launched on local at ")
     assert first.endswith(f"Relative paths begin at {runs.parent}")
-    assert Experiment.load_file(runs / "rl" / "experiment.yml").dump_dict() == experiment.dump_dict()
+    assert (
+        Experiment.load_file(runs / "rl" / "experiment.yml").dump_dict() == experiment.dump_dict()
+    )
     assert [path.name for path in runs.iterdir()] == ["rl"]
 
 
@@ -55,7 +71,9 @@ def test_without_a_folder_nothing_is_saved(cluster: Cluster, surroundings: Surro
     assert list(surroundings.work.iterdir()) == []
 
 
-def test_a_dry_run_saves_nothing(cluster: Cluster, runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_saves_nothing(
+    cluster: Cluster, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster.launch(described(cluster), dry_run=True)
     assert "echo hello" in capsys.readouterr().out
     assert not runs.exists()
@@ -65,7 +83,9 @@ def test_a_name_that_is_saved_is_refused_and_stays_as_it_is(cluster: Cluster, ru
     cluster.launch(described(cluster))
     cluster.delete("rl")
     before = contents(runs)
-    with pytest.raises(AlreadyExists, match=rf"^experiment 'rl' is saved in {runs}/rl already; launch with force"):
+    with pytest.raises(
+        AlreadyExists, match=rf"^experiment 'rl' is saved in {runs}/rl already; launch with force"
+    ):
         cluster.launch(described(cluster, "again"))
     assert (contents(runs), cluster.list_experiments()) == (before, [])
 
@@ -81,7 +101,9 @@ def test_with_force_it_is_replaced_and_other_files_stay(cluster: Cluster, runs: 
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_launch_that_fails_leaves_what_was_there(cluster: Cluster, runs: Path, force: bool) -> None:
+def test_a_launch_that_fails_leaves_what_was_there(
+    cluster: Cluster, runs: Path, force: bool
+) -> None:
     if force:
         cluster.launch(described(cluster))
     before = contents(runs)
@@ -93,9 +115,14 @@ def test_a_launch_that_fails_leaves_what_was_there(cluster: Cluster, runs: Path,
     assert [path.name for path in runs.iterdir()] == (["rl"] if force else [])
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(cluster: Cluster, runs: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_told_before_anything_starts(
+    cluster: Cluster, runs: Path
+) -> None:
     runs.write_text("no folder")
-    with pytest.raises(BackendError, match=rf"'rl' cannot be saved in {runs}: {runs}: File exists; see experiment_fo"):
+    with pytest.raises(
+        BackendError,
+        match=rf"'rl' cannot be saved in {runs}: {runs}: File exists; see experiment_fo",
+    ):
         cluster.launch(described(cluster))
     assert cluster.list_experiments() == []
 
@@ -112,7 +139,9 @@ def test_a_launch_that_cannot_be_saved_is_taken_back(
     assert contents(runs) == {"rl/other": ""}
 
 
-def test_half_of_a_replacement_is_undone(cluster: Cluster, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_of_a_replacement_is_undone(
+    cluster: Cluster, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster.launch(described(cluster))
     before = contents(runs)
     replace = Path.replace

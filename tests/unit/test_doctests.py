@@ -9,16 +9,22 @@ import pkgutil
 import pytest
 
 import symphony
-import symphony_kube.dispatch
+import symphony_kube.node_pools
 
 MODULES = [
     info.name
-    for package in (symphony, symphony_kube.dispatch)
+    for package in (symphony, symphony_kube.node_pools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     # Programs, which are run and not imported, and what needs pytest.
-    if not info.name.endswith(("__main__", "host.supervise")) and not info.name.startswith("symphony.testing")
+    if not info.name.endswith(("__main__", "host.supervise"))
+    and not info.name.startswith("symphony.testing")
 ]
-WITH_EXAMPLES = {"symphony.lookup", "symphony.host.logs", "symphony.status", "symphony_kube.dispatch.quantities"}
+WITH_EXAMPLES = {
+    "symphony.cluster.matching",
+    "symphony.host.logs",
+    "symphony.status",
+    "symphony_kube.node_pools.quantities",
+}
 
 
 def examples(name: str) -> list[doctest.DocTest]:

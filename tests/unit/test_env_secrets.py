@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, SpecError
-from symphony.host.commands import Command
-from symphony.plan import resolve, secret_text
+from symphony.host.processes.spec import Command
+from symphony.plan.resolve import resolve, secret_text
 from tests.unit.strategies import SCHEME
 
 VALUE = "sword'fish $HOME\n日本\n"
@@ -38,7 +38,9 @@ def test_it_is_kept_dumped_and_loaded() -> None:
 
 def test_in_yaml_a_file_name_is_taken_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "e.yml"
-    path.write_text("name: e\nsecrets: {010: x}\nprocesses: {p: {command: c, env_secrets: {TOKEN: 010}}}\n")
+    path.write_text(
+        "name: e\nsecrets: {010: x}\nprocesses: {p: {command: c, env_secrets: {TOKEN: 010}}}\n"
+    )
     plan = resolve(Experiment.load_file(path), SCHEME)
     assert plan.env_secrets(plan.processes[0]) == {"TOKEN": "010"}
 
@@ -67,7 +69,10 @@ def test_an_unknown_secret_is_refused_with_the_near_miss() -> None:
 def test_one_variable_has_one_source() -> None:
     whole = experiment()
     whole.new_process("p", command="c", env={"TOKEN": "x"}).set_env_secret("TOKEN", "token")
-    with pytest.raises(SpecError, match="'p' has the variable 'TOKEN' twice, from its env and from the secret 'token'"):
+    with pytest.raises(
+        SpecError,
+        match="'p' has the variable 'TOKEN' twice, from its env and from the secret 'token'",
+    ):
         resolve(whole, SCHEME)
 
 
@@ -91,7 +96,9 @@ def test_what_is_no_text_is_refused_without_being_shown(content: bytes) -> None:
 
 def test_a_command_gets_its_secrets_when_it_is_run(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(VALUE)
-    command = Command(name="p", argv=("c",), cwd="/", env={"A": "1"}, env_secrets={"TOKEN": "token"})
+    command = Command(
+        name="p", argv=("c",), cwd="/", env={"A": "1"}, env_secrets={"TOKEN": "token"}
+    )
     assert command.with_secrets(tmp_path).env == {"A": "1", "TOKEN": VALUE}
     assert VALUE not in str(command.to_dict())
 
@@ -120,7 +127,10 @@ def test_a_process_has_the_content_byte_for_byte_and_nothing_that_is_written_has
     manifest = cluster.launch(described)
     cluster.wait("e", timeout=60)
     shown = cluster.get_log("e", "p")
-    assert json.loads("".join(shown.split("\r\n")[0].splitlines())) == {"TOKEN": VALUE, "KEY": "plain"}
+    assert json.loads("".join(shown.split("\r\n")[0].splitlines())) == {
+        "TOKEN": VALUE,
+        "KEY": "plain",
+    }
     assert "sword" not in f"{manifest}{manifest.to_dict()}{described.dump_dict()}"
     assert "token" in str(manifest)
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
@@ -131,7 +141,9 @@ def test_a_process_has_the_content_byte_for_byte_and_nothing_that_is_written_has
     assert kept.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_one_that_is_no_text_is_refused_before_anything_starts(cluster: Cluster, tmp_path: Path) -> None:
+def test_one_that_is_no_text_is_refused_before_anything_starts(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     with pytest.raises(SpecError, match="secret 'token' cannot be a variable"):
         cluster.launch(launched(cluster, tmp_path, b"\xff\xfe"))
     assert cluster.list_experiments() == []

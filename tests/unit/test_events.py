@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.events import Reader, Run, Track, apply, encode, fold
+from symphony.host.run.events import Reader, Run, Track, apply, encode, fold
 from symphony.status import State
 
 
@@ -98,7 +98,9 @@ HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("history", "track"), [item[1:] for item in HISTORIES], ids=[item[0] for item in HISTORIES])
+@pytest.mark.parametrize(
+    ("history", "track"), [item[1:] for item in HISTORIES], ids=[item[0] for item in HISTORIES]
+)
 def test_a_history_of_one_process(history: list[dict[str, Any]], track: dict[str, Any]) -> None:
     run = fold(["p", "other"], history)
     assert run.tracks["p"] == Track(**track)
@@ -115,7 +117,8 @@ def test_a_history_of_an_experiment() -> None:
 
 
 @pytest.mark.parametrize(
-    "unknown", [event("migrated", reason="r"), event("migrated", None), started() | {"process": "stranger"}]
+    "unknown",
+    [event("migrated", reason="r"), event("migrated", None), started() | {"process": "stranger"}],
 )
 def test_what_is_not_known_changes_nothing(unknown: dict[str, Any]) -> None:
     run = fold(["p"], [event("launched", None, 7.0), unknown, started()])
@@ -135,7 +138,9 @@ def test_a_fold_may_stop_anywhere_and_go_on(cut: int) -> None:
 # --- the log itself ---
 
 histories = st.lists(
-    st.fixed_dictionaries({"event": st.text(max_size=5), "at": st.floats(0, 1e10), "process": st.text(max_size=5)}),
+    st.fixed_dictionaries(
+        {"event": st.text(max_size=5), "at": st.floats(0, 1e10), "process": st.text(max_size=5)}
+    ),
     max_size=6,
 )
 
@@ -182,7 +187,9 @@ def test_an_event_is_one_line_of_ascii() -> None:
     assert line.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("broken", [b'{"event":"waiting","at":1{"event":"x","at":2}\n', b"\n", b"\xff\n"], ids=repr)
+@pytest.mark.parametrize(
+    "broken", [b'{"event":"waiting","at":1{"event":"x","at":2}\n', b"\n", b"\xff\n"], ids=repr
+)
 def test_a_broken_line_in_the_middle_hides_no_other(tmp_path: Path, broken: bytes) -> None:
     log = tmp_path / "events.jsonl"
     log.write_bytes(encode(event("launched", None)) + broken + encode(started()))

@@ -17,7 +17,9 @@ def test_a_bad_name_is_refused_with_the_corrected_one(make: Callable[[str], Any]
         make("My_exp")
 
 
-@pytest.mark.parametrize(("make", "word"), [(Experiment, "experiment"), (Process, "process"), (ProcessGroup, "group")])
+@pytest.mark.parametrize(
+    ("make", "word"), [(Experiment, "experiment"), (Process, "process"), (ProcessGroup, "group")]
+)
 def test_the_message_says_whose_name_is_bad(make: Callable[[Any], Any], word: str) -> None:
     with pytest.raises(SpecError, match=f"^{word} name"):
         make("A")
@@ -36,7 +38,10 @@ def test_an_error_of_the_description_is_a_value_error_too() -> None:
     [
         ({"comand": "c"}, "process 'p' knows no 'comand'; did you mean 'command'"),
         ({"image": "c"}, "process 'p' knows no 'image'"),
-        ({"cmd": "a", "command": "b"}, "process 'p' has cmd and command: give a shell line or an argument list"),
+        (
+            {"cmd": "a", "command": "b"},
+            "process 'p' has cmd and command: give a shell line or an argument list",
+        ),
         ({"cmds": ["a"], "command": "b"}, "process 'p' has cmds and command"),
         ({"cmd": "a", "args": ["b"]}, "process 'p' has cmd and args"),
         ({"cmd": "a", "cmds": ["b"]}, "process 'p' has cmd and cmds: put the one line into cmds"),
@@ -103,14 +108,29 @@ def names(experiment: Experiment) -> list[str]:
 @pytest.mark.parametrize(
     ("add", "message"),
     [
-        (lambda e: e.new_process("lone"), "experiment 'e' has a process 'lone' already; names are unique"),
-        (lambda e: e.new_process("group"), "experiment 'e' has a group 'group' already; names are unique"),
-        (lambda e: e.new_process("member"), "has a process 'member' already, in group 'group'; names are unique"),
+        (
+            lambda e: e.new_process("lone"),
+            "experiment 'e' has a process 'lone' already; names are unique",
+        ),
+        (
+            lambda e: e.new_process("group"),
+            "experiment 'e' has a group 'group' already; names are unique",
+        ),
+        (
+            lambda e: e.new_process("member"),
+            "has a process 'member' already, in group 'group'; names are unique",
+        ),
         (lambda e: e.add_process(Process("lone")), "has a process 'lone' already"),
         (lambda e: e.new_process_group("group"), "experiment 'e' has a group 'group' already"),
         (lambda e: e.new_process_group("lone"), "experiment 'e' has a process 'lone' already"),
-        (lambda e: e.get_process_group("group").new_process("member"), "group 'group' has a process 'member' already"),
-        (lambda e: e.get_process_group("group").new_process("lone"), "has a process 'lone' already"),
+        (
+            lambda e: e.get_process_group("group").new_process("member"),
+            "group 'group' has a process 'member' already",
+        ),
+        (
+            lambda e: e.get_process_group("group").new_process("lone"),
+            "has a process 'lone' already",
+        ),
         (lambda e: e.new_process_group("other").new_process("member"), "already, in group 'group'"),
     ],
 )
@@ -169,13 +189,24 @@ def test_looking_up() -> None:
 @pytest.mark.parametrize(
     ("look", "message"),
     [
-        (lambda e: e.get_process("mebmer"), "experiment 'e' has no process 'mebmer'; did you mean 'member'"),
+        (
+            lambda e: e.get_process("mebmer"),
+            "experiment 'e' has no process 'mebmer'; did you mean 'member'",
+        ),
         (lambda e: e.get_process("group"), "experiment 'e' has no process 'group'"),
-        (lambda e: e.get_process_group("goup"), "experiment 'e' has no group 'goup'; did you mean 'group'"),
-        (lambda e: e.get_process_group("group").get_process("membre"), "group 'group' has no process 'membre'; did"),
+        (
+            lambda e: e.get_process_group("goup"),
+            "experiment 'e' has no group 'goup'; did you mean 'group'",
+        ),
+        (
+            lambda e: e.get_process_group("group").get_process("membre"),
+            "group 'group' has no process 'membre'; did",
+        ),
     ],
 )
-def test_what_is_not_there_is_not_found_with_the_near_miss(look: Callable[[Experiment], Any], message: str) -> None:
+def test_what_is_not_there_is_not_found_with_the_near_miss(
+    look: Callable[[Experiment], Any], message: str
+) -> None:
     with pytest.raises(NotFound) as refusal:
         look(small())
     assert message in str(refusal.value)
@@ -203,7 +234,9 @@ def test_a_wrong_option_of_an_experiment(options: dict[str, Any], message: str) 
 
 
 def test_the_options_of_an_experiment() -> None:
-    experiment = Experiment("e", secrets="a/token", port_range=range(7000, 7010), preamble_cmds="true", env={"A": 1})
+    experiment = Experiment(
+        "e", secrets="a/token", port_range=range(7000, 7010), preamble_cmds="true", env={"A": 1}
+    )
     assert experiment.secrets == {"token": "a/token"}
     assert experiment.port_range == (7000, 7009)
     assert experiment.preamble_cmds == ["true"]

@@ -110,7 +110,9 @@ YAML: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("text", "message"), YAML, ids=lambda text: ascii(text)[:80])
-def test_a_wrong_yaml_file_is_told_with_line_and_column(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_yaml_file_is_told_with_line_and_column(
+    tmp_path: Path, text: str, message: str
+) -> None:
     assert message in refusal(tmp_path, text)
 
 
@@ -121,10 +123,16 @@ def test_a_wrong_yaml_file_is_told_with_line_and_column(tmp_path: Path, text: st
         ('{"name": "e",\n}', "e.json:"),
         ('{\n  "name": e}', "e.json:2:11: not JSON: Expecting value"),
         ('{"name": "e", "name": "f"}', "e.json: a key stands twice: 'name'"),
-        ('{"name": "e", "processes": {"p": {}, "q": {"env": {"A": "1", "A": "2"}}}}', "a key stands twice: 'A'"),
+        (
+            '{"name": "e", "processes": {"p": {}, "q": {"env": {"A": "1", "A": "2"}}}}',
+            "a key stands twice: 'A'",
+        ),
         ("[]", "e.json: an experiment is a mapping, not []"),
         ("null", "e.json: an experiment is a mapping, not None"),
-        ('{"name": "e", "processes": {"p": {"comand": "c"}}}', "e.json: processes.p.comand: process 'p' knows no"),
+        (
+            '{"name": "e", "processes": {"p": {"comand": "c"}}}',
+            "e.json: processes.p.comand: process 'p' knows no",
+        ),
         ('{"name": "e", "env": {"A": true}}', "e.json: env.A: variable 'A' is text, not True"),
         ('{"name": "e", "env": {"A": "\\ud800"}}', "variable 'A' is not valid Unicode"),
         ('{"name": "e", "env": {"A": "\\u0000"}}', "variable 'A' holds a NUL character"),
@@ -150,7 +158,11 @@ def test_a_file_may_have_a_hundred_levels(tmp_path: Path) -> None:
     deep = "{a: " * 95 + "1" + "}" * 95
     assert load(tmp_path, HEAD + f"    pod_yml: {deep}\n")
     deep = '{"a": ' * 95 + "1" + "}" * 95
-    assert load(tmp_path, f'{{"name": "e", "processes": {{"p": {{"command": "c", "pod_yml": {deep}}}}}}}', "e.json")
+    assert load(
+        tmp_path,
+        f'{{"name": "e", "processes": {{"p": {{"command": "c", "pod_yml": {deep}}}}}}}',
+        "e.json",
+    )
 
 
 def test_a_file_that_is_not_there_is_told_with_what_is_beside_it(tmp_path: Path) -> None:
@@ -163,7 +175,9 @@ def test_a_file_that_is_not_there_is_told_with_what_is_beside_it(tmp_path: Path)
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
-    assert "e.toml: an experiment's file ends in .yml, .yaml or .json, not '.toml'" in refusal(tmp_path, "", "e.toml")
+    assert "e.toml: an experiment's file ends in .yml, .yaml or .json, not '.toml'" in refusal(
+        tmp_path, "", "e.toml"
+    )
     assert "not 'nothing'" in refusal(tmp_path, "", "e")
 
 
@@ -214,7 +228,8 @@ def test_an_unquoted_scalar_stays_as_it_is_written(tmp_path: Path, text: str) ->
 def test_a_number_where_a_number_is_meant_is_one(tmp_path: Path) -> None:
     experiment = load(
         tmp_path,
-        HEAD + "    binds: {name: 7000, env: 7001, log: 7002}\n    resource_limit: {cpu: 0.5, gpu: 2}\n"
+        HEAD
+        + "    binds: {name: 7000, env: 7001, log: 7002}\n    resource_limit: {cpu: 0.5, gpu: 2}\n"
         "    termination_grace_period: 5\n    job: {ttl: 10}\n    pod_yml: {env: 010, value: yes}\n"
         "    starts_after: {log: started}\n",
     )
@@ -229,7 +244,8 @@ def test_images_are_named_and_described_as_it_is_written(tmp_path: Path) -> None
     experiment = load(
         tmp_path,
         "name: e\nimages:\n  env:\n    dockerfile: 010\n    build_options: [yes]\n"
-        "    context_directories: [{name: 1e3, path: 0x10, force_update: true}]\n  127.0.0.1:5000/rl:\n" + HEAD[8:],
+        "    context_directories: [{name: 1e3, path: 0x10, force_update: true}]\n  127.0.0.1:5000/rl:\n"
+        + HEAD[8:],
     )
     env, other = experiment.list_images()
     assert env.dump() == {
@@ -245,7 +261,9 @@ def test_images_are_named_and_described_as_it_is_written(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["processes", "env", "binds", "y"])
 def test_a_name_changes_nothing_about_what_stands_below_it(tmp_path: Path, name: str) -> None:
     settings = "args: [010], env: {pod_yml: 010, processes: yes}, binds: {a: 10}"
-    process = load(tmp_path, f"name: {name}\nprocesses:\n  {name}: {{{settings}}}\n").get_process(name)
+    process = load(tmp_path, f"name: {name}\nprocesses:\n  {name}: {{{settings}}}\n").get_process(
+        name
+    )
     assert process.args == ["010"]
     assert process.settings.env == {"pod_yml": "010", "processes": "yes"}
     assert process.settings.binds == {"a": 10}
@@ -268,22 +286,34 @@ def test_relative_paths_begin_at_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "kept"),
-    [("a", {"a": "ready"}), (["a", "b"], {"a": "ready", "b": "ready"}), ({"a": "started"}, {"a": "started"})],
+    [
+        ("a", {"a": "ready"}),
+        (["a", "b"], {"a": "ready", "b": "ready"}),
+        ({"a": "started"}, {"a": "started"}),
+    ],
 )
 def test_the_forms_of_starts_after(value: Any, kept: dict[str, str]) -> None:
     data = {"name": "e", "processes": {"p": {"starts_after": value}}}
     assert Experiment.load_dict(data).get_process("p").settings.starts_after == kept
 
 
-@pytest.mark.parametrize(("value", "kept"), [(True, {}), (False, None), ({}, {}), ({"ttl": 1}, {"ttl": 1})])
+@pytest.mark.parametrize(
+    ("value", "kept"), [(True, {}), (False, None), ({}, {}), ({"ttl": 1}, {"ttl": 1})]
+)
 def test_the_forms_of_job(value: Any, kept: dict[str, int] | None) -> None:
     data = {"name": "e", "processes": {"p": {"job": value}}}
     assert Experiment.load_dict(data).get_process("p").settings.job == kept
 
 
 def test_loading_leaves_what_it_is_given_alone() -> None:
-    data = {"name": "e", "processes": {"g": {"env": {"A": "1"}, "processes": {"p": {"command": ["c"]}}}}}
-    copy = {"name": "e", "processes": {"g": {"env": {"A": "1"}, "processes": {"p": {"command": ["c"]}}}}}
+    data = {
+        "name": "e",
+        "processes": {"g": {"env": {"A": "1"}, "processes": {"p": {"command": ["c"]}}}},
+    }
+    copy = {
+        "name": "e",
+        "processes": {"g": {"env": {"A": "1"}, "processes": {"p": {"command": ["c"]}}}},
+    }
     experiment = Experiment.load_dict(data)
     experiment.get_process("p").set_env("B", "2")
     experiment.get_process_group("g").set_env("A", "2")
@@ -308,17 +338,22 @@ def test_a_dump_is_a_copy() -> None:
 def test_a_date_in_a_raw_setting_survives_json(tmp_path: Path) -> None:
     experiment = load(tmp_path, HEAD + "    pod_yml: {a: 2024-01-01}\n")
     experiment.dump_file(tmp_path / "again.json")
-    assert Experiment.load_file(tmp_path / "again.json").get_process("p").settings.pod_yml == {"a": "2024-01-01"}
+    assert Experiment.load_file(tmp_path / "again.json").get_process("p").settings.pod_yml == {
+        "a": "2024-01-01"
+    }
 
 
 @pytest.mark.parametrize("line", ["preamble_cmds: ['']", "start_dir: ''"])
 def test_a_wrong_folder_or_preamble_is_told_with_its_line(tmp_path: Path, line: str) -> None:
     assert "e.yml:2:1: " in refusal(tmp_path, f"name: e\n{line}\n")
-    assert "e.yml:4:5: " in refusal(tmp_path, f"name: e\nprocesses:\n  g:\n    {line}\n    processes: {{}}\n")
+    assert "e.yml:4:5: " in refusal(
+        tmp_path, f"name: e\nprocesses:\n  g:\n    {line}\n    processes: {{}}\n"
+    )
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"processes": []}, {"env": []}, {"env": False}, {"processes": {"g": {"processes": 0}}}]
+    "wrong",
+    [{"processes": []}, {"env": []}, {"env": False}, {"processes": {"g": {"processes": 0}}}],
 )
 def test_an_empty_value_of_the_wrong_kind_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SpecError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symphony.commandline.arguments import Parser
+from symphony.commandline.parsing.arguments import Parser
 from tests.cli.screens import GOLDEN, HELP, VERBS, help_screen, parts
 
 FILES = {name: GOLDEN / "help" / f"{name}.txt" for name in HELP}
@@ -33,5 +33,7 @@ def test_usage_names_what_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None
     parser.add_argument("-m", "--must", required=True)
     parser.add_argument("--may")
     parser.add_argument("file", nargs="+")
-    assert parser.format_usage() == "usage: mine [options] --must MUST\n            file [file ...]\n"
+    assert (
+        parser.format_usage() == "usage: mine [options] --must MUST\n            file [file ...]\n"
+    )
     assert "-m, --must MUST" in parser.format_help()

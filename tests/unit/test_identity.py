@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from symphony.host.identity import ProcessId, birth, identify, is_alive
+from symphony.host.processes.identity import ProcessId, birth, identify, is_alive
 
 
 def test_a_process_is_itself_while_it_lives() -> None:
@@ -34,8 +34,10 @@ def test_a_process_that_ended_is_nobody_reaped_or_not() -> None:
 def test_a_name_may_hold_anything() -> None:
     program = (
         "import sys, pathlib; pathlib.Path('/proc/self/comm').write_text('a) Z 1 (');"
-        "from symphony.host.identity import birth; import os; print(birth(os.getpid()) is not None)"
+        "from symphony.host.processes.identity import birth; import os; print(birth(os.getpid()) is not None)"
     )
     if sys.platform == "linux":
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
         assert done.stdout == "True\n"

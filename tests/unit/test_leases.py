@@ -16,16 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.errors import LaunchFailed
-from symphony.host import gpus, leases
-from symphony.host.commands import Command
-from symphony.host.leases import GpuLeases, PortLeases, take, visible_gpus
+from symphony.host.processes.spec import Command
 from symphony.host.render import HostManifest
+from symphony.host.resources import gpus, leases
+from symphony.host.resources.leases import GpuLeases, PortLeases, take, visible_gpus
 
 Take = Callable[[str], "int | None"]
 
 
 @pytest.fixture(params=["abstract", "file"])
-def take_named(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> Take:
+def take_named(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> Take:
     """Either way of leasing, with names of this test's own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     own = uuid.uuid4().hex
@@ -57,7 +59,7 @@ def test_a_lease_does_not_pass_to_a_program_that_is_started(take_named: Take) ->
 
 HOLDER = """
 import os, sys
-from symphony.host.leases import take
+from symphony.host.resources.leases import take
 held = take("test", sys.argv[1])
 os.write(1, b"held\\n" if held is not None else b"refused\\n")
 sys.stdin.read()
@@ -68,7 +70,10 @@ sys.stdin.read()
 def holder(name: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Another process that takes a lease and keeps it until it is killed or told to end."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip(), process
@@ -198,7 +203,10 @@ def test_devices_are_given_out_once(devices: list[str]) -> None:
 
 def test_a_device_is_one_however_its_number_is_written() -> None:
     number = str(10_000_000 + os.getpid())  # that no machine has, and no test beside this one
-    with GpuLeases([number]) as one, GpuLeases([f"00{number}", f" {number} ", f"0{number}"]) as other:
+    with (
+        GpuLeases([number]) as one,
+        GpuLeases([f"00{number}", f" {number} ", f"0{number}"]) as other,
+    ):
         assert other.devices == (number,)
         assert one.take(1) == [number]
         assert other.count_free() == 0
@@ -206,7 +214,10 @@ def test_a_device_is_one_however_its_number_is_written() -> None:
 
 
 def manifest(*wanted: int) -> HostManifest:
-    commands = [Command(name=f"p{index}", argv=("c",), cwd="/", gpus=count) for index, count in enumerate(wanted)]
+    commands = [
+        Command(name=f"p{index}", argv=("c",), cwd="/", gpus=count)
+        for index, count in enumerate(wanted)
+    ]
     return HostManifest(
         experiment="e", run_id="r", directory="/d", env={}, services={}, exposed=(), secrets={}, ignored=(),
         commands=tuple(commands),
@@ -220,7 +231,9 @@ def test_who_asked_for_devices_is_told_which(devices: list[str]) -> None:
             {"CUDA_VISIBLE_DEVICES": devices[0]}, {}, {"CUDA_VISIBLE_DEVICES": f"{devices[1]},{devices[2]}"},
         ]  # fmt: skip
         assert {name: len(found) for name, found in kept.items()} == {"p0": 1, "p2": 2}
-        assert {descriptor for found in kept.values() for descriptor in found} == set(leased.leases.values())
+        assert {descriptor for found in kept.values() for descriptor in found} == set(
+            leased.leases.values()
+        )
 
 
 def test_too_few_devices_are_told_clearly(devices: list[str]) -> None:
@@ -232,7 +245,8 @@ def test_too_few_devices_are_told_clearly(devices: list[str]) -> None:
     with GpuLeases(devices) as one, GpuLeases(devices) as other:
         one.take(2)
         with pytest.raises(
-            LaunchFailed, match="'p0' asks for 2 GPUs, and 1 of 3 are free; the others are leased by live"
+            LaunchFailed,
+            match="'p0' asks for 2 GPUs, and 1 of 3 are free; the others are leased by live",
         ):
             gpus.assign(manifest(2), other)
 
@@ -240,7 +254,11 @@ def test_too_few_devices_are_told_clearly(devices: list[str]) -> None:
 @pytest.mark.parametrize(
     ("environ", "found", "visible"),
     [
-        ({}, ["nvidia1", "nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "null"], ["0", "1", "10"]),
+        (
+            {},
+            ["nvidia1", "nvidia0", "nvidia10", "nvidiactl", "nvidia-uvm", "null"],
+            ["0", "1", "10"],
+        ),
         ({}, [], []),
         ({"CUDA_VISIBLE_DEVICES": "2,0"}, ["nvidia0"], ["2", "0"]),
         ({"CUDA_VISIBLE_DEVICES": " GPU-a , GPU-b "}, [], ["GPU-a", "GPU-b"]),

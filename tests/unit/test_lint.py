@@ -15,7 +15,7 @@ from symphony.errors import PluginError, SpecError, Unreachable
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Machine, Target, lint
 from symphony.lint.findings import in_order, joined
 from symphony.lint.sizes import ALL, OBJECT, STRING
-from symphony.spec import Experiment
+from symphony.model import Experiment
 from tests.unit import strategies
 
 HERE = Machine(home="/home/me", base="/srv/project", exists=lambda path: path.startswith("/data"))
@@ -46,15 +46,25 @@ def found(exp: Experiment, target: Target | None = None, **options: Any) -> list
     return lint(exp, [target or Target("kube", KUBE)], machine=HERE, **options)
 
 
-def told(exp: Experiment, target: Target | None = None, **options: Any) -> list[tuple[str, str, str]]:
+def told(
+    exp: Experiment, target: Target | None = None, **options: Any
+) -> list[tuple[str, str, str]]:
     """Level, rule, and what, of each finding."""
-    return [(finding.level, finding.rule, finding.what) for finding in found(exp, target, **options)]
+    return [
+        (finding.level, finding.rule, finding.what) for finding in found(exp, target, **options)
+    ]
 
 
 def test_nothing_is_found_in_what_runs_everywhere(local: Target) -> None:
-    exp = Experiment("rl", start_dir="data", env={"MODE": "fast", "URL": "http://example.org/home/x"})
-    exp.new_process("server", container_image="rl:1", command=["/usr/bin/env", "true"]).binds("db").ready(tcp="db")
-    exp.new_process("client", container_image="rl:1", cmd="exec true >/dev/null").connects("db").starts_after("server")
+    exp = Experiment(
+        "rl", start_dir="data", env={"MODE": "fast", "URL": "http://example.org/home/x"}
+    )
+    exp.new_process("server", container_image="rl:1", command=["/usr/bin/env", "true"]).binds(
+        "db"
+    ).ready(tcp="db")
+    exp.new_process("client", container_image="rl:1", cmd="exec true >/dev/null").connects(
+        "db"
+    ).starts_after("server")
     assert told(exp, kube()) == []
     assert told(one(), local) == []
 
@@ -67,7 +77,10 @@ def test_a_service_that_no_process_binds() -> None:
     exp.new_process("b", command="true").binds("replay").exposes("page")
     exp.get_process("a").connects(["replay", "reply", "page", "x"])
     first, second, third = found(exp)
-    assert (first.what, first.mend) == ("connects to 'reply', which no process binds", "did you mean 'replay'?")
+    assert (first.what, first.mend) == (
+        "connects to 'reply', which no process binds",
+        "did you mean 'replay'?",
+    )
     assert first.place == ("processes", "a", "connects", 1)
     assert second.what == "connects to 'page', which 'b' exposes but does not bind"
     assert second.mend == "let 'b' bind it too"
@@ -198,7 +211,11 @@ def test_what_a_backend_refuses_is_found_and_nothing_else(data: dict[str, Any]) 
         refused = True
     except PluginError:  # nothing here makes the keys of encrypted services
         reject()
-    errors = [finding for finding in found(exp, offline=True) if finding.rule in ("refused", "name", "no-image")]
+    errors = [
+        finding
+        for finding in found(exp, offline=True)
+        if finding.rule in ("refused", "name", "no-image")
+    ]
     assert bool(errors) is refused
     assert exp.dump_dict() == before
 
@@ -227,7 +244,9 @@ def test_an_address_of_this_machine(word: str, literal: str) -> None:
     assert [item.rule for item in found(one(env={"URL": word}))] == ["localhost"]
 
 
-@pytest.mark.parametrize("word", ["localhosts", "my-localhost", "localhost.example.org", "10.127.0.0.1", "fe80::1", ""])
+@pytest.mark.parametrize(
+    "word", ["localhosts", "my-localhost", "localhost.example.org", "10.127.0.0.1", "fe80::1", ""]
+)
 def test_what_is_no_address_of_this_machine(word: str) -> None:
     assert told(one(args=["run", word])) == []
 
@@ -236,7 +255,10 @@ def test_who_serves_something_listens_everywhere() -> None:
     exp = one(args=["--bind", "0.0.0.0:80", "--master-addr", "0.0.0.0"])
     exp.get_process("a").exposes("web")
     (finding,) = found(exp)
-    assert finding.what == "--master-addr names 0.0.0.0, which is an address to listen on and none to connect to"
+    assert (
+        finding.what
+        == "--master-addr names 0.0.0.0, which is an address to listen on and none to connect to"
+    )
 
 
 def test_the_remedy_names_the_service() -> None:
@@ -247,7 +269,10 @@ def test_the_remedy_names_the_service() -> None:
     db, page = found(exp)
     assert (db.level, db.what) == (ERROR, "--db names localhost:5432, but 'db' is served elsewhere")
     assert db.mend == "connect to $SYMPH_DB_ADDR"
-    assert (page.level, page.what) == (WARNING, "--page names 127.0.0.1:6006, where nobody but itself is")
+    assert (page.level, page.what) == (
+        WARNING,
+        "--page names 127.0.0.1:6006, where nobody but itself is",
+    )
     assert page.mend == "listen on $SYMPH_PAGE_BIND_HOST"
 
 
@@ -258,7 +283,11 @@ CONNECT = "let it connect to the service it needs, and use that one's SYMPH_<NAM
 @pytest.mark.parametrize(
     ("args", "port", "mend"),
     [
-        (["--redis", "localhost:6379"], None, LISTEN + CONNECT),  # symphony chooses the port: it may be this one
+        (
+            ["--redis", "localhost:6379"],
+            None,
+            LISTEN + CONNECT,
+        ),  # symphony chooses the port: it may be this one
         (["--redis", "localhost:6379"], 80, CONNECT),
         (["--redis", "redis://:x@localhost"], None, CONNECT),
         (["--redis", "localhost"], 80, LISTEN + CONNECT),
@@ -307,7 +336,17 @@ def test_a_path_of_this_machine(options: dict[str, Any], place: tuple[str | int,
 
 
 @pytest.mark.parametrize(
-    "word", ["/usr/bin/python3", "/tmp/x", "/app/main.py", "data/x", "http://x/home/me", "//home/me", "/", "/homes"]
+    "word",
+    [
+        "/usr/bin/python3",
+        "/tmp/x",
+        "/app/main.py",
+        "data/x",
+        "http://x/home/me",
+        "//home/me",
+        "/",
+        "/homes",
+    ],
 )
 def test_a_path_that_may_be_anywhere(word: str) -> None:
     assert told(one(args=[word], env={"A": word})) == []
@@ -337,7 +376,8 @@ def test_what_holds_for_all_is_told_once_where_it_stands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "level"), [(STRING // 2, None), (STRING * 9 // 10, WARNING), (STRING - 3, WARNING), (STRING - 2, ERROR)]
+    ("size", "level"),
+    [(STRING // 2, None), (STRING * 9 // 10, WARNING), (STRING - 3, WARNING), (STRING - 2, ERROR)],
 )
 def test_one_variable_is_at_most_32_pages(size: int, level: str | None) -> None:
     levels = [finding.level for finding in found(one(env={"A": "x" * size}))]
@@ -356,13 +396,17 @@ def test_the_limit_of_a_variable_is_that_of_the_kernel(tmp_path: Path) -> None:
 
 def test_arguments_and_shell_lines_have_the_same_limit() -> None:
     assert [finding.place[-2:] for finding in found(one(args=["", "x" * STRING]))] == [("args", 1)]
-    assert [finding.place[-1] for finding in found(one(command=None, cmds=["true", "x" * STRING]))] == ["cmds"]
+    assert [
+        finding.place[-1] for finding in found(one(command=None, cmds=["true", "x" * STRING]))
+    ] == ["cmds"]
 
 
 def test_all_variables_together_have_one_too(local: Target) -> None:
     many = {f"A{number}": "x" * 120_000 for number in range(ALL // 120_000 + 1)}
     errors = [finding for finding in found(one(env=many), local) if finding.level == ERROR]
-    assert [finding.what.partition(" takes")[0] for finding in errors] == ["all of its arguments and environment"]
+    assert [finding.what.partition(" takes")[0] for finding in errors] == [
+        "all of its arguments and environment"
+    ]
 
 
 def test_an_object_holds_the_environment_of_a_whole_group(local: Target) -> None:
@@ -431,7 +475,9 @@ def test_on_one_machine_all_run_at_once(local: Target, monkeypatch: pytest.Monke
     exp.get_process("a").resource_limit(gpu=2)
     assert told(exp, local) == []
     exp.new_process("b", command="true").resource_limit(gpu=1)
-    assert told(exp, local) == [(ERROR, "gpus", "asks for 1 GPU, with those before it 3, and this machine has 2")]
+    assert told(exp, local) == [
+        (ERROR, "gpus", "asks for 1 GPU, with those before it 3, and this machine has 2")
+    ]
 
 
 # --- many ---
@@ -448,7 +494,12 @@ def test_the_same_of_many_is_one_finding(local: Target) -> None:
 
 
 def test_findings_stand_in_the_order_of_the_file() -> None:
-    places: list[tuple[str | int, ...]] = [("processes", "b", "args", 1), ("processes", "b", "args", 0), ("env",), ()]
+    places: list[tuple[str | int, ...]] = [
+        ("processes", "b", "args", 1),
+        ("processes", "b", "args", 0),
+        ("env",),
+        (),
+    ]
     findings = [Finding(rule="r", level=ERROR, what="w", place=place) for place in places]
     data = {"env": {}, "processes": {"b": {"args": ["x", "y"]}}}
     assert [finding.place for finding in in_order(findings, data)] == places[::-1]
@@ -464,7 +515,9 @@ def test_those_that_differ_stay_apart() -> None:
 
 
 def test_a_finding_is_plain_data() -> None:
-    finding = Finding(rule="r", level=ERROR, what="w", mend="m", place=("a", 1), processes=("p",), targets=("t",))
+    finding = Finding(
+        rule="r", level=ERROR, what="w", mend="m", place=("a", 1), processes=("p",), targets=("t",)
+    )
     assert finding.to_dict() == {
         "rule": "r",
         "level": "error",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from symphony import LogLine, SpecError
 from symphony.host import logs
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
 
 
 @pytest.fixture
@@ -50,9 +50,15 @@ def chunk(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @given(contents, st.integers(-1, 12))
-def test_tail_start_is_where_the_last_lines_begin(chunk: int, file: Path, data: bytes, count: int) -> None:
+def test_tail_start_is_where_the_last_lines_begin(
+    chunk: int, file: Path, data: bytes, count: int
+) -> None:
     file.write_bytes(data)
-    lines = data.splitlines(keepends=True) if b"\r" not in data else data.replace(b"\r", b"?").splitlines(keepends=True)
+    lines = (
+        data.splitlines(keepends=True)
+        if b"\r" not in data
+        else data.replace(b"\r", b"?").splitlines(keepends=True)
+    )
     expected = b"".join(lines[-count:]) if count > 0 else b""
     start = logs.tail_start(file, count)
     assert data[start:].replace(b"\r", b"?") == expected
@@ -101,9 +107,13 @@ def test_since(since: float | str, expected: float) -> None:
     assert logs.since_time(since, NOW) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("since", ["", "5", "m", "5 m", "5x", "5m ", "-5m", "yesterday", "5m3", "2024-13-01"])
+@pytest.mark.parametrize(
+    "since", ["", "5", "m", "5 m", "5x", "5m ", "-5m", "yesterday", "5m3", "2024-13-01"]
+)
 def test_a_wrong_since(since: str) -> None:
-    with pytest.raises(SpecError, match="since is a duration such as '90s' or '5m', or an ISO 8601 time, not "):
+    with pytest.raises(
+        SpecError, match="since is a duration such as '90s' or '5m', or an ISO 8601 time, not "
+    ):
         logs.since_time(since, NOW)
 
 
@@ -285,4 +295,6 @@ def test_following_leaves_no_descriptor_open(run: RunDirectory) -> None:
     for _ in range(3):
         _, tails = logs.merged(run, ["p"])
         assert list(logs.follow(run, tails, lambda: True)) == []
-    assert set(os.listdir("/proc/self/fd")) <= before  # one of an earlier test may be closed meanwhile
+    assert (
+        set(os.listdir("/proc/self/fd")) <= before
+    )  # one of an earlier test may be closed meanwhile

@@ -111,7 +111,12 @@ def test_near(name: str, known: list[str], hint: str) -> None:
 
 @pytest.mark.parametrize(
     ("names", "limit", "text"),
-    [([], 8, "none"), (["a"], 8, "a"), (["a", "b"], 2, "a, b"), (["a", "b", "c"], 2, "a, b and 1 more")],
+    [
+        ([], 8, "none"),
+        (["a"], 8, "a"),
+        (["a", "b"], 2, "a, b"),
+        (["a", "b", "c"], 2, "a, b and 1 more"),
+    ],
 )
 def test_listing(names: list[str], limit: int, text: str) -> None:
     assert listing(names, limit=limit) == text

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import ExperimentStatus, State
-from symphony.host.events import Run, Track
-from symphony.host.identity import ProcessId
-from symphony.host.observe import status
+from symphony.host.processes.identity import ProcessId
+from symphony.host.run.events import Run, Track
+from symphony.host.run.status import status
 
 MANIFEST = {
     "experiment": "e",
@@ -21,7 +21,9 @@ MANIFEST = {
 }
 RUNNING = Track(state=State.RUNNING, started=1.0, pid=10, birth=5.0, ready=True, was_ready=True)
 WAITING = Track(reason="waiting for q to be ready")
-BACKING_OFF = Track(state=State.PENDING, started=1.0, ended=2.0, exit_code=3, reason="restarts in 10 s", restarts=2)
+BACKING_OFF = Track(
+    state=State.PENDING, started=1.0, ended=2.0, exit_code=3, reason="restarts in 10 s", restarts=2
+)
 SUCCEEDED = Track(state=State.SUCCEEDED, started=1.0, ended=2.0, exit_code=0)
 FAILED = Track(state=State.FAILED, started=1.0, ended=2.0, exit_code=3, reason="r")
 
@@ -36,7 +38,16 @@ def test_what_a_supervisor_wrote_is_so(track: Track) -> None:
     process = found.processes[0]
     assert (found.name, found.backend, found.created, found.note) == ("e", "local", 7.0, "")
     assert process.path == "g/p"
-    for field in ("state", "ready", "exit_code", "reason", "restarts", "started", "ended", "stopped"):
+    for field in (
+        "state",
+        "ready",
+        "exit_code",
+        "reason",
+        "restarts",
+        "started",
+        "ended",
+        "stopped",
+    ):
         assert getattr(process, field) == getattr(track, field)
     assert process.pid == (10 if track is RUNNING else None)
 
@@ -63,7 +74,9 @@ def test_what_a_dead_supervisor_leaves(track: Track, alive: bool, state: str, re
     assert (str(process.state), process.reason) == (state, reason)
     assert process.pid == (10 if alive else None)
     assert process.ready == (alive and track.ready)
-    assert process.late == (process.state is State.RUNNING and not track.ready)  # nobody will see it ready
+    assert process.late == (
+        process.state is State.RUNNING and not track.ready
+    )  # nobody will see it ready
     assert found.processes[1].state is State.SUCCEEDED
 
 
@@ -77,10 +90,14 @@ def test_what_nobody_saw_the_end_of_never_succeeded(track: Track, alive: bool) -
     assert found.failed is not alive
 
 
-LATE = Track(state=State.RUNNING, started=1.0, late=True, never_ready=True, reason="not ready within 5 s")
+LATE = Track(
+    state=State.RUNNING, started=1.0, late=True, never_ready=True, reason="not ready within 5 s"
+)
 
 
-@pytest.mark.parametrize("track", [RUNNING, LATE, dataclasses.replace(LATE, state=State.FAILED), WAITING])
+@pytest.mark.parametrize(
+    "track", [RUNNING, LATE, dataclasses.replace(LATE, state=State.FAILED), WAITING]
+)
 def test_late_is_who_runs_and_was_not_ready_in_time(track: Track) -> None:
     assert look(track).processes[0].late is (track is LATE)
 

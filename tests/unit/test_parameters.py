@@ -13,8 +13,8 @@ import jsonschema
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony.plan import resolve
-from symphony.spec import schema
+from symphony.model import schema
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.build())
@@ -79,7 +79,9 @@ def test_a_value_is_what_is_given_else_that_of_the_environment_else_that_of_the_
         ("a", "${SYMPH_DB_ADDR}${SYMPHONY_ROLE:-x}", "${SYMPH_DB_ADDR}${SYMPHONY_ROLE:-x}"),
     ],
 )
-def test_what_a_reference_becomes(tmp_path: Path, declared: str, reference: str, value: str) -> None:
+def test_what_a_reference_becomes(
+    tmp_path: Path, declared: str, reference: str, value: str
+) -> None:
     text = f"name: e\nparameters: {{no_such: {declared}}}\nprocesses:\n  p: {{command: c, args: ['{reference}']}}\n"
     assert arg(load(tmp_path, text)) == [value]
 
@@ -106,10 +108,18 @@ def test_in_shell_lines_what_is_not_declared_is_the_shells(tmp_path: Path, key: 
 
 
 @pytest.mark.parametrize("suffix", [".yml", ".json"])
-def test_a_number_where_a_number_is_wanted_and_text_where_text_is(tmp_path: Path, suffix: str) -> None:
+def test_a_number_where_a_number_is_wanted_and_text_where_text_is(
+    tmp_path: Path, suffix: str
+) -> None:
     data: dict[str, Any] = {
         "name": "e-${n}",
-        "parameters": {"n": None, "flag": True, "amount": "4Gi", "policy": "Always", "seconds": 0.5},
+        "parameters": {
+            "n": None,
+            "flag": True,
+            "amount": "4Gi",
+            "policy": "Always",
+            "seconds": 0.5,
+        },
         "port_range": ["${n}", 9000],
         "env": {"N_${n}": "${n}", "FLAG": "${flag}"},
         "processes": {
@@ -130,7 +140,11 @@ def test_a_number_where_a_number_is_wanted_and_text_where_text_is(tmp_path: Path
     experiment = load(tmp_path, json.dumps(data), f"e{suffix}", n="1234")
     process = experiment.get_process("p-1234")
     settings = process.settings
-    assert (experiment.name, experiment.port_range, process.container_image) == ("e-1234", (1234, 9000), "rl:1234")
+    assert (experiment.name, experiment.port_range, process.container_image) == (
+        "e-1234",
+        (1234, 9000),
+        "rl:1234",
+    )
     assert experiment.env == {"N_1234": "1234", "FLAG": "true"}
     assert process.command == ["c", "1234"]
     assert settings.binds == {"s-1234": 1234}
@@ -142,7 +156,11 @@ def test_a_number_where_a_number_is_wanted_and_text_where_text_is(tmp_path: Path
 
 
 def test_what_python_gives_may_be_a_number() -> None:
-    data = {"name": "e", "parameters": {"n": 1}, "processes": {"p": {"count": "${n}", "command": "c"}}}
+    data = {
+        "name": "e",
+        "parameters": {"n": 1},
+        "processes": {"p": {"count": "${n}", "command": "c"}},
+    }
     assert names(Experiment.load_dict(data, parameters={"n": 2})) == ["p-0", "p-1"]
     assert data["parameters"] == {"n": 1}
 
@@ -176,7 +194,9 @@ HEAD = "name: e\nparameters: {agents: 8, must: null}\nprocesses:\n  p:\n    comm
         ("name: e\nparameters:\n  SYMPH_X: 1\n", {}, "'SYMPH_X' cannot be a parameter"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, given: dict[str, object], said: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(
+    tmp_path: Path, text: str, given: dict[str, object], said: str
+) -> None:
     assert said in refusal(tmp_path, text, **given)
 
 
@@ -210,7 +230,11 @@ def test_a_count_in_a_group_and_of_a_group() -> None:
     member = {"command": ["c", "${index}", "${group_index}"]}
     experiment = described(
         lone={"processes": {"w": {"count": 2, **member}}},
-        crew={"count": 2, "labels": {"n": "${index}"}, "processes": {"w-crew": {"count": 2, **member}, "v": member}},
+        crew={
+            "count": 2,
+            "labels": {"n": "${index}"},
+            "processes": {"w-crew": {"count": 2, **member}, "v": member},
+        },
     )
     assert names(experiment) == [
         "lone/w-0", "lone/w-1",
@@ -234,13 +258,18 @@ def test_few_and_none(count: int | None, made: list[str]) -> None:
     [
         ("agent", {"agent-0": "ready", "agent-1": "ready"}),
         (["agent", "db"], {"agent-0": "ready", "agent-1": "ready", "db": "ready"}),
-        ({"db": "started", "agent": "succeeded"}, {"db": "started", "agent-0": "succeeded", "agent-1": "succeeded"}),
+        (
+            {"db": "started", "agent": "succeeded"},
+            {"db": "started", "agent-0": "succeeded", "agent-1": "succeeded"},
+        ),
         ("agent-1", {"agent-1": "ready"}),
         (["crew", "nobody", "db"], {"crew-0": "ready", "crew-1": "ready", "db": "ready"}),
         ({"m": "started"}, {"m-0": "started", "m-1": "started"}),
     ],
 )
-def test_what_starts_after_something_with_a_count_starts_after_all_of_it(after: Any, waits: dict[str, str]) -> None:
+def test_what_starts_after_something_with_a_count_starts_after_all_of_it(
+    after: Any, waits: dict[str, str]
+) -> None:
     one = {"command": "c"}
     experiment = described(
         last={"starts_after": after, **one},
@@ -254,7 +283,9 @@ def test_what_starts_after_something_with_a_count_starts_after_all_of_it(after: 
 
 def test_a_name_that_is_there_is_not_that_of_copies() -> None:
     one = {"command": "c"}
-    experiment = described(w=one, crew={"count": 2, "processes": {"w": one}}, last={"starts_after": "w", **one})
+    experiment = described(
+        w=one, crew={"count": 2, "processes": {"w": one}}, last={"starts_after": "w", **one}
+    )
     assert experiment.get_process("last").settings.starts_after == {"w": "ready"}
 
 
@@ -265,20 +296,30 @@ def test_a_name_that_is_there_is_not_that_of_copies() -> None:
         ("count: true", "count is a whole number, not True"),
         ("count: -1", "count is at least 0, not -1"),
         ("count: 10001", "count is at most 10000, not 10001"),
-        ("conut: 1", "e.yml:4:5: processes.p.conut: process 'p-0' knows no 'conut'; did you mean 'count'"),
+        (
+            "conut: 1",
+            "e.yml:4:5: processes.p.conut: process 'p-0' knows no 'conut'; did you mean 'count'",
+        ),
         ("env: {1A: b}", "e.yml:4:11: processes.p.env.1A: variable name '1A' is not valid"),
     ],
 )
 def test_a_wrong_count_is_told_with_its_place(tmp_path: Path, line: str, said: str) -> None:
     rest = "" if line.startswith("count") else "    count: 2\n"
-    assert said in refusal(tmp_path, f"name: e\nprocesses:\n  p:\n    {line}\n    command: c\n{rest}")
+    assert said in refusal(
+        tmp_path, f"name: e\nprocesses:\n  p:\n    {line}\n    command: c\n{rest}"
+    )
 
 
 def test_what_is_wrong_in_a_member_of_a_group_is_told_where_it_stands(tmp_path: Path) -> None:
     text = "name: e\nprocesses:\n  g:\n    count: 2\n    processes:\n      p:\n        count: 2\n        comand: c\n"
-    assert "e.yml:8:9: processes.g.processes.p.comand: process 'p-0-0' knows no 'comand'" in refusal(tmp_path, text)
+    assert (
+        "e.yml:8:9: processes.g.processes.p.comand: process 'p-0-0' knows no 'comand'"
+        in refusal(tmp_path, text)
+    )
     twice = "name: e\nprocesses:\n  p: {count: 2, command: c}\n  p-1: {command: c}\n"
-    assert "e.yml:4:3: processes.p-1: experiment 'e' has a process 'p-1' already" in refusal(tmp_path, twice)
+    assert "e.yml:4:3: processes.p-1: experiment 'e' has a process 'p-1' already" in refusal(
+        tmp_path, twice
+    )
 
 
 def test_the_schema_refuses_what_is_no_count() -> None:
@@ -310,13 +351,15 @@ processes:
 READER = """
 import json, sys
 from symphony import Experiment
-from symphony.plan import resolve
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 print(json.dumps(resolve(Experiment.load_file(sys.argv[1]), SCHEME).to_dict()))
 """
 
 
-def test_a_count_may_be_a_parameter_and_the_dump_is_the_same_experiment_elsewhere(tmp_path: Path) -> None:
+def test_a_count_may_be_a_parameter_and_the_dump_is_the_same_experiment_elsewhere(
+    tmp_path: Path,
+) -> None:
     experiment = load(tmp_path, BOTH, agents="2")
     assert names(experiment) == ["agent-0", "agent-1", "crew-0/w-0", "crew-1/w-1"]
     assert experiment.get_process("agent-1").command == ["agent", "1", "of", "2", "${index}"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from symphony.cluster.remote_path import ends, parse
 from symphony.errors import SpecError
-from symphony.paths import ends, parse
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,9 @@ def test_paths_beside_processes(text: str, process: str, group: str | None, path
     assert parse(str(found)) == found
 
 
-@pytest.mark.parametrize("text", ["a", "./a:b", "/a:b", "A:b", "a/b/c:d", "../a:b", "a b:c", ":a", ""])
+@pytest.mark.parametrize(
+    "text", ["a", "./a:b", "/a:b", "A:b", "a/b/c:d", "../a:b", "a b:c", ":a", ""]
+)
 def test_paths_of_this_machine(text: str) -> None:
     assert parse(text) is None
 
@@ -27,6 +29,9 @@ def test_paths_of_this_machine(text: str) -> None:
 def test_one_end_is_beside_a_process() -> None:
     assert ends("a:x", "y") == (parse("a:x"), None)
     assert ends("y", "a:x") == (None, parse("a:x"))
-    for source, target, said in (("a:x", "b:y", "two processes"), ("x", "./a:y", "two paths of this machine")):
+    for source, target, said in (
+        ("a:x", "b:y", "two processes"),
+        ("x", "./a:y", "two paths of this machine"),
+    ):
         with pytest.raises(SpecError, match=f"are {said}: one of them is process:path"):
             ends(source, target)

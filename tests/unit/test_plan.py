@@ -12,20 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, NotFound, SpecError
-from symphony.addresses import AddressBook, AddressScheme, Endpoint
-from symphony.plan import Defaults, Ignored, Plan, PlannedProcess, ignored_settings, resolve
+from symphony.plan.addresses import AddressBook, AddressScheme, Endpoint
+from symphony.plan.resolve import Defaults, Ignored, Plan, PlannedProcess, ignored_settings, resolve
 from tests.unit.strategies import SCHEME, experiments
 
 
 def example() -> Experiment:
     experiment = Experiment("rl", env={"LEVEL": "experiment", "E": "1"})
-    experiment.new_process("learner", command="python", args=["learner.py"]).binds("replay-server").exposes(
-        {"board": 6006}
-    )
-    group = experiment.new_process_group("agents").set_env("LEVEL", "group").set_env("G", "1")
-    group.new_process("agent", command="python", env={"LEVEL": "process", "SYMPH_RAY_ID": "7"}).connects(
+    experiment.new_process("learner", command="python", args=["learner.py"]).binds(
         "replay-server"
-    )
+    ).exposes({"board": 6006})
+    group = experiment.new_process_group("agents").set_env("LEVEL", "group").set_env("G", "1")
+    group.new_process(
+        "agent", command="python", env={"LEVEL": "process", "SYMPH_RAY_ID": "7"}
+    ).connects("replay-server")
     return experiment
 
 
@@ -67,7 +67,9 @@ def test_every_process_sees_every_address_and_who_it_is() -> None:
 def test_addresses_win_over_variables_of_the_user_s() -> None:
     experiment = example()
     experiment.set_env("SYMPH_BOARD_PORT", "1").set_env("SYMPHONY_EXPERIMENT", "x")
-    experiment.get_process("learner").set_env("SYMPH_REPLAY_SERVER_HOST", "x").set_env("SYMPHONY_ROLE", "x")
+    experiment.get_process("learner").set_env("SYMPH_REPLAY_SERVER_HOST", "x").set_env(
+        "SYMPHONY_ROLE", "x"
+    )
     assert environment(experiment, "learner") == environment(example(), "learner")
 
 
@@ -90,7 +92,7 @@ def test_no_two_services_share_a_variable() -> None:
     try:
         env = environment(experiment, "p")
     except SpecError as refusal:
-        assert "'x-bind'" in str(refusal)  # noqa: PT017
+        assert "'x-bind'" in str(refusal)
     else:
         assert env["SYMPH_X_BIND_HOST"] == "0.0.0.0"
         assert env["SYMPH_X_BIND_BIND_HOST"] == "0.0.0.0"
@@ -102,7 +104,12 @@ def test_an_address_book_is_a_mapping_in_declaration_order() -> None:
     assert list(addresses) == ["replay-server", "board"]
     assert len(addresses) == 2
     assert addresses["board"] == Endpoint(
-        service="board", owner="learner", host="board.example", port=6006, bind_host="0.0.0.0", exposed=True
+        service="board",
+        owner="learner",
+        host="board.example",
+        port=6006,
+        bind_host="0.0.0.0",
+        exposed=True,
     )
     assert "x" not in addresses
     with pytest.raises(NotFound, match="no service 'replay-sever'; did you mean 'replay-server'"):
@@ -128,7 +135,9 @@ def test_connects_without_binds_names_the_process_the_service_and_the_near_miss(
 def test_connects_with_nothing_near_lists_what_is_bound() -> None:
     experiment = example()
     experiment.new_process_group("g").connects("zzz").new_process("p", command="c")
-    with pytest.raises(SpecError, match="'g' connects to 'zzz', which no process binds; bound are replay-server"):
+    with pytest.raises(
+        SpecError, match="'g' connects to 'zzz', which no process binds; bound are replay-server"
+    ):
         resolve(experiment, SCHEME)
     lonely = Experiment("e")
     lonely.new_process("p", command="c").connects("zzz")
@@ -139,7 +148,9 @@ def test_connects_with_nothing_near_lists_what_is_bound() -> None:
 def test_connects_to_what_is_exposed_alone_is_refused() -> None:
     experiment = example()
     experiment.new_process("viewer", command="c").connects("board")
-    with pytest.raises(SpecError, match="'viewer' connects to 'board', which 'learner' exposes but does not bind"):
+    with pytest.raises(
+        SpecError, match="'viewer' connects to 'board', which 'learner' exposes but does not bind"
+    ):
         resolve(experiment, SCHEME)
 
 
@@ -147,7 +158,9 @@ def test_connects_to_what_is_exposed_alone_is_refused() -> None:
 def test_a_service_of_two_processes_names_both(how: str) -> None:
     experiment = example()
     getattr(experiment.new_process("other", command="c"), how)("replay-server")
-    with pytest.raises(SpecError, match="service 'replay-server' is bound by two processes, 'learner' and 'other'"):
+    with pytest.raises(
+        SpecError, match="service 'replay-server' is bound by two processes, 'learner' and 'other'"
+    ):
         resolve(experiment, SCHEME)
 
 
@@ -165,7 +178,9 @@ def test_a_service_may_be_bound_and_exposed_on_one_port() -> None:
     endpoint = resolve(experiment, SCHEME).addresses["s"]
     assert (endpoint.port, endpoint.exposed) == (80, True)
     experiment.get_process("p").binds({"s": 81})
-    with pytest.raises(SpecError, match="'p' binds and exposes 's' on two ports: 80 and 81; give it one"):
+    with pytest.raises(
+        SpecError, match="'p' binds and exposes 's' on two ports: 80 and 81; give it one"
+    ):
         resolve(experiment, SCHEME)
 
 
@@ -173,7 +188,9 @@ def test_one_port_for_two_services_names_both() -> None:
     experiment = Experiment("e")
     experiment.new_process("p", command="c").binds({"a": 80})
     experiment.new_process("q", command="c").exposes({"b": 80})
-    with pytest.raises(SpecError, match="port 80 is given to two services: 'a' of 'p' and 'b' of 'q'"):
+    with pytest.raises(
+        SpecError, match="port 80 is given to two services: 'a' of 'p' and 'b' of 'q'"
+    ):
         resolve(experiment, SCHEME)
 
 
@@ -182,7 +199,8 @@ def test_ready_asks_one_s_own_service(ready: dict[str, Any]) -> None:
     experiment = Experiment("e")
     experiment.new_process("p", command="c").binds("server").ready(**ready)
     with pytest.raises(
-        SpecError, match="'p' is ready when 'sever' answers, which is not its own; did you mean 'server'"
+        SpecError,
+        match="'p' is ready when 'sever' answers, which is not its own; did you mean 'server'",
     ):
         resolve(experiment, SCHEME)
 
@@ -206,7 +224,9 @@ def test_an_experiment_and_a_group_have_processes() -> None:
 
 def test_a_member_mounts_nothing_where_its_group_does() -> None:
     experiment = Experiment("e")
-    experiment.new_process_group("g").mount_pvc("a", "/m").new_process("p", command="c").mount_pvc("b", "/m")
+    experiment.new_process_group("g").mount_pvc("a", "/m").new_process("p", command="c").mount_pvc(
+        "b", "/m"
+    )
     with pytest.raises(SpecError, match="/m"):
         resolve(experiment, SCHEME)
 
@@ -254,10 +274,16 @@ def test_resolving_only_reads(data: dict[str, Any]) -> None:
 
 def test_later_changes_do_not_alter_the_plan() -> None:
     experiment = Experiment("e", secrets="token", env={"A": "1"}, preamble_cmds="a", start_dir="d")
-    group = experiment.new_process_group("g", preamble_cmds="b").set_env("G", "1").node_selector("k", "v")
+    group = (
+        experiment.new_process_group("g", preamble_cmds="b")
+        .set_env("G", "1")
+        .node_selector("k", "v")
+    )
     group.resource_limit(cpu=1).mount_pvc("c", "/m")
     group.pod_yml = {"spec": {"list": [1]}}
-    process = group.new_process("p", command=["c"], args=["x"], env={"P": "1"}).binds("s").ready(tcp="s")
+    process = (
+        group.new_process("p", command=["c"], args=["x"], env={"P": "1"}).binds("s").ready(tcp="s")
+    )
     lone = experiment.new_process("q", cmds=["a"]).starts_after("g")
     plan = resolve(experiment, SCHEME)
     before = copy.deepcopy(plan.to_dict())
@@ -282,7 +308,9 @@ def test_later_changes_do_not_alter_the_plan() -> None:
 @pytest.mark.parametrize("part", ["plan", "process", "endpoint"])
 def test_a_plan_is_frozen(part: str) -> None:
     plan = resolve(example(), SCHEME)
-    frozen: Any = {"plan": plan, "process": plan.processes[0], "endpoint": plan.addresses["board"]}[part]
+    frozen: Any = {"plan": plan, "process": plan.processes[0], "endpoint": plan.addresses["board"]}[
+        part
+    ]
     name = dataclasses.fields(frozen)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(frozen, name, "x")
@@ -306,10 +334,14 @@ def test_a_plan_differs_by_backend_alone() -> None:
 
 def test_ignored_settings_are_listed_with_whom_they_concern() -> None:
     experiment = Experiment("e")
-    experiment.new_process("p", command="c", container_image="i").resource_limit(cpu=1, gpu=1).add_label("a", "b")
+    experiment.new_process("p", command="c", container_image="i").resource_limit(
+        cpu=1, gpu=1
+    ).add_label("a", "b")
     group = experiment.new_process_group("g").node_selector("a", "b").mount_pvc("c", "/m")
     group.new_process("q", command="c", env={"A": "1"}).resource_limit(cpu=1).mount_shared_memory()
-    ignored = ignored_settings(resolve(experiment, SCHEME), frozenset({"env", "resource_limit.gpu"}))
+    ignored = ignored_settings(
+        resolve(experiment, SCHEME), frozenset({"env", "resource_limit.gpu"})
+    )
     assert ignored == (
         Ignored(setting="container_image", processes=("p",)),
         Ignored(setting="resource_limit.cpu", processes=("p", "g/q")),
@@ -323,9 +355,12 @@ def test_ignored_settings_are_listed_with_whom_they_concern() -> None:
 
 def test_a_whole_setting_may_be_honoured() -> None:
     experiment = Experiment("e")
-    experiment.new_process("p", command="c").resource_limit(cpu=1, gpu=1).mount_pvc("a", "/a").mount_shared_memory()
+    experiment.new_process("p", command="c").resource_limit(cpu=1, gpu=1).mount_pvc(
+        "a", "/a"
+    ).mount_shared_memory()
     plan = resolve(experiment, SCHEME)
     assert ignored_settings(plan, frozenset({"resource_limit", "volumes"})) == ()
-    assert [item.setting for item in ignored_settings(plan, frozenset({"resource_limit", "volumes.pvc"}))] == [
-        "volumes.shared_memory"
-    ]
+    assert [
+        item.setting
+        for item in ignored_settings(plan, frozenset({"resource_limit", "volumes.pvc"}))
+    ] == ["volumes.shared_memory"]

@@ -64,16 +64,19 @@ class Site:
     ) -> None:
         """One distribution with one backend, all right unless said otherwise."""
         load = load or f"fake_{name}.cluster:Fake"
-        self.module(f"fake_{name}.plugin", plugin or GOOD.format(name=name, load=load, aliases=aliases, extra=extra))
+        self.module(
+            f"fake_{name}.plugin",
+            plugin or GOOD.format(name=name, load=load, aliases=aliases, extra=extra),
+        )
         self.module(f"fake_{name}.cluster", cluster)
         entries = dict.fromkeys((name, *aliases), f"fake_{name}.plugin")
         self.distribution(distribution or f"dist-{name}", entries)
 
     def run(self, code: str) -> Any:
-        """What an expression after ``from symphony import plugins`` gives, and the modules that it brought."""
+        """What an expression after ``from symphony.cluster import plugins`` gives, and the modules that it brought."""
         program = f"""
 import json, sys
-from symphony import plugins
+from symphony.cluster import plugins
 from symphony.errors import PluginError
 try:
     value = {code}
@@ -84,7 +87,9 @@ print(json.dumps([value, error, sorted(name for name in sys.modules if name.star
 """
         path = os.pathsep.join([str(self.folder), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, timeout=60, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=env, capture_output=True, timeout=60, text=True
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -152,7 +157,11 @@ def test_backends_lists_each_once_by_name(site: Site) -> None:
     site.backend("slurm", "sbatch")
     found, error, modules = site.run("[record.name for record in plugins.backends()]")
     assert error is None
-    assert [name for name in found if name in ("local", "slurm", "zeta")] == ["local", "slurm", "zeta"]
+    assert [name for name in found if name in ("local", "slurm", "zeta")] == [
+        "local",
+        "slurm",
+        "zeta",
+    ]
     assert len(found) == len(set(found))
     assert not [name for name in modules if name.endswith(".cluster")]
 
@@ -213,22 +222,31 @@ def test_a_plugin_without_the_hook_is_refused(site: Site) -> None:
     )
 
 
-@pytest.mark.parametrize(("given", "said"), [("None", "nothing"), ("{'name': 'bad'}", "{'name': 'bad'}")])
+@pytest.mark.parametrize(
+    ("given", "said"), [("None", "nothing"), ("{'name': 'bad'}", "{'name': 'bad'}")]
+)
 def test_a_hook_that_returns_something_else_is_refused(site: Site, given: str, said: str) -> None:
     site.backend(
-        "bad", plugin=f"from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(): return {given}"
+        "bad",
+        plugin=f"from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(): return {given}",
     )
     assert site.error("plugins.find('bad')").endswith(f"that returns a BackendInfo, not {said}")
 
 
 def test_a_hook_that_fails_is_told(site: Site) -> None:
-    site.backend("bad", plugin="from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(): 1 / 0")
+    site.backend(
+        "bad",
+        plugin="from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(): 1 / 0",
+    )
     error = site.error("plugins.find('bad')")
     assert error.endswith("fails in its hook symphony_backend: ZeroDivisionError: division by zero")
 
 
 def test_a_hook_with_arguments_is_refused(site: Site) -> None:
-    site.backend("bad", plugin="from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(config): ...")
+    site.backend(
+        "bad",
+        plugin="from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(config): ...",
+    )
     assert "symphony_backend that takes arguments" in site.error("plugins.find('bad')")
 
 
@@ -245,7 +263,9 @@ def test_a_misspelled_hook_gets_the_near_miss(site: Site, right_one_too: bool) -
 
 def test_a_record_of_another_name_is_refused(site: Site) -> None:
     site.backend("bad", plugin=GOOD.format(name="good", load="x:Y", aliases=("fine",), extra=None))
-    assert "is installed as 'bad', but its record says good, fine" in site.error("plugins.find('bad')")
+    assert "is installed as 'bad', but its record says good, fine" in site.error(
+        "plugins.find('bad')"
+    )
 
 
 # --- wrong clusters ---
@@ -272,12 +292,18 @@ def test_a_module_that_the_record_misspells_is_no_missing_extra(site: Site) -> N
 
 def test_a_cluster_that_fails_to_import_is_told(site: Site) -> None:
     site.backend("cube", cluster="raise OSError('no driver')")
-    assert site.error("plugins.open_backend('cube')").endswith("'fake_cube.cluster:Fake': OSError: no driver")
+    assert site.error("plugins.open_backend('cube')").endswith(
+        "'fake_cube.cluster:Fake': OSError: no driver"
+    )
 
 
 @pytest.mark.parametrize("attribute", ["Nothing", "Path"])
 def test_what_is_loaded_must_be_a_cluster(site: Site, attribute: str) -> None:
-    site.backend("cube", load=f"fake_cube.cluster:{attribute}", cluster="from pathlib import Path\n" + CLUSTER)
+    site.backend(
+        "cube",
+        load=f"fake_cube.cluster:{attribute}",
+        cluster="from pathlib import Path\n" + CLUSTER,
+    )
     error = site.error("plugins.open_backend('cube')")
     assert f"'fake_cube.cluster:{attribute}'" in error
     assert ("no symphony.Cluster class" in error) == (attribute == "Path")
@@ -289,7 +315,9 @@ def test_what_is_loaded_must_be_a_cluster(site: Site, attribute: str) -> None:
 def test_a_broken_backend_does_not_hide_the_others(site: Site) -> None:
     site.backend("bad", "worse", plugin="raise RuntimeError('boom')")
     site.backend("slurm")
-    found, error, _ = site.run("[(r.name, r.aliases, r.summary, r.load) for r in plugins.backends()]")
+    found, error, _ = site.run(
+        "[(r.name, r.aliases, r.summary, r.load) for r in plugins.backends()]"
+    )
     assert error is None
     by_name = {name: (aliases, summary, load) for name, aliases, summary, load in found}
     assert {"local", "slurm", "bad"} <= set(by_name)
@@ -303,6 +331,8 @@ def test_a_name_that_two_claim_is_listed_once_and_says_so(site: Site) -> None:
     site.backend("slurm", "sbatch", distribution="dist-one")
     site.module("other.plugin", GOOD.format(name="slurm", load="x:Y", aliases=(), extra=None))
     site.distribution("dist-two", {"slurm": "other.plugin"})
-    found, _, _ = site.run("[(r.name, r.summary) for r in plugins.backends() if r.name in ('slurm', 'sbatch')]")
+    found, _, _ = site.run(
+        "[(r.name, r.summary) for r in plugins.backends() if r.name in ('slurm', 'sbatch')]"
+    )
     assert [name for name, _ in found] == ["slurm"]
     assert found[0][1].startswith("cannot be used: two distributions claim the backend 'slurm'")

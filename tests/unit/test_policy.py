@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.events import Track
-from symphony.host.policy import Backoff, Restart, restart
-from symphony.order import START, Verdict, verdict
+from symphony.host.run.events import Track
+from symphony.host.supervisor.restart_policy import Backoff, Restart, restart
+from symphony.plan.start_order import START, Verdict, verdict
 from symphony.status import State
 
 # --- restarts ---
@@ -61,16 +61,23 @@ def test_who_starts_again(policy: str, code: int, again: bool) -> None:
         (6, 10_000, Restart(0.0, 1)),
     ],
 )
-def test_a_long_run_forgets_the_failures_before_it(in_row: int, lasted: float, expected: Restart) -> None:
+def test_a_long_run_forgets_the_failures_before_it(
+    in_row: int, lasted: float, expected: Restart
+) -> None:
     track = Track(started=1000.0, failures_in_row=in_row)
     assert restart("Always", track, 1, 1000.0 + lasted, Backoff()) == expected
 
 
 def test_the_back_off_may_be_another() -> None:
     backoff = Backoff(first=0.01, longest=0.02, reset=0.5)
-    delays = [restart("Always", Track(started=0, failures_in_row=row), 1, 0.1, backoff) for row in range(4)]
+    delays = [
+        restart("Always", Track(started=0, failures_in_row=row), 1, 0.1, backoff)
+        for row in range(4)
+    ]
     assert [item.delay for item in delays if item] == [0, 0.01, 0.02, 0.02]
-    assert restart("Always", Track(started=0, failures_in_row=3), 1, 0.5, backoff) == Restart(0.0, 1)
+    assert restart("Always", Track(started=0, failures_in_row=3), 1, 0.5, backoff) == Restart(
+        0.0, 1
+    )
 
 
 # --- who may start ---
@@ -151,4 +158,6 @@ def test_who_waits_for_several_says_for_whom_still() -> None:
 
 def test_one_that_never_will_outweighs_one_that_still_may() -> None:
     tracks = {"a": Track(), "b": Track(state=State.FAILED, started=1.0)}
-    assert verdict({"a": "ready", "b": "succeeded"}, tracks) == Verdict("never", "never started: b failed")
+    assert verdict({"a": "ready", "b": "succeeded"}, tracks) == Verdict(
+        "never", "never started: b failed"
+    )

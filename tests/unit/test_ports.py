@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
-from symphony.addresses import AddressScheme, ServiceRequest, choose_ports
-from symphony.plan import resolve
-from symphony.spec.values import DEFAULT_PORTS
+from symphony.model.validators import DEFAULT_PORTS
+from symphony.plan.addresses import AddressScheme, ServiceRequest, choose_ports
+from symphony.plan.resolve import resolve
 
 POOL = (7000, 7019)
 
@@ -29,8 +29,13 @@ def request(name: str, port: int | None = None) -> ServiceRequest:
 def requests(draw: st.DrawFn) -> list[ServiceRequest]:
     """Up to ten services of which some have a port of their own, in the pool or elsewhere."""
     count = draw(st.integers(0, 10))
-    fixed = draw(st.lists(st.integers(POOL[0] - 3, POOL[1] + 3), min_size=count, max_size=count, unique=True))
-    return [request(f"s{index}", draw(st.sampled_from([None, port]))) for index, port in enumerate(fixed)]
+    fixed = draw(
+        st.lists(st.integers(POOL[0] - 3, POOL[1] + 3), min_size=count, max_size=count, unique=True)
+    )
+    return [
+        request(f"s{index}", draw(st.sampled_from([None, port])))
+        for index, port in enumerate(fixed)
+    ]
 
 
 refused_ports = st.sets(st.integers(*POOL), max_size=5)
@@ -52,14 +57,20 @@ def test_what_is_chosen(wanted: list[ServiceRequest], refused: set[int]) -> None
     chosen = choose_ports(wanted, POOL, refusing(refused, asked))
     assert chosen.keys() == {item.name for item in wanted}
     assert len(set(chosen.values())) == len(wanted), "no port twice"
-    assert all(chosen[item.name] == item.port for item in wanted if item.port), "fixed ones are kept"
+    assert all(chosen[item.name] == item.port for item in wanted if item.port), (
+        "fixed ones are kept"
+    )
     drawn = [chosen[item.name] for item in wanted if item.port is None]
     assert drawn == sorted(drawn), "in declaration order"
     taken = {item.port for item in wanted}
     candidates = [port for port in range(POOL[0], POOL[1] + 1) if port not in taken | refused]
-    assert drawn == candidates[: len(drawn)], "the first that can be had, passing over what is refused"
+    assert drawn == candidates[: len(drawn)], (
+        "the first that can be had, passing over what is refused"
+    )
     assert len(set(asked)) == len(asked), "nobody is asked twice, since to be asked may be to hold"
-    assert chosen == choose_ports(wanted, POOL, refusing(refused)), "the same spec gives the same answer"
+    assert chosen == choose_ports(wanted, POOL, refusing(refused)), (
+        "the same spec gives the same answer"
+    )
 
 
 @given(requests())
@@ -74,21 +85,28 @@ def test_a_pool_has_as_many_ports_as_it_says(first: int, more: int, count: int) 
     last = min(first + more, 65535)
     wanted = [request(f"s{index}") for index in range(count)]
     if count <= last - first + 1:
-        assert sorted(choose_ports(wanted, (first, last), free).values()) == list(range(first, first + count))
+        assert sorted(choose_ports(wanted, (first, last), free).values()) == list(
+            range(first, first + count)
+        )
     else:
-        with pytest.raises(SpecError, match=f"no port is left in {first}-{last} for service 's{last - first + 1}'"):
+        with pytest.raises(
+            SpecError, match=f"no port is left in {first}-{last} for service 's{last - first + 1}'"
+        ):
             choose_ports(wanted, (first, last), free)
 
 
 def test_one_port_for_two_services_names_both() -> None:
     with pytest.raises(
-        SpecError, match="port 7001 is given to two services: 'a' of 'owner-of-a' and 'b' of 'owner-of-b'; give one of"
+        SpecError,
+        match="port 7001 is given to two services: 'a' of 'owner-of-a' and 'b' of 'owner-of-b'; give one of",
     ):
         choose_ports([request("a", 7001), request("b", 7001)], POOL, free)
 
 
 def test_a_fixed_port_that_is_refused_says_why() -> None:
-    with pytest.raises(SpecError, match=r"port 7001 of service 'a' \('owner-of-a'\) is in use; free it, or leave"):
+    with pytest.raises(
+        SpecError, match=r"port 7001 of service 'a' \('owner-of-a'\) is in use; free it, or leave"
+    ):
         choose_ports([request("a", 7001)], POOL, refusing({7001}))
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host.commands import CannotLook, Command
-from symphony.host.probes import probe
+from symphony.host.processes.spec import CannotLook, Command
+from symphony.host.supervisor.readiness import probe
 
 
 @contextlib.contextmanager
@@ -87,20 +87,26 @@ def test_a_command_that_fails_is_not_ready(tmp_path: Path) -> None:
 
 
 def test_a_command_that_cannot_run_says_why(tmp_path: Path) -> None:
-    command = Command(name="p", argv=("c",), cwd=str(tmp_path), ready={"command": ["no-such-program"]})
-    with pytest.raises(CannotLook, match="^cannot run 'no-such-program': it was not found on its PATH$"):
+    command = Command(
+        name="p", argv=("c",), cwd=str(tmp_path), ready={"command": ["no-such-program"]}
+    )
+    with pytest.raises(
+        CannotLook, match="^cannot run 'no-such-program': it was not found on its PATH$"
+    ):
         command.probe(tmp_path / "log", 0, dict(os.environ))()
 
 
 def test_a_command_that_takes_too_long_says_so_and_is_ended_with_all_it_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("symphony.host.probes.COMMAND_TIMEOUT", 0.3)
+    monkeypatch.setattr("symphony.host.supervisor.readiness.COMMAND_TIMEOUT", 0.3)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     test = ["sh", "-c", "sleep 100 >fifo; true"]
-    command = Command(name="p", argv=("/bin/sh",), cwd=str(tmp_path), ready={"command": test}, preamble=("true",))
+    command = Command(
+        name="p", argv=("/bin/sh",), cwd=str(tmp_path), ready={"command": test}, preamble=("true",)
+    )
     with pytest.raises(CannotLook, match="^'sh' takes longer than 0.3 s$"):
         command.probe(tmp_path / "log", 0, dict(os.environ))()
     os.close(os.open(fifo, os.O_WRONLY))  # where the time was up before the shell came to write

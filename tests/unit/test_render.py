@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
-from symphony.addresses import AddressScheme
-from symphony.host.commands import DEFAULT_GRACE, MARK, Command
+from symphony.host.processes.spec import DEFAULT_GRACE, MARK, Command
 from symphony.host.render import HONOURED, HOST, HostManifest, render
-from symphony.plan import Defaults, resolve
-from symphony.spec.settings import LEVELS
+from symphony.model.settings import LEVELS
+from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolve import Defaults, resolve
 from tests.unit.strategies import experiments, texts
 
 SCHEME = AddressScheme(backend="local", host=lambda _: HOST, bind_host=HOST)
@@ -26,8 +26,16 @@ RUN = Path("/state/local/e")
 SHELL = shutil.which("bash") or "/bin/sh"
 
 
-def rendered(experiment: Experiment, *, defaults: Defaults | None = None, shell: str = "/bin/bash") -> HostManifest:
-    return render(resolve(experiment, SCHEME, defaults), run_id="r1", directory=RUN, here=Path("/here"), shell=shell)
+def rendered(
+    experiment: Experiment, *, defaults: Defaults | None = None, shell: str = "/bin/bash"
+) -> HostManifest:
+    return render(
+        resolve(experiment, SCHEME, defaults),
+        run_id="r1",
+        directory=RUN,
+        here=Path("/here"),
+        shell=shell,
+    )
 
 
 def command(experiment: Experiment, name: str, **options: Any) -> Command:
@@ -67,7 +75,10 @@ def test_argv(options: dict[str, Any], argv: list[str]) -> None:
 def test_a_process_without_a_command_cannot_run_here() -> None:
     experiment = Experiment("e")
     experiment.new_process_group("g").new_process("p", container_image="i")
-    with pytest.raises(SpecError, match="process 'g/p' has no command: an image's own entry point cannot run on this"):
+    with pytest.raises(
+        SpecError,
+        match="process 'g/p' has no command: an image's own entry point cannot run on this",
+    ):
         rendered(experiment)
 
 
@@ -76,12 +87,16 @@ def test_an_empty_command_is_none() -> None:
         rendered(one(command=[]))
 
 
-def run(experiment: Experiment, defaults: Defaults | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    experiment: Experiment, defaults: Defaults | None = None
+) -> subprocess.CompletedProcess[str]:
     argv = command(experiment, "p", defaults=defaults, shell=SHELL).argv
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("kind", [{"cmd": 'echo "$TRAIL process"'}, {"command": ["sh", "-c", 'echo "$TRAIL process"']}])
+@pytest.mark.parametrize(
+    "kind", [{"cmd": 'echo "$TRAIL process"'}, {"command": ["sh", "-c", 'echo "$TRAIL process"']}]
+)
 def test_preambles_run_outermost_first_in_the_shell_of_the_command(kind: dict[str, Any]) -> None:
     experiment = Experiment("e", preamble_cmds='export TRAIL="$TRAIL experiment"')
     group = experiment.new_process_group("g", preamble_cmds='export TRAIL="$TRAIL group"')
@@ -116,9 +131,17 @@ def test_arguments_pass_a_preamble_untouched(args: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("outer", "inner", "cwd"),
-    [(None, None, "/here"), ("a", None, "/here/a"), ("a", "b", "/here/a/b"), ("a", "/b", "/b"), ("/a", "b", "/a/b")],
+    [
+        (None, None, "/here"),
+        ("a", None, "/here/a"),
+        ("a", "b", "/here/a/b"),
+        ("a", "/b", "/b"),
+        ("/a", "b", "/a/b"),
+    ],
 )
-def test_folders_begin_here_unless_the_plan_says(outer: str | None, inner: str | None, cwd: str) -> None:
+def test_folders_begin_here_unless_the_plan_says(
+    outer: str | None, inner: str | None, cwd: str
+) -> None:
     experiment = Experiment("e", start_dir=outer)
     experiment.new_process("p", command="c", start_dir=inner)
     assert command(experiment, "p").cwd == cwd
@@ -139,8 +162,15 @@ def test_what_was_read_from_a_file_begins_at_the_file(tmp_path: Path) -> None:
 
 def served() -> Experiment:
     experiment = Experiment("e", env={"A": "experiment"})
-    experiment.new_process("p", command="c", env={"A": "own", "SYMPH_S_PORT": "1"}).binds({"s": 7005}).ready(tcp="s")
-    group = experiment.new_process_group("g").binds("t").exposes({"web": 8080}).ready(http=("web", "/up"), timeout=5)
+    experiment.new_process("p", command="c", env={"A": "own", "SYMPH_S_PORT": "1"}).binds(
+        {"s": 7005}
+    ).ready(tcp="s")
+    group = (
+        experiment.new_process_group("g")
+        .binds("t")
+        .exposes({"web": 8080})
+        .ready(http=("web", "/up"), timeout=5)
+    )
     group.new_process("q", command="c", env={"SYMPH_RAY_ID": "7"}).binds("u").connects("s")
     return experiment
 
@@ -155,7 +185,12 @@ def test_the_shared_variables_stand_once_and_a_command_has_its_own() -> None:
     assert "SYMPHONY_SECRETS_DIR" not in manifest.env
     own = {item.name: item.env for item in manifest.commands}
     assert own["p"] == {"A": "own", "SYMPHONY_ROLE": "p", "SYMPHONY_GROUP": ""}
-    assert own["q"] == {"A": "experiment", "SYMPH_RAY_ID": "7", "SYMPHONY_ROLE": "q", "SYMPHONY_GROUP": "g"}
+    assert own["q"] == {
+        "A": "experiment",
+        "SYMPH_RAY_ID": "7",
+        "SYMPHONY_ROLE": "q",
+        "SYMPHONY_GROUP": "g",
+    }
 
 
 @given(experiments())
@@ -195,7 +230,10 @@ def test_services_and_who_lets_their_ports_go() -> None:
         "s": "127.0.0.1:7005", "t": "127.0.0.1:7000", "web": "127.0.0.1:8080", "u": "127.0.0.1:7001",
     }  # fmt: skip
     assert manifest.exposed == ("web",)
-    assert {item.name: item.releases for item in manifest.commands} == {"p": (7005,), "q": (7000, 8080, 7001)}
+    assert {item.name: item.releases for item in manifest.commands} == {
+        "p": (7005,),
+        "q": (7000, 8080, 7001),
+    }
 
 
 @pytest.mark.parametrize(
@@ -207,7 +245,9 @@ def test_services_and_who_lets_their_ports_go() -> None:
         ({"log": "^up"}, {"log": "^up"}, 60.0),
     ],
 )
-def test_readiness_has_addresses_where_it_had_services(ready: dict[str, Any], test: Any, timeout: float) -> None:
+def test_readiness_has_addresses_where_it_had_services(
+    ready: dict[str, Any], test: Any, timeout: float
+) -> None:
     experiment = one(command="c")
     experiment.get_process("p").binds({"s": 7005}).ready(**ready)
     found = command(experiment, "p")
@@ -228,14 +268,28 @@ def test_grace_restart_order_and_gpus() -> None:
     experiment.new_process("q", command="c").starts_after("g", "started")
     p, q = rendered(experiment).commands
     assert (p.grace, p.restart, p.gpus, p.starts_after, p.group) == (0.0, "Always", 2, {}, "g")
-    assert (q.grace, q.restart, q.gpus, q.starts_after, q.group) == (DEFAULT_GRACE, "Never", 0, {"p": "started"}, None)
+    assert (q.grace, q.restart, q.gpus, q.starts_after, q.group) == (
+        DEFAULT_GRACE,
+        "Never",
+        0,
+        {"p": "started"},
+        None,
+    )
 
 
 def test_what_this_machine_cannot_do_is_kept_and_listed_as_ignored() -> None:
     experiment = Experiment("e")
-    everything = experiment.new_process("p", command="c", container_image="i", env={"A": "1"}).binds("s").connects("s")
-    everything.exposes("w").resource_request(cpu=1).resource_limit(cpu=1, memory=1, gpu=1).image_pull_policy("Always")
-    everything.restart_policy("Always").termination_grace_period(1).ready(tcp="s").job(ttl=1).mount_pvc("c", "/m")
+    everything = (
+        experiment.new_process("p", command="c", container_image="i", env={"A": "1"})
+        .binds("s")
+        .connects("s")
+    )
+    everything.exposes("w").resource_request(cpu=1).resource_limit(
+        cpu=1, memory=1, gpu=1
+    ).image_pull_policy("Always")
+    everything.restart_policy("Always").termination_grace_period(1).ready(tcp="s").job(
+        ttl=1
+    ).mount_pvc("c", "/m")
     everything.node_selector("a", "b").add_toleration(operator="Exists").add_label("a", "b")
     everything.pod_yml = {"a": 1}
     everything.container_yml = {"a": 1}
@@ -260,7 +314,15 @@ def test_the_text_of_a_manifest_is_the_dry_run() -> None:
     experiment = served()
     experiment.get_process("p").add_label("a", "b").restart_policy("OnFailure")
     shown = yaml.safe_load(str(rendered(experiment)))
-    assert list(shown) == ["experiment", "backend", "directory", "services", "env", "processes", "ignored"]
+    assert list(shown) == [
+        "experiment",
+        "backend",
+        "directory",
+        "services",
+        "env",
+        "processes",
+        "ignored",
+    ]
     assert shown["services"]["s"] == "127.0.0.1:7005"
     assert MARK not in shown["env"]
     assert shown["processes"]["p"] == {
@@ -295,10 +357,20 @@ def test_a_command_survives_json(item: Command) -> None:
 
 def test_a_command_that_was_written_before_preambles_were() -> None:
     item = Command(name="p", argv=("c",), cwd="/")
-    assert Command.from_dict({key: value for key, value in item.to_dict().items() if key != "preamble"}) == item
+    assert (
+        Command.from_dict(
+            {key: value for key, value in item.to_dict().items() if key != "preamble"}
+        )
+        == item
+    )
 
 
 def test_the_preamble_stands_in_the_record_outermost_first() -> None:
     experiment = Experiment("e", preamble_cmds="a")
     experiment.new_process("p", command="c", preamble_cmds=["b", "c"])
-    assert command(experiment, "p", defaults=Defaults(preamble_cmds=("z",))).preamble == ("z", "a", "b", "c")
+    assert command(experiment, "p", defaults=Defaults(preamble_cmds=("z",))).preamble == (
+        "z",
+        "a",
+        "b",
+        "c",
+    )

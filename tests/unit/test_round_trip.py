@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from symphony import Experiment
-from symphony.plan import resolve
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import AWKWARD, SCHEME, WORDS, experiments, texts
 
 
@@ -31,8 +31,12 @@ def through_file(experiment: Experiment, suffix: str) -> Experiment:
 
 def with_text(text: str) -> Experiment:
     """The text wherever text goes."""
-    experiment = Experiment("e", env={"A": text}, preamble_cmds=[f"true {text}"], start_dir=f"x{text}")
-    process = experiment.new_process("p", command=["c", text], args=[text, text], env={"name": text})
+    experiment = Experiment(
+        "e", env={"A": text}, preamble_cmds=[f"true {text}"], start_dir=f"x{text}"
+    )
+    process = experiment.new_process(
+        "p", command=["c", text], args=[text, text], env={"name": text}
+    )
     process.add_toleration(key="k", value=text).ready(command=["c", text])
     process.container_yml = {"env": [{"name": "A", "value": text}], text: {text: text}}
     experiment.new_process("shell", cmds=[f": {text}"])
@@ -75,7 +79,9 @@ def test_any_text_survives_yaml(text: str) -> None:
 def test_a_name_may_be_a_word_of_the_file_form(suffix: str, word: str) -> None:
     experiment = Experiment(word)
     one = experiment.new_process(word, command="c", args=["010", "yes", "1e3"]).binds({word: 7100})
-    one.resource_limit(cpu=2, gpu=1).termination_grace_period(3).set_env(word, "010").mount_shared_memory("1Gi")
+    one.resource_limit(cpu=2, gpu=1).termination_grace_period(3).set_env(
+        word, "010"
+    ).mount_shared_memory("1Gi")
     two = experiment.new_process("other", cmd="c").exposes({f"{word}-out": 7200}).connects(word)
     two.starts_after(word).node_selector(word, "010").mount_empty_dir("/m", memory=True, name=word)
     group = experiment.new_process_group("group").binds({f"{word}-g": None})
@@ -86,7 +92,7 @@ def test_a_name_may_be_a_word_of_the_file_form(suffix: str, word: str) -> None:
 READER = """
 import json, sys
 from symphony import Experiment
-from symphony.plan import resolve
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 for path in sys.argv[1:]:
     print(json.dumps(resolve(Experiment.load_file(path), SCHEME).to_dict()))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from symphony.host import rundir
-from symphony.host.identity import ProcessId, boot_id, identify
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.identity import ProcessId, boot_id, identify
+from symphony.host.run import directory
+from symphony.host.run.directory import RunDirectory
 
 
 def mode(path: Path) -> int:
@@ -21,7 +21,7 @@ def mode(path: Path) -> int:
 
 def named(root: Path, name: str) -> tuple[RunDirectory, int]:
     """A directory that was made aside and took its name, and the descriptor that keeps its lock."""
-    with rundir.aside(root) as (run, lock):
+    with directory.aside(root) as (run, lock):
         run.manifest.write_text('{"run_id": "r", "processes": []}')
         kept = os.dup(lock)
         return run.claim(root / name), kept
@@ -33,21 +33,21 @@ def visible(root: Path) -> list[str]:
 
 def test_a_directory_is_private_and_has_a_lock_and_a_place_for_logs(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b"
-    with rundir.aside(root) as (run, lock):
+    with directory.aside(root) as (run, lock):
         assert mode(root) == mode(run.path) == mode(run.logs) == 0o700
         assert run.locked()
         assert os.get_inheritable(lock) is False
-        assert rundir.find_all(root) == []
+        assert directory.find_all(root) == []
 
 
 def test_one_that_nobody_keeps_is_removed(tmp_path: Path) -> None:
-    with rundir.aside(tmp_path) as (run, _):
+    with directory.aside(tmp_path) as (run, _):
         run.manifest.write_text('{"run_id": "r", "processes": []}')
     assert visible(tmp_path) == []
 
 
 def test_one_that_fails_half_way_is_removed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), rundir.aside(tmp_path):
+    with pytest.raises(RuntimeError), directory.aside(tmp_path):
         raise RuntimeError
     assert visible(tmp_path) == []
 
@@ -64,7 +64,7 @@ def test_one_that_is_kept_has_its_name_and_everything_in_it(tmp_path: Path) -> N
 def test_of_two_claims_of_one_name_one_wins(tmp_path: Path) -> None:
     first, kept = named(tmp_path, "e")
     (first.path / "mine").touch()
-    with rundir.aside(tmp_path) as (second, _), pytest.raises(FileExistsError):
+    with directory.aside(tmp_path) as (second, _), pytest.raises(FileExistsError):
         second.claim(tmp_path / "e")
     assert visible(tmp_path) == ["e"]
     assert (first.path / "mine").exists()
@@ -76,7 +76,7 @@ def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
     ready, outcomes, kept = threading.Barrier(count), list[str](), list[int]()
 
     def claim() -> None:
-        with rundir.aside(tmp_path) as (run, lock):
+        with directory.aside(tmp_path) as (run, lock):
             ready.wait()
             try:
                 run.claim(tmp_path / "e")
@@ -101,7 +101,7 @@ def test_the_next_launch_sweeps_what_killed_ones_left_and_nothing_else(tmp_path:
         (tmp_path / name / "inside").mkdir(parents=True)
     (tmp_path / ".new-unlocked").mkdir()
     (tmp_path / ".new-unlocked" / "lock").touch()
-    with rundir.aside(tmp_path) as (held, _), rundir.aside(tmp_path) as (run, _):
+    with directory.aside(tmp_path) as (held, _), directory.aside(tmp_path) as (run, _):
         assert visible(tmp_path) == sorted([held.name, run.name, "e", ".other"])
 
 
@@ -118,12 +118,12 @@ def test_removing_takes_the_name_away_and_all_below_it(tmp_path: Path) -> None:
 
 def test_directories_are_found_by_name(tmp_path: Path) -> None:
     kept = [named(tmp_path, name)[1] for name in ("b", "a")]
-    assert [run.name for run in rundir.find_all(tmp_path)] == ["a", "b"]
-    found = rundir.find(tmp_path, "a")
+    assert [run.name for run in directory.find_all(tmp_path)] == ["a", "b"]
+    found = directory.find(tmp_path, "a")
     assert found == RunDirectory(tmp_path / "a")
-    assert rundir.find(tmp_path, "c") is None
-    assert rundir.find(tmp_path, ".lock") is None
-    assert rundir.find_all(tmp_path / "none") == []
+    assert directory.find(tmp_path, "c") is None
+    assert directory.find(tmp_path, ".lock") is None
+    assert directory.find_all(tmp_path / "none") == []
     for descriptor in kept:
         os.close(descriptor)
 
@@ -133,13 +133,13 @@ def test_a_path_is_no_name(tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
     for folder in (root / "e" / "logs", tmp_path / "other" / "f"):
         folder.mkdir(parents=True)
-    assert rundir.find(root, name) is None
+    assert directory.find(root, name) is None
 
 
 def test_what_symphony_did_not_make_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     (tmp_path / "folder").mkdir()
-    assert rundir.find_all(tmp_path) == []
+    assert directory.find_all(tmp_path) == []
 
 
 # --- where they are ---
@@ -147,13 +147,13 @@ def test_what_symphony_did_not_make_is_not_listed(tmp_path: Path) -> None:
 
 def test_where_run_directories_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "s"))
-    assert rundir.state_root("local") == tmp_path / "s" / "local"
+    assert directory.state_root("local") == tmp_path / "s" / "local"
     monkeypatch.delenv("SYMPHONY_STATE_DIR")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "x"))
-    assert rundir.state_root("local") == tmp_path / "x" / "symphony" / "local"
+    assert directory.state_root("local") == tmp_path / "x" / "symphony" / "local"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert rundir.state_root("local") == tmp_path / ".local" / "state" / "symphony" / "local"
+    assert directory.state_root("local") == tmp_path / ".local" / "state" / "symphony" / "local"
 
 
 # --- who supervises ---
@@ -199,7 +199,9 @@ def test_what_another_machine_or_boot_runs(run: RunDirectory) -> None:
     held = lock(run)
     assert run.supervisor() is None
     os.close(held)
-    (run.path / "supervisor.json").write_text(json.dumps({**record, "boot": "another", "host": "node-7"}))
+    (run.path / "supervisor.json").write_text(
+        json.dumps({**record, "boot": "another", "host": "node-7"})
+    )
     assert run.elsewhere() == "node-7"
     (run.path / "supervisor.json").write_text("{")
     assert run.elsewhere() is None

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 
 from symphony import Experiment, SpecError
-from symphony.spec import images, load, process, schema
-from symphony.spec.component import Component
+from symphony.model import images, load, process, schema
+from symphony.model.component import Component
 from tests.unit.strategies import experiments
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.build())
@@ -42,7 +42,7 @@ def test_it_is_a_schema() -> None:
 
 
 def test_the_shipped_file_is_what_is_built() -> None:
-    mend = f"write it again: {Path(sys.executable).name} -m symphony.spec.schema"
+    mend = f"write it again: {Path(sys.executable).name} -m symphony.model.schema"
     assert json.loads(schema.path().read_text(encoding="utf-8")) == schema.build(), mend
 
 
@@ -52,8 +52,10 @@ def test_running_the_module_writes_the_shipped_file_byte_for_byte(tmp_path: Path
 
 
 def test_building_it_imports_nothing_foreign() -> None:
-    program = "import sys, symphony.spec.schema as s; s.build(); print('yaml' in sys.modules, 'psutil' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = "import sys, symphony.model.schema as s; s.build(); print('yaml' in sys.modules, 'psutil' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["False", "False"]
 
 
@@ -94,7 +96,13 @@ def test_what_a_volume_cannot_do_without_is_what_its_method_demands(kind: str) -
 
 
 def test_every_key_is_described() -> None:
-    tables: dict[str, Any] = {**schema.EXPERIMENT, **schema.IMAGE, **schema.OPTIONS, **schema.GROUP, **schema.SETTINGS}
+    tables: dict[str, Any] = {
+        **schema.EXPERIMENT,
+        **schema.IMAGE,
+        **schema.OPTIONS,
+        **schema.GROUP,
+        **schema.SETTINGS,
+    }
     assert [key for key, item in tables.items() if not item.get("description")] == []
 
 
@@ -181,12 +189,17 @@ def test_every_key_at_once_is_accepted_by_both() -> None:
 # What null means is "not set", so that a key may stand there waiting for its value.
 @pytest.mark.parametrize("key", sorted({*process.OPTIONS, *load.APPLY}))
 def test_a_key_without_a_value_is_accepted_by_both(key: str) -> None:
-    for data in (of_process(**{key: None}), {"name": "e", "processes": {"g": {"processes": {"p": {key: None}}}}}):
+    for data in (
+        of_process(**{key: None}),
+        {"name": "e", "processes": {"g": {"processes": {"p": {key: None}}}}},
+    ):
         Experiment.load_dict(data)
         VALIDATOR.validate(data)
 
 
-@pytest.mark.parametrize("data", [{"name": "e"}, {"name": "e", "processes": None}, of_process(), FULL], ids=len)
+@pytest.mark.parametrize(
+    "data", [{"name": "e"}, {"name": "e", "processes": None}, of_process(), FULL], ids=len
+)
 def test_members_of_whom_nothing_is_said_are_accepted_by_both(data: dict[str, Any]) -> None:
     Experiment.load_dict(data)
     VALIDATOR.validate(data)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, Process, ProcessGroup, SpecError
-from symphony.plan import resolve
-from symphony.spec.component import Component
-from symphony.spec.load import APPLY
-from symphony.spec.settings import LEVELS, Settings
+from symphony.model.component import Component
+from symphony.model.load import APPLY
+from symphony.model.settings import LEVELS, Settings
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
 Call = Callable[[Component], Any]
@@ -100,7 +100,9 @@ KEPT: list[tuple[str, list[Call], Any]] = [
 
 @pytest.mark.parametrize("make", [Process, ProcessGroup])
 @pytest.mark.parametrize(("key", "calls", "kept"), KEPT)
-def test_a_setting_is_kept_and_calls_chain(make: type[Component], key: str, calls: list[Call], kept: Any) -> None:
+def test_a_setting_is_kept_and_calls_chain(
+    make: type[Component], key: str, calls: list[Call], kept: Any
+) -> None:
     component = make("it")
     for call in calls:
         assert call(component) is component
@@ -116,7 +118,10 @@ def test_a_dump_is_a_copy() -> None:
     dumped = process.settings.dump()
     dumped["env"]["A"] = "2"
     dumped["volumes"][0]["pvc"]["claim"] = "d"
-    assert process.settings.dump() == {"env": {"A": "1"}, "volumes": [{"pvc": {"mount_path": "/m", "claim": "c"}}]}
+    assert process.settings.dump() == {
+        "env": {"A": "1"},
+        "volumes": [{"pvc": {"mount_path": "/m", "claim": "c"}}],
+    }
 
 
 def test_nothing_set_dumps_nothing() -> None:
@@ -128,7 +133,10 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.binds({"a": 0}), "the port of 'a' is 0"),
     (lambda c: c.binds({"a": 70000}), "the port of 'a' is 70000"),
     (lambda c: c.exposes({"a": True}), "the port of 'a' is a number from 1 to 65535, not True"),
-    (lambda c: c.connects({"a": 80}), "connects takes no port ('a': 80); the process that binds it says which"),
+    (
+        lambda c: c.connects({"a": 80}),
+        "connects takes no port ('a': 80); the process that binds it says which",
+    ),
     (lambda c: c.encrypts({"a": 80}), "encrypts takes no port ('a': 80); binds does"),
     (lambda c: c.binds("a", encrypted="yes"), "a flag is true or false, not 'yes'"),  # type: ignore[arg-type]
     (lambda c: c.set_env("1A", "x"), "variable name '1A' is not valid"),
@@ -140,20 +148,35 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.resource_request(cpu="lots"), "cpu is an amount"),
     (lambda c: c.resource_limit(gpu=-1), "gpu is at least 0"),
     (lambda c: c.resource_limit(gpu=0.5), "gpu is a whole number, not 0.5"),  # type: ignore[arg-type]
-    (lambda c: c.image_pull_policy("always"), "image_pull_policy is Always, IfNotPresent, Never, not 'always'"),
+    (
+        lambda c: c.image_pull_policy("always"),
+        "image_pull_policy is Always, IfNotPresent, Never, not 'always'",
+    ),
     (lambda c: c.restart_policy("no"), "restart_policy is Always, OnFailure, Never, not 'no'"),
     (lambda c: c.termination_grace_period(-1), "termination_grace_period is at least 0"),
     (lambda c: c.job(ttl=1.5), "ttl is a whole number"),  # type: ignore[arg-type]
     (lambda c: c.ready(), "ready takes one of tcp, http, command and log, not 0 of them"),
     (lambda c: c.ready(tcp="a", log="b"), "not 2 of them"),
-    (lambda c: c.ready(tcp="a", timeout=0), "the timeout of ready is a number of seconds above 0, not 0"),
+    (
+        lambda c: c.ready(tcp="a", timeout=0),
+        "the timeout of ready is a number of seconds above 0, not 0",
+    ),
     (lambda c: c.ready(tcp="a", timeout=float("nan")), "not nan"),
     (lambda c: c.ready(tcp="a", timeout=True), "not True"),
-    (lambda c: c.ready(http="a"), "http takes a service and a path, such as ('web', '/health'), not 'a'"),  # type: ignore[arg-type]
-    (lambda c: c.ready(http=("a", "h")), "the path of http is an absolute path, not 'h'; for example '/h'"),
+    (
+        lambda c: c.ready(http="a"),
+        "http takes a service and a path, such as ('web', '/health'), not 'a'",
+    ),  # type: ignore[arg-type]
+    (
+        lambda c: c.ready(http=("a", "h")),
+        "the path of http is an absolute path, not 'h'; for example '/h'",
+    ),
     (lambda c: c.ready(log="("), "log is no regular expression: '('"),
     (lambda c: c.starts_after("Bad"), "process name 'Bad' is not valid"),
-    (lambda c: c.starts_after("a", "done"), "the condition of starts_after is ready, started, succeeded, not 'done'"),
+    (
+        lambda c: c.starts_after("a", "done"),
+        "the condition of starts_after is ready, started, succeeded, not 'done'",
+    ),
     (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path is an absolute path, not 'p'"),
     (lambda c: c.mount_nfs("", "/p", "/m"), "the NFS server is empty"),
     (lambda c: c.mount_pvc("c", "m"), "mount_path is an absolute path, not 'm'"),
@@ -161,9 +184,15 @@ REFUSED: list[tuple[Call, str]] = [
     (lambda c: c.mount_pvc("c", "/m", name="N"), "volume name 'N' is not valid"),
     (lambda c: c.mount_host_path("/p", "/m", "Folder"), "type is '', DirectoryOrCreate"),
     (lambda c: c.mount_empty_dir("/m", size="big"), "size is an amount"),
-    (lambda c: c.mount_secret("s", "/m", files={"a/b": "c"}), "the files of a secret: 'a/b' is no plain file name"),
+    (
+        lambda c: c.mount_secret("s", "/m", files={"a/b": "c"}),
+        "the files of a secret: 'a/b' is no plain file name",
+    ),
     (lambda c: c.mount_pvc("a", "/m").mount_pvc("b", "/m"), "'it' mounts two volumes at '/m'"),
-    (lambda c: c.mount_shared_memory().mount_empty_dir("/dev/shm"), "'it' mounts two volumes at '/dev/shm'"),
+    (
+        lambda c: c.mount_shared_memory().mount_empty_dir("/dev/shm"),
+        "'it' mounts two volumes at '/dev/shm'",
+    ),
     (lambda c: c.node_selector("a b", "c"), "label key 'a b' is not valid"),
     (lambda c: c.add_toleration(value="v"), "say so with operator='Exists'"),
     (lambda c: c.add_toleration(key="k", effect="no"), "effect is NoSchedule"),
@@ -176,7 +205,9 @@ REFUSED: list[tuple[Call, str]] = [
 
 @pytest.mark.parametrize("make", [Process, ProcessGroup])
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_a_wrong_value_is_refused_in_one_line(make: type[Component], call: Call, message: str) -> None:
+def test_a_wrong_value_is_refused_in_one_line(
+    make: type[Component], call: Call, message: str
+) -> None:
     with pytest.raises(SpecError) as refusal:
         call(make("it"))
     assert message in str(refusal.value)
@@ -193,7 +224,9 @@ CALLS = {key: calls[0] for key, calls, _ in reversed(KEPT)}
 def test_a_pod_level_setting_of_a_grouped_process_names_the_group_to_call(key: str) -> None:
     process = ProcessGroup("trainers").new_process("one", command="c")
     call = CALLS[key]
-    with pytest.raises(SpecError, match=r"'one' is in group 'trainers'.*of the group 'trainers' instead"):
+    with pytest.raises(
+        SpecError, match=r"'one' is in group 'trainers'.*of the group 'trainers' instead"
+    ):
         call(process)
     assert process.settings.dump() == {}
 
@@ -203,14 +236,18 @@ def test_a_process_with_a_pod_level_setting_joins_no_group(key: str) -> None:
     process = Process("one", command="c")
     CALLS[key](process)
     group = ProcessGroup("trainers")
-    with pytest.raises(SpecError, match=rf"'one' has settings that belong to the whole group: {key}; .*'trainers'"):
+    with pytest.raises(
+        SpecError, match=rf"'one' has settings that belong to the whole group: {key}; .*'trainers'"
+    ):
         group.add_process(process)
     assert group.list_processes() == []
     assert process.group is None
 
 
 def settings_of(experiment: Experiment, process: str) -> dict[str, Any]:
-    return next(item for item in resolve(experiment, SCHEME) if item.name == process).settings.dump()
+    return next(
+        item for item in resolve(experiment, SCHEME) if item.name == process
+    ).settings.dump()
 
 
 @pytest.mark.parametrize("key", [key for key, level in LEVELS.items() if level == "container"])
@@ -244,10 +281,18 @@ def test_what_belongs_to_the_group_does_not_reach_its_members(key: str) -> None:
 
 def test_a_member_s_own_setting_wins_and_mappings_merge() -> None:
     experiment = Experiment("e")
-    group = experiment.new_process_group("g").set_envs({"A": "group", "B": "group"}).resource_limit(cpu=1, gpu=1)
+    group = (
+        experiment.new_process_group("g")
+        .set_envs({"A": "group", "B": "group"})
+        .resource_limit(cpu=1, gpu=1)
+    )
     group.image_pull_policy("Always").ready(log="group", timeout=1).mount_pvc("a", "/a")
     group.container_yml = {"x": {"y": 1, "z": [1]}}
-    member = group.new_process("p", command="c", env={"A": "own"}).resource_limit(cpu=2).image_pull_policy("Never")
+    member = (
+        group.new_process("p", command="c", env={"A": "own"})
+        .resource_limit(cpu=2)
+        .image_pull_policy("Never")
+    )
     member.ready(command="own").mount_pvc("b", "/b")
     member.container_yml = {"x": {"z": [2]}}
     found = settings_of(experiment, "p")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
-from symphony.plan import start_order
+from symphony.plan.resolve import start_order
 
 
 def experiment_of(waits: dict[str, list[str]]) -> Experiment:
@@ -71,7 +71,9 @@ def test_a_group_is_spelled_out_on_both_sides() -> None:
         for number in (1, 2):
             members.new_process(f"{group}-{number}", command="c")
     experiment.new_process("last", command="c").starts_after("clients", "succeeded")
-    experiment.get_process_group("clients").starts_after("servers").starts_after("servers-1", "started")
+    experiment.get_process_group("clients").starts_after("servers").starts_after(
+        "servers-1", "started"
+    )
     assert start_order(experiment) == {
         "servers-1": {},
         "servers-2": {},
@@ -110,5 +112,7 @@ def test_a_cycle_through_a_group_is_found() -> None:
     experiment = grouped()
     experiment.get_process("lone").starts_after("group")
     experiment.get_process_group("group").starts_after("lone", "started")
-    with pytest.raises(SpecError, match=r"cycle: 'lone' waits for 'member' waits for 'lone'; break it"):
+    with pytest.raises(
+        SpecError, match=r"cycle: 'lone' waits for 'member' waits for 'lone'; break it"
+    ):
         start_order(experiment)

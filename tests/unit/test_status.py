@@ -54,14 +54,22 @@ def test_the_order_of_processes_says_nothing(states: list[State]) -> None:
 
 
 def test_a_state_is_its_word() -> None:
-    assert [str(state) for state in State] == ["pending", "running", "succeeded", "failed", "unknown"]
+    assert [str(state) for state in State] == [
+        "pending",
+        "running",
+        "succeeded",
+        "failed",
+        "unknown",
+    ]
     assert f"{State.RUNNING}" == "running" == State.RUNNING  # type: ignore[comparison-overlap]
 
 
 FIRST, SECOND = failed("first", 3, 10.0), failed("second", 4, 20.0)
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations([FIRST, SECOND, process(state=State.SUCCEEDED)])))
+@pytest.mark.parametrize(
+    "order", list(itertools.permutations([FIRST, SECOND, process(state=State.SUCCEEDED)]))
+)
 def test_the_failure_that_came_first_decides(order: tuple[ProcessStatus, ...]) -> None:
     assert of(*order).exit_code == 3
 
@@ -107,7 +115,12 @@ def test_a_status_as_json_knows_it() -> None:
     )  # fmt: skip
     data = json.loads(json.dumps(status.to_dict()))
     assert data["state"] == "pending"
-    assert (data["name"], data["backend"], data["created"], data["note"]) == ("e", "paper", 1.0, "n")
+    assert (data["name"], data["backend"], data["created"], data["note"]) == (
+        "e",
+        "paper",
+        1.0,
+        "n",
+    )
     assert data["processes"][0] == {
         "name": "a", "group": "g", "state": "failed", "ready": False, "exit_code": 2, "reason": "", "restarts": 0,
         "started": None, "ended": 2.0, "stopped": False, "pid": None, "late": False,

@@ -19,16 +19,25 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from symphony.addresses import AddressScheme
 from symphony.drawing import FORMATS, draw
 from symphony.drawing.layout import Size, layout
 from symphony.drawing.text import ASCII, text
-from symphony.host import joined
+from symphony.host import topology as joined
 from symphony.host.render import HostManifest, render
-from symphony.plan import resolve
-from symphony.spec import Experiment
+from symphony.model import Experiment
+from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolve import resolve
+from symphony.plan.topology import (
+    Link,
+    Node,
+    Service,
+    Topology,
+    folded,
+    of_status,
+    tallied,
+    topology,
+)
 from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.topology import Link, Node, Service, Topology, folded, of_status, tallied, topology
 from tests.unit import strategies
 from tests.unit.strategies import names
 from tests.unit.topologies import GOLDEN, RESERVED, crowd, drawn, research, reserved, ring, states
@@ -46,11 +55,18 @@ def experiments() -> st.SearchStrategy[Experiment]:
 def test_services_have_owners_ports_and_clients() -> None:
     found = topology(research())
     services = {service.name: service for service in found.services}
-    assert services["db"] == Service(name="db", owners=("db",), port=5432, bound=True, encrypted=True)
-    assert services["tensorboard"] == Service(name="tensorboard", owners=("learner",), port=6006, exposed=True)
+    assert services["db"] == Service(
+        name="db", owners=("db",), port=5432, bound=True, encrypted=True
+    )
+    assert services["tensorboard"] == Service(
+        name="tensorboard", owners=("learner",), port=6006, exposed=True
+    )
     assert services["ghost"] == Service(name="ghost")
     assert found.clients("replay") == ("learner", "agents")
-    assert [service.label for service in found.services if service.owners == ("replay",)] == ["replay", "replay-stats"]
+    assert [service.label for service in found.services if service.owners == ("replay",)] == [
+        "replay",
+        "replay-stats",
+    ]
 
 
 def test_what_a_group_connects_to_is_linked_with_the_group_alone() -> None:
@@ -66,35 +82,58 @@ def test_the_start_order_is_linked_by_condition_and_what_is_not_there_is_left_ou
     exp = Experiment("rl")
     exp.new_process("a").starts_after("b", "succeeded").starts_after("nobody")
     exp.new_process("b")
-    assert topology(exp).links == (Link(kind="starts-after", source="a", target="b", condition="succeeded"),)
+    assert topology(exp).links == (
+        Link(kind="starts-after", source="a", target="b", condition="succeeded"),
+    )
 
 
 def test_a_service_of_two_owners_shows_both() -> None:
     exp = Experiment("rl")
     exp.new_process("a").binds("x")
     exp.new_process("b").binds({"x": 7}).exposes("x")
-    assert topology(exp).services == (Service(name="x", owners=("a", "b"), port=7, bound=True, exposed=True),)
+    assert topology(exp).services == (
+        Service(name="x", owners=("a", "b"), port=7, bound=True, exposed=True),
+    )
 
 
 def test_of_what_runs_there_are_processes_and_groups() -> None:
     status = ExperimentStatus(
         name="rl",
         backend="local",
-        processes=(ProcessStatus(name="a"), ProcessStatus(name="b", group="g"), ProcessStatus(name="c", group="g")),
+        processes=(
+            ProcessStatus(name="a"),
+            ProcessStatus(name="b", group="g"),
+            ProcessStatus(name="c", group="g"),
+        ),
     )
     found = of_status(status)
     assert (found.members, found.groups) == (("a", "g"), ("g",))
-    assert found.inside("g") == (Node(processes=("b",), group="g"), Node(processes=("c",), group="g"))
+    assert found.inside("g") == (
+        Node(processes=("b",), group="g"),
+        Node(processes=("c",), group="g"),
+    )
     assert (found.services, found.links) == ((), ())
 
 
 def of_two_groups(
-    *, connects: dict[str, list[str]] | None = None, starts_after: dict[str, dict[str, str]] | None = None
+    *,
+    connects: dict[str, list[str]] | None = None,
+    starts_after: dict[str, dict[str, str]] | None = None,
 ) -> Topology:
-    processes = [ProcessStatus(name=name, group=group) for name, group in (("a", None), ("b", "g"), ("c", "g"))]
-    status = ExperimentStatus(name="rl", backend="local", processes=(*processes, ProcessStatus(name="d", group="h")))
-    services = [Service(name="x", owners=("a",), port=7), Service(name="y", owners=("g",), port=8, exposed=True)]
-    return of_status(status, services=services, connects=connects or {}, starts_after=starts_after or {})
+    processes = [
+        ProcessStatus(name=name, group=group)
+        for name, group in (("a", None), ("b", "g"), ("c", "g"))
+    ]
+    status = ExperimentStatus(
+        name="rl", backend="local", processes=(*processes, ProcessStatus(name="d", group="h"))
+    )
+    services = [
+        Service(name="x", owners=("a",), port=7),
+        Service(name="y", owners=("g",), port=8, exposed=True),
+    ]
+    return of_status(
+        status, services=services, connects=connects or {}, starts_after=starts_after or {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,7 +168,10 @@ def test_a_group_that_is_waited_for_as_a_whole_is_linked_as_such(
 
 def test_of_what_runs_an_exposed_service_is_bound_where_somebody_connects() -> None:
     assert [service.bound for service in of_two_groups().services] == [True, False]
-    assert [service.bound for service in of_two_groups(connects={"a": ["y"]}).services] == [True, True]
+    assert [service.bound for service in of_two_groups(connects={"a": ["y"]}).services] == [
+        True,
+        True,
+    ]
     assert of_two_groups(connects={"a": ["z"]}).services[2] == Service(name="z")
 
 
@@ -137,7 +179,10 @@ def described(exp: Experiment, ports: Mapping[str, int | None]) -> Topology:
     """What an experiment describes, as far as it can be told from what runs."""
     found = topology(exp)
     used = {link.target for link in found.links if link.kind == "connects"}
-    services = (replace(one, port=ports[one.name], bound=not one.exposed or one.name in used) for one in found.services)
+    services = (
+        replace(one, port=ports[one.name], bound=not one.exposed or one.name in used)
+        for one in found.services
+    )
     return replace(found, services=tuple(services))
 
 
@@ -155,18 +200,24 @@ def test_what_is_launched_on_one_machine_is_joined_as_described(exp: Experiment)
     status = ExperimentStatus(
         name=exp.name,
         backend="local",
-        processes=tuple(ProcessStatus(name=item["name"], group=item["group"]) for item in manifest["processes"]),
+        processes=tuple(
+            ProcessStatus(name=item["name"], group=item["group"]) for item in manifest["processes"]
+        ),
     )
     found = joined.topology(manifest, status)
     before = described(exp, {service.name: service.port for service in found.services})
-    alone = {group: found.inside(group)[0].key for group in found.groups if len(found.inside(group)) == 1}
+    alone = {
+        group: found.inside(group)[0].key for group in found.groups if len(found.inside(group)) == 1
+    }
     assert same(found, alone) == same(before, alone)
 
 
 def same(found: Topology, alone: Mapping[str, str]) -> object:
     """A topology without what makes no difference: a group of one is as its member, a wait for all is for each."""
     owners = {
-        service.name: replace(service, owners=tuple(alone.get(owner, owner) for owner in service.owners))
+        service.name: replace(
+            service, owners=tuple(alone.get(owner, owner) for owner in service.owners)
+        )
         for service in found.services
     }
     inside = {group: [node.key for node in found.inside(group)] for group in found.groups}
@@ -174,13 +225,17 @@ def same(found: Topology, alone: Mapping[str, str]) -> object:
         (link.kind, source, target, link.condition)
         for link in found.links
         for source in inside.get(link.source, [link.source])
-        for target in (inside.get(link.target, [link.target]) if link.kind == "starts-after" else [link.target])
+        for target in (
+            inside.get(link.target, [link.target]) if link.kind == "starts-after" else [link.target]
+        )
     }
     return replace(found, services=(), links=()), owners, ends
 
 
 def rendered(exp: Experiment) -> HostManifest:
-    plan = resolve(exp, AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1"))
+    plan = resolve(
+        exp, AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
+    )
     return render(plan, run_id="0", directory=Path("/state"), here=Path("/here"), shell="/bin/sh")
 
 
@@ -192,7 +247,9 @@ def test_every_process_is_drawn_once(exp: Experiment) -> None:
         ends = {node.key for node in found.nodes} | set(found.groups)
         services = {service.name for service in found.services}
         assert {link.source for link in found.links} <= ends
-        assert all(link.target in (services if link.kind == "connects" else ends) for link in found.links)
+        assert all(
+            link.target in (services if link.kind == "connects" else ends) for link in found.links
+        )
         assert {owner for service in found.services for owner in service.owners} <= ends
         assert set(found.members) <= ends
 
@@ -348,8 +405,15 @@ def test_mermaid_and_dot_say_names_in_quotes_alone(exp: Experiment, short: bool)
 
 def test_every_identifier_of_mermaid_is_declared_once() -> None:
     lines = draw(topology(reserved()), "mermaid").splitlines()
-    declared = [match[1] for line in lines if (match := re.match(r" +(?:subgraph )?([pgs]\d+)[\[(]", line))]
-    used = {word for line in lines if ">" in line for word in re.findall(r"\b[pgs]\d+\b", re.sub(QUOTED, "", line))}
+    declared = [
+        match[1] for line in lines if (match := re.match(r" +(?:subgraph )?([pgs]\d+)[\[(]", line))
+    ]
+    used = {
+        word
+        for line in lines
+        if ">" in line
+        for word in re.findall(r"\b[pgs]\d+\b", re.sub(QUOTED, "", line))
+    }
     assert len(set(declared)) == len(declared) == 2 * len(RESERVED) + 4
     assert used <= set(declared)
 
@@ -361,7 +425,9 @@ def test_a_parser_of_dot_takes_it(name: str) -> None:
     (graph,) = pydot.graph_from_dot_data((GOLDEN / name).read_text(encoding="utf-8"))
     assert graph.get_edges()
     if shutil.which("dot") is not None:
-        done = subprocess.run(["dot", "-Tplain", str(GOLDEN / name)], capture_output=True, text=True)
+        done = subprocess.run(
+            ["dot", "-Tplain", str(GOLDEN / name)], capture_output=True, text=True
+        )
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -372,19 +438,25 @@ def boxes(root: ElementTree.Element) -> list[tuple[str, float, float, float, flo
     """The class, left, top, right and bottom of every box, but for the ground."""
     found = []
     for rectangle in root.iter(f"{SVG}rect"):
-        x, y, width, height = (float(rectangle.attrib[key]) for key in ("x", "y", "width", "height"))
+        x, y, width, height = (
+            float(rectangle.attrib[key]) for key in ("x", "y", "width", "height")
+        )
         if rectangle.attrib["class"] != "ground":
             found.append((rectangle.attrib["class"], x, y, x + width, y + height))
     return found
 
 
-def apart(one: tuple[str, float, float, float, float], other: tuple[str, float, float, float, float]) -> bool:
+def apart(
+    one: tuple[str, float, float, float, float], other: tuple[str, float, float, float, float]
+) -> bool:
     _, left, top, right, bottom = one
     _, x, y, to_x, to_y = other
     return right <= x or to_x <= left or bottom <= y or to_y <= top
 
 
-def inside(one: tuple[str, float, float, float, float], group: tuple[str, float, float, float, float]) -> bool:
+def inside(
+    one: tuple[str, float, float, float, float], group: tuple[str, float, float, float, float]
+) -> bool:
     _, left, top, right, bottom = one
     _, x, y, to_x, to_y = group
     return x <= left and y <= top and right <= to_x and bottom <= to_y
@@ -404,10 +476,17 @@ def check_svg(drawing: str) -> ElementTree.Element:
         assert all(apart(box, group) or inside(box, group) for group in groups), box
     for item in root.iter(f"{SVG}text"):
         size = {"title": 16, "small": 11}.get(item.attrib["class"], 13)
-        x, y, extent = float(item.attrib["x"]), float(item.attrib["y"]), len(item.text or "") * size * 0.602
+        x, y, extent = (
+            float(item.attrib["x"]),
+            float(item.attrib["y"]),
+            len(item.text or "") * size * 0.602,
+        )
         assert x + extent <= width
         if item.attrib["class"] == "name":
-            assert any(left < x and x + extent < right and top < y < bottom for _, left, top, right, bottom in single)
+            assert any(
+                left < x and x + extent < right and top < y < bottom
+                for _, left, top, right, bottom in single
+            )
     for path in root.iter(f"{SVG}path"):
         if "line" in path.attrib["class"].split():
             points = re.findall(r"(-?[\d.]+) (-?[\d.]+)", re.sub(r"H[\d.]+", "", path.attrib["d"]))
@@ -418,7 +497,9 @@ def check_svg(drawing: str) -> ElementTree.Element:
 @given(any_drawing(), st.booleans())
 def test_svg_holds_together(exp: Experiment, short: bool) -> None:
     found = folded(topology(exp)) if short else topology(exp)
-    root = check_svg(draw(found, "svg", {process.name: "running" for process in exp.list_all_processes()}))
+    root = check_svg(
+        draw(found, "svg", {process.name: "running" for process in exp.list_all_processes()})
+    )
     shown = {item.text for item in root.iter(f"{SVG}text")}
     assert {node.label() for node in found.nodes} <= shown
     assert {service.label for service in found.services} <= shown

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from symphony import Cluster, ExperimentStatus, ProcessStatus, SpecError
-from symphony.commandline.views import coming_up
-from symphony.lookup import awaited, too_late
+from symphony.cluster.matching import awaited, too_late
+from symphony.commandline.output.views import coming_up
 from symphony.status import State
 
 STATUS = ExperimentStatus(
@@ -19,7 +19,9 @@ STATUS = ExperimentStatus(
         ProcessStatus(name="new"),
         ProcessStatus(name="on", group="g", state=State.RUNNING, started=1.0),
         ProcessStatus(name="up", state=State.RUNNING, started=1.0, ready=True),
-        ProcessStatus(name="late", state=State.RUNNING, started=1.0, late=True, reason="not ready within 5 s"),
+        ProcessStatus(
+            name="late", state=State.RUNNING, started=1.0, late=True, reason="not ready within 5 s"
+        ),
         ProcessStatus(name="again", state=State.PENDING, started=1.0, ended=2.0),
         ProcessStatus(name="never", state=State.FAILED),
         ProcessStatus(name="done", state=State.SUCCEEDED, started=1.0, ended=2.0),
@@ -41,20 +43,27 @@ def test_who_is_still_waited_for(until, going):
 
 
 def test_what_cannot_be_waited_for():
-    with pytest.raises(SpecError, match="until is started, ready, ended, not 'start'; did you mean 'started'"):
+    with pytest.raises(
+        SpecError, match="until is started, ready, ended, not 'start'; did you mean 'started'"
+    ):
         awaited(STATUS, "start")
 
 
 def test_the_words_when_the_time_is_up():
     assert str(too_late("e", "ended", ["a"], 5)) == "experiment 'e' still runs after 5 s: a"
-    assert str(too_late("e", "ready", ["a", "b"], 0.5)) == "experiment 'e' is not ready after 0.5 s: a, b"
+    assert (
+        str(too_late("e", "ready", ["a", "b"], 0.5))
+        == "experiment 'e' is not ready after 0.5 s: a, b"
+    )
 
 
 def test_on_this_machine(tmp_path: Path):
     cluster = Cluster.new("local", state_dir=tmp_path)
     experiment = cluster.new_experiment("e")
     program = "import time; time.sleep(1000)"
-    experiment.new_process("slow", command=[sys.executable, "-c", program]).ready(log="^never", timeout=600)
+    experiment.new_process("slow", command=[sys.executable, "-c", program]).ready(
+        log="^never", timeout=600
+    )
     experiment.new_process("bad", command=[sys.executable, "-c", "raise SystemExit(3)"])
     cluster.launch(experiment)
     try:
@@ -72,7 +81,10 @@ def test_on_this_machine(tmp_path: Path):
 @pytest.mark.parametrize(
     ("processes", "told"),
     [
-        (STATUS.processes, "e: 1 of 8 ready, 2 pending, 2 started, 1 failed, 1 succeeded, 1 unknown"),
+        (
+            STATUS.processes,
+            "e: 1 of 8 ready, 2 pending, 2 started, 1 failed, 1 succeeded, 1 unknown",
+        ),
         ((), "e: 0 of 0 ready"),
     ],
 )
@@ -97,5 +109,11 @@ def test_how_far_a_launch_has_come(processes, told):
     ],
 )
 def test_what_the_pending_ones_wait_for(reason, stage):
-    both = (ProcessStatus(name="a", reason=reason), ProcessStatus(name="b", state=State.RUNNING, ready=True))
-    assert coming_up(ExperimentStatus(name="e", backend="p", processes=both)) == f"e: 1 of 2 ready, 1 {stage}"
+    both = (
+        ProcessStatus(name="a", reason=reason),
+        ProcessStatus(name="b", state=State.RUNNING, ready=True),
+    )
+    assert (
+        coming_up(ExperimentStatus(name="e", backend="p", processes=both))
+        == f"e: 1 of 2 ready, 1 {stage}"
+    )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from symphony.drawing import draw
 from symphony.drawing.text import ASCII, text
-from symphony.spec import Experiment
-from symphony.topology import folded, topology
+from symphony.model import Experiment
+from symphony.plan.topology import folded, topology
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (60, 80, 160)
@@ -23,10 +23,16 @@ def research(agents: int = 20) -> Experiment:
     """Groups, agents that are alike, a chain of services, a port, an exposed one, and one that nobody binds."""
     exp = Experiment("rl")
     servers = exp.new_process_group("nonagent")
-    servers.new_process("learner").binds("params").connects(["replay", "log"]).exposes({"tensorboard": 6006})
+    servers.new_process("learner").binds("params").connects(["replay", "log"]).exposes(
+        {"tensorboard": 6006}
+    )
     servers.new_process("replay").binds(["replay", "replay-stats"])
     servers.new_process("logger").binds("log")
-    group = exp.new_process_group("agents").connects(["params", "replay", "log"]).starts_after("nonagent")
+    group = (
+        exp.new_process_group("agents")
+        .connects(["params", "replay", "log"])
+        .starts_after("nonagent")
+    )
     for number in range(agents):
         group.new_process(f"agent-{number}")
     for name in ("eval-0", "eval-1", "eval-with-a-much-longer-name-than-the-others"):
@@ -40,7 +46,13 @@ def research(agents: int = 20) -> Experiment:
 def states(agents: int = 20) -> dict[str, str]:
     """How its processes might be."""
     many = {f"agent-{number}": "running" for number in range(agents - 2)}
-    others = {"learner": "running", "replay": "unknown", "logger": "running", "db": "succeeded", "web": "stopped"}
+    others = {
+        "learner": "running",
+        "replay": "unknown",
+        "logger": "running",
+        "db": "succeeded",
+        "web": "stopped",
+    }
     return {**others, **many, f"agent-{agents - 2}": "pending", f"agent-{agents - 1}": "failed"}
 
 

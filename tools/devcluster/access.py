@@ -37,7 +37,10 @@ def make_tokens(nodes: list[str]) -> dict[str, str]:
 
 def token_file(tokens: Mapping[str, str]) -> str:
     """Return the API server's --token-auth-file: token, user, user id, "groups"."""
-    return "".join(f'{token},{user},{user},"{_USERS.get(user, "system:nodes")}"\n' for user, token in tokens.items())
+    return "".join(
+        f'{token},{user},{user},"{_USERS.get(user, "system:nodes")}"\n'
+        for user, token in tokens.items()
+    )
 
 
 def write_private(path: Path, text: str) -> None:

@@ -41,7 +41,9 @@ class Client:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         data = None if body is None else json.dumps(body).encode()
         if self._connection is None:
-            self._connection = http.client.HTTPSConnection(self.host, self.port, context=self.tls, timeout=10)
+            self._connection = http.client.HTTPSConnection(
+                self.host, self.port, context=self.tls, timeout=10
+            )
         try:
             self._connection.request(method, path, data, headers)
             response = self._connection.getresponse()

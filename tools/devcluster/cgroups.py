@@ -66,4 +66,8 @@ def _ours() -> list[Path]:
 
 def _hierarchies() -> list[Path]:
     """Return the mounted hierarchies once each: 'cpu' may be a link to 'cpu,cpuacct'."""
-    return [path for path in sorted(MOUNTS.iterdir()) if not path.is_symlink() and (path / "cgroup.procs").exists()]
+    return [
+        path
+        for path in sorted(MOUNTS.iterdir())
+        if not path.is_symlink() and (path / "cgroup.procs").exists()
+    ]

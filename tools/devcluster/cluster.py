@@ -145,7 +145,9 @@ class Starter:
             pause=self.parts.binaries / "pause",
         )
         log = self.paths.logs / f"{name}.log"
-        return noted.add_machine(sandbox.boot(name, script=script, address=address, own_network=own_network, log=log))
+        return noted.add_machine(
+            sandbox.boot(name, script=script, address=address, own_network=own_network, log=log)
+        )
 
     def _lib(self, each: Node) -> Path:
         return self.paths.run / each.name / "lib"
@@ -191,7 +193,9 @@ class Starter:
     def _write_kubeconfigs(self, authority: bytes, tokens: dict[str, str]) -> None:
         self.paths.kubeconfigs.mkdir(mode=0o700)
         for user, token in tokens.items():
-            text = access.kubeconfig(server=control.SERVER, authority=authority, user=user, token=token)
+            text = access.kubeconfig(
+                server=control.SERVER, authority=authority, user=user, token=token
+            )
             access.write_private(self.paths.kubeconfig(user), text)
 
     def _controllers(self, noted: Record, machine: Machine, *, authority: Path, key: Path) -> None:

@@ -29,7 +29,9 @@ def etcd(data: Path) -> list[str]:
     ]
 
 
-def api_server(binaries: Path, *, certificates: Path, tokens: Path, service_account_key: Path) -> list[str]:
+def api_server(
+    binaries: Path, *, certificates: Path, tokens: Path, service_account_key: Path
+) -> list[str]:
     """Return the API server's command line; it makes its own certificate in `certificates`."""
     return [
         *_at_most("500MiB"),
@@ -54,7 +56,9 @@ def api_server(binaries: Path, *, certificates: Path, tokens: Path, service_acco
     ]
 
 
-def controller_manager(binaries: Path, *, kubeconfig: Path, authority: Path, service_account_key: Path) -> list[str]:
+def controller_manager(
+    binaries: Path, *, kubeconfig: Path, authority: Path, service_account_key: Path
+) -> list[str]:
     """Return the controller manager's command line; it may make more than 20 calls a second."""
     return [
         str(binaries / "kube-controller-manager"),

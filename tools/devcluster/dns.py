@@ -76,7 +76,8 @@ def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> 
     flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code  # answer, authoritative, recursion
     header = message[:2] + struct.pack("!HHHHH", flags, bool(question), len(addresses), 0, 0)
     records = b"".join(
-        struct.pack("!HHHIH", 0xC00C, _A, _IN, TTL, 4) + IPv4Address(address).packed for address in addresses
+        struct.pack("!HHHIH", 0xC00C, _A, _IN, TTL, 4) + IPv4Address(address).packed
+        for address in addresses
     )
     return header + question + records
 
@@ -94,7 +95,9 @@ def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> lis
     if address != "None":
         return None if host else [address]
     endpoints = find(f"{base}/endpoints/{service}") or {}
-    pods = [pod for subset in endpoints.get("subsets") or [] for pod in subset.get("addresses") or []]
+    pods = [
+        pod for subset in endpoints.get("subsets") or [] for pod in subset.get("addresses") or []
+    ]
     if host:
         pods = [pod for pod in pods if pod.get("hostname") == host[0]]
     return [pod["ip"] for pod in pods] or (None if host else [])

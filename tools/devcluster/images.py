@@ -116,7 +116,9 @@ def _source_key(project: Path) -> str:
     for folder in ("symphony", "backends"):
         files += (path for path in (project / folder).rglob("*") if path.is_file())
     content = [
-        (str(path.relative_to(project)), path.read_bytes()) for path in sorted(files) if "__pycache__" not in path.parts
+        (str(path.relative_to(project)), path.read_bytes())
+        for path in sorted(files)
+        if "__pycache__" not in path.parts
     ]
     return store.key(content)
 

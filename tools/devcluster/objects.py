@@ -78,7 +78,9 @@ def probe_pod(node: str) -> Object:
             "tolerations": [{"operator": "Exists"}],
             "restartPolicy": "OnFailure",
             "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "probe", "image": images.NAME, "command": ["python3", "-c", _PROBE]}],
+            "containers": [
+                {"name": "probe", "image": images.NAME, "command": ["python3", "-c", _PROBE]}
+            ],
         },
     }
 

@@ -39,7 +39,9 @@ BUILD = ("golang-go", "make", "rsync")
 # What Debian's alternatives system would have linked on installation.
 _ALTERNATIVES = {
     "usr/sbin/xtables-nft-multi": tuple(
-        f"{family}{action}" for family in ("iptables", "ip6tables") for action in ("", "-save", "-restore")
+        f"{family}{action}"
+        for family in ("iptables", "ip6tables")
+        for action in ("", "-save", "-restore")
     )
 }
 
@@ -112,7 +114,9 @@ def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
 def extract(archive: Path, root: Path) -> None:
     """Unpack one package into `root`."""
     tar = ["tar", "-x", "--keep-directory-symlink", "-C", str(root)]
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE) as content:
+    with subprocess.Popen(
+        ["dpkg-deb", "--fsys-tarfile", archive], stdout=subprocess.PIPE
+    ) as content:
         subprocess.run(tar, stdin=content.stdout, check=True)
     if content.returncode:
         raise Refusal(f"{archive} is not a Debian package: delete {archive.parent} and try again")

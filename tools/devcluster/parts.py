@@ -81,7 +81,9 @@ def _images(
     pause = paths.cache / "pause" / binaries.name
     make_pause = partial(images.make_pause, pause=binaries / "pause")
     store.ensure(pause, make_pause, say=console.say)
-    found = images.find_wheel(project, paths.cache, given=wheel, tools=tools, log=log, say=console.say)
+    found = images.find_wheel(
+        project, paths.cache, given=wheel, tools=tools, log=log, say=console.say
+    )
     image = images.place(paths.cache, base=base, wheel=found)
     store.ensure(image, partial(images.make, base=base, wheel=found), say=console.say)
     for entry in (base, pause, image):

@@ -104,7 +104,9 @@ def run(
     Raises Failure with the log's last lines if it fails.
     """
     with log.open("ab") as output:
-        child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=cwd, env=env)
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=cwd, env=env
+        )
     begun = time.monotonic()
     try:
         while (code := _wait(child, 20)) is None:

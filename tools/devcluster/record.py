@@ -78,7 +78,8 @@ def load(paths: Paths) -> Record | None:
         content = json.loads(paths.record.read_text())
         daemons = [Process(**entry) for entry in content["daemons"]]
         machines = [
-            Machine(name=m["name"], address=m["address"], init=Process(**m["init"])) for m in content["machines"]
+            Machine(name=m["name"], address=m["address"], init=Process(**m["init"]))
+            for m in content["machines"]
         ]
     except FileNotFoundError:
         return None
@@ -105,6 +106,8 @@ def exclusive(paths: Paths) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refusal("another 'devcluster' is bringing the cluster up or down: wait for it to end") from None
+            raise Refusal(
+                "another 'devcluster' is bringing the cluster up or down: wait for it to end"
+            ) from None
         os.set_inheritable(file.fileno(), False)
         yield

@@ -43,9 +43,13 @@ def overlay(packages: Sequence[Path]) -> str:
     return f"mount -t overlay -o lowerdir={layers} overlay /usr\n"
 
 
-def setup(*, packages: Sequence[Path], folders: Mapping[str, Path], hostname: str, pause: Path) -> str:
+def setup(
+    *, packages: Sequence[Path], folders: Mapping[str, Path], hostname: str, pause: Path
+) -> str:
     """Return the script that a new machine begins with; `folders` are mounted over its own."""
-    binds = "".join(f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in folders.items())
+    binds = "".join(
+        f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in folders.items()
+    )
     return (
         "set -e\n"
         "read -r pid rest </proc/self/stat\n"  # still the host's /proc, so the host's number

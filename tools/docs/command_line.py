@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from docs import md
+from symphony.cluster.plugins import backends
 from symphony.commandline import SymphonyParser
 from symphony.hookspecs import Option
-from symphony.plugins import backends
 
 PROG = "symphony"
 
@@ -32,20 +32,29 @@ def page() -> str:
         md.fence("text", f"{PROG} [options] COMMAND [options] [ARGUMENT ...]"),
         md.table(
             ("command", "short", "what it does"),
-            [(f"[`{verb}`](#{verb})", md.codes(names[verb]), _summary(parsers[verb])) for verb in parsers],
+            [
+                (f"[`{verb}`](#{verb})", md.codes(names[verb]), _summary(parsers[verb]))
+                for verb in parsers
+            ],
         ),
         "## Options of every command",
         "They stand before the command or after it.",
         _rows("option", _options(line.master_parser)),
         *_of_backends(),
-        *(part for verb, parser in parsers.items() for part in _command(verb, parser, names[verb], common)),
+        *(
+            part
+            for verb, parser in parsers.items()
+            for part in _command(verb, parser, names[verb], common)
+        ),
     )
 
 
 def _names(line: SymphonyParser, parser: argparse.ArgumentParser) -> list[str]:
     """The short names of a command."""
     verb = parser.get_default("verb")
-    return [word for word, made in line.subparsers.choices.items() if made is parser and word != verb]
+    return [
+        word for word, made in line.subparsers.choices.items() if made is parser and word != verb
+    ]
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
@@ -72,16 +81,26 @@ def _of_backends() -> Iterator[str]:
 
 
 def _option_of_backend(option: Option) -> tuple[str, str]:
-    value = "" if option.switch else "{" + ",".join(option.choices) + "}" if option.choices else option.metavar or ""
+    value = (
+        ""
+        if option.switch
+        else "{" + ",".join(option.choices) + "}"
+        if option.choices
+        else option.metavar or ""
+    )
     return _invocation(option.flags, value), md.text(option.help)
 
 
 # --- one command ---
 
 
-def _command(verb: str, parser: argparse.ArgumentParser, short: Sequence[str], common: set[str]) -> Iterator[str]:
+def _command(
+    verb: str, parser: argparse.ArgumentParser, short: Sequence[str], common: set[str]
+) -> Iterator[str]:
     own = [action for action in _options(parser) if common.isdisjoint(action.option_strings)]
-    positional = [action for action in parser._actions if not action.option_strings and _is_shown(action)]
+    positional = [
+        action for action in parser._actions if not action.option_strings and _is_shown(action)
+    ]
     yield f"## {verb}"
     if short:
         yield f"Also {md.codes(short)}."
@@ -107,7 +126,10 @@ def _joined(paragraph: str) -> str:
 
 
 def _synopsis(
-    verb: str, positional: Sequence[argparse.Action], own: Sequence[argparse.Action], parser: argparse.ArgumentParser
+    verb: str,
+    positional: Sequence[argparse.Action],
+    own: Sequence[argparse.Action],
+    parser: argparse.ArgumentParser,
 ) -> str:
     """How the command is typed, in lines that a terminal of 80 columns holds."""
     if parser.usage:
@@ -133,8 +155,12 @@ def _value(action: argparse.Action) -> str:
 
 
 def _rows(what: str, actions: Sequence[argparse.Action]) -> str:
-    rows = [(_invocation(action.option_strings, _value(action)), _help(action)) for action in actions]
-    return md.table((what, ""), [row for row in rows if row[1] != argparse.SUPPRESS]) if rows else ""
+    rows = [
+        (_invocation(action.option_strings, _value(action)), _help(action)) for action in actions
+    ]
+    return (
+        md.table((what, ""), [row for row in rows if row[1] != argparse.SUPPRESS]) if rows else ""
+    )
 
 
 def _invocation(flags: Sequence[str], value: str) -> str:

@@ -18,7 +18,11 @@ class Readable(Extension):
 
     def __init__(self) -> None:
         super().__init__()
-        paths = (path for page in API.glob("*.md") for path in re.findall(r"(?m)^::: (\S+)", page.read_text("utf-8")))
+        paths = (
+            path
+            for page in API.glob("*.md")
+            for path in re.findall(r"(?m)^::: (\S+)", page.read_text("utf-8"))
+        )
         self.places = {path.rpartition(".")[2]: path for path in paths}
 
     def on_object(self, *, obj: Any, **_: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from symphony.spec import Experiment
+from symphony.model import Experiment
 
 WHOLE = """
 name: rl

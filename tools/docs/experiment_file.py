@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from docs import examples, md
-from symphony.spec import schema, settings
+from symphony.model import schema, settings
 
 Schema = Mapping[str, Any]
 
-_REFERENCE = schema._REFERENCE  # the pattern of text that has a parameter in it, which may stand for any value
+_REFERENCE = (
+    schema._REFERENCE
+)  # the pattern of text that has a parameter in it, which may stand for any value
 
 # How the schema's kinds of values are called, and what may be said of them once.
 KINDS = {
@@ -157,7 +159,9 @@ class Keys:
     def items(self, given: Schema) -> Schema:
         """The form of the items of a list."""
         forms = [given, *given.get("anyOf", ())]
-        found: Schema = next(form["items"] for form in forms if isinstance(form.get("items"), Mapping))
+        found: Schema = next(
+            form["items"] for form in forms if isinstance(form.get("items"), Mapping)
+        )
         return found
 
     def table(
@@ -175,7 +179,12 @@ class Keys:
             if key not in leave_out:
                 item = self.seen(found)
                 about = _description(key, item)
-                row = [_key(key, links or {}), self.kind(item), _default(key, item, given), md.text(about)]
+                row = [
+                    _key(key, links or {}),
+                    self.kind(item),
+                    _default(key, item, given),
+                    md.text(about),
+                ]
                 rows.append([*row, *(tell(key) for tell in more.values())])
         return md.table(["key", "kind", "default", "what it is", *more], rows)
 
@@ -237,13 +246,21 @@ class Keys:
 
     def _mapping(self, given: Schema) -> str:
         items = given.get("additionalProperties")
-        key = "variable" if given.get("propertyNames") == self.of("env")["propertyNames"] else "name"
-        return md.code(f"{{{key}: {self._bare(items)}}}") if isinstance(items, Mapping) else "mapping"
+        key = (
+            "variable" if given.get("propertyNames") == self.of("env")["propertyNames"] else "name"
+        )
+        return (
+            md.code(f"{{{key}: {self._bare(items)}}}") if isinstance(items, Mapping) else "mapping"
+        )
 
     def _list(self, given: Schema) -> str:
         if "prefixItems" in given:
             return md.code(f"[{', '.join(map(self._bare, given['prefixItems']))}]")
-        return f"list of {self.kind(given['items'])}" if isinstance(given.get("items"), Mapping) else "list"
+        return (
+            f"list of {self.kind(given['items'])}"
+            if isinstance(given.get("items"), Mapping)
+            else "list"
+        )
 
     def _bare(self, given: Schema) -> str:
         return self.kind(given).replace("`", "")
@@ -259,7 +276,9 @@ def _key(key: str, links: Mapping[str, str]) -> str:
 
 def _description(key: str, item: Schema) -> str:
     if not item.get("description"):
-        raise Undescribed(f"the key {key!r} of the experiment file has no description; write one in its schema")
+        raise Undescribed(
+            f"the key {key!r} of the experiment file has no description; write one in its schema"
+        )
     return str(item["description"])
 
 

@@ -45,7 +45,11 @@ class FileLinks(Treeprocessor):
         if target.is_relative_to(self.docs):
             return
         if not target.exists():
-            log.warning("%s links to %s, which is no file of the project", self.page.relative_to(self.docs), href)
+            log.warning(
+                "%s links to %s, which is no file of the project",
+                self.page.relative_to(self.docs),
+                href,
+            )
             return
         place = str(target.relative_to(self.docs.parent)) + ("/" if target.is_dir() else "")
         _show(anchor, place)
@@ -74,7 +78,7 @@ def _show(anchor: Element, place: str) -> None:
 class _FileLinks(Extension):
     """Runs `LINKS` after links are made, and before the builder checks them."""
 
-    def extendMarkdown(self, md: Any) -> None:  # noqa: N802  (the name that Markdown calls)
+    def extendMarkdown(self, md: Any) -> None:
         md.treeprocessors.register(LINKS, "symphony-files", 5)
 
 
@@ -92,7 +96,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Note which page is read, and tell of its fences that are none."""
     LINKS.page = LINKS.docs / page.file.src_uri
     for line in _odd_fences(markdown):
-        log.warning('%s: %s is no fence here; after ``` stand the language and title="..."', page.file.src_uri, line)
+        log.warning(
+            '%s: %s is no fence here; after ``` stand the language and title="..."',
+            page.file.src_uri,
+            line,
+        )
     return markdown
 
 

@@ -22,17 +22,23 @@ _EDGE_OF_WORD = re.compile(r"(?<!\w)_|_(?!\w)")
 def text(words: str) -> str:
     """Plain words as Markdown that shows just them, options such as ``--force`` as code."""
     parts = re.split(r"(`[^`]+`)", words)
-    return "".join(part if part.startswith("`") and len(part) > 1 else _plain(part) for part in parts)
+    return "".join(
+        part if part.startswith("`") and len(part) > 1 else _plain(part) for part in parts
+    )
 
 
 def paragraph(words: str) -> str:
     """Plain words, in lines of the length that the other pages have."""
-    return textwrap.fill(text(" ".join(words.split())), 120, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text(" ".join(words.split())), 120, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _plain(words: str) -> str:
     pieces = _CODE.split(words)
-    return "".join(code(piece) if index % 2 else _escaped(piece) for index, piece in enumerate(pieces))
+    return "".join(
+        code(piece) if index % 2 else _escaped(piece) for index, piece in enumerate(pieces)
+    )
 
 
 def _escaped(words: str) -> str:
@@ -52,7 +58,9 @@ def codes(words: Iterable[str], between: str = ", ") -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; the cells are Markdown of one line."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def fence(language: str, body: str) -> str:

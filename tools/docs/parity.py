@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from docs import examples, md
+from symphony.cluster.plugins import find, open_backend
 from symphony.hookspecs import CAPABILITIES
-from symphony.plan import ignored_settings
-from symphony.plugins import find, open_backend
+from symphony.plan.resolve import ignored_settings
 
 BACKENDS = ("local", "tmux", "kube")
 BASE = "BackendContract"
@@ -48,23 +48,33 @@ def page(root: Path) -> str:
 def _capabilities() -> Iterator[Sequence[str]]:
     claimed = {name: find(name).capabilities for name in BACKENDS}
     for capability, about in CAPABILITIES.items():
-        yield [about, md.code(capability), *("yes" if capability in claimed[name] else "no" for name in BACKENDS)]
+        yield [
+            about,
+            md.code(capability),
+            *("yes" if capability in claimed[name] else "no" for name in BACKENDS),
+        ]
 
 
 def _settings() -> Iterator[Sequence[str]]:
     with examples.experiment() as experiment:
-        clusters = {name: open_backend(name)() for name in BACKENDS}  # as nobody has configured them
+        clusters = {
+            name: open_backend(name)() for name in BACKENDS
+        }  # as nobody has configured them
         ignored = {
-            name: {item.setting for item in cluster.manifest(experiment).ignored} for name, cluster in clusters.items()
+            name: {item.setting for item in cluster.manifest(experiment).ignored}
+            for name, cluster in clusters.items()
         }
         for setting in settings_of(experiment):
-            yield [md.code(setting), *("ignored" if setting in ignored[name] else "yes" for name in BACKENDS)]
+            yield [
+                md.code(setting),
+                *("ignored" if setting in ignored[name] else "yes" for name in BACKENDS),
+            ]
 
 
 def settings_of(experiment: Any) -> list[str]:
     """All settings of an experiment, by the names that dry runs have for them."""
-    from symphony.addresses import AddressScheme
-    from symphony.plan import resolve
+    from symphony.plan.addresses import AddressScheme
+    from symphony.plan.resolve import resolve
 
     plan = resolve(experiment, AddressScheme(backend="none", host=lambda _: "", bind_host=""))
     return [item.setting for item in ignored_settings(plan, frozenset())]
@@ -87,7 +97,11 @@ def contract(root: Path) -> list[Promise]:
     """The tests of the contract in their order."""
     path = root / "symphony" / "testing" / "contract.py"
     text = path.read_text(encoding="utf-8")
-    base = next(item for item in ast.parse(text).body if isinstance(item, ast.ClassDef) and item.name == BASE)
+    base = next(
+        item
+        for item in ast.parse(text).body
+        if isinstance(item, ast.ClassDef) and item.name == BASE
+    )
     return [_promise(item, text.splitlines()) for item in base.body if _is_test(item)]
 
 
@@ -135,7 +149,9 @@ def _contracts(tree: ast.Module) -> list[ast.ClassDef]:
     known = {BASE}
     result = []
     for item in tree.body:
-        if isinstance(item, ast.ClassDef) and known & {ast.unparse(base).rpartition(".")[2] for base in item.bases}:
+        if isinstance(item, ast.ClassDef) and known & {
+            ast.unparse(base).rpartition(".")[2] for base in item.bases
+        }:
             known.add(item.name)
             result.append(item)
     return result
@@ -145,7 +161,8 @@ def _module_marks(tree: ast.Module) -> list[ast.expr]:
     return [
         item.value
         for item in tree.body
-        if isinstance(item, ast.Assign) and any(ast.unparse(target) == "pytestmark" for target in item.targets)
+        if isinstance(item, ast.Assign)
+        and any(ast.unparse(target) == "pytestmark" for target in item.targets)
     ]
 
 
@@ -168,7 +185,11 @@ def _marks(given: Sequence[ast.expr]) -> Iterator[str]:
     for mark in given:
         text = ast.unparse(mark)
         if any(f"mark.{word}" in text for word in ("skip", "skipif", "xfail")):
-            reasons = [item.value for item in ast.walk(mark) if isinstance(item, ast.keyword) and item.arg == "reason"]
+            reasons = [
+                item.value
+                for item in ast.walk(mark)
+                if isinstance(item, ast.keyword) and item.arg == "reason"
+            ]
             reason = f": {ast.literal_eval(reasons[0])}" if reasons else ""
             yield ("not yet" if "mark.xfail" in text else "skipped") + reason
 

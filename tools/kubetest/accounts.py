@@ -42,9 +42,15 @@ def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> N
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": f"system:serviceaccount:{namespace}:{account}", "resourceAttributes": asked},
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:{account}",
+            "resourceAttributes": asked,
+        },
     }
-    _until(lambda: bool(api.call("POST", REVIEWS, review)["status"].get("allowed")), f"the rights of {account}")
+    _until(
+        lambda: bool(api.call("POST", REVIEWS, review)["status"].get("allowed")),
+        f"the rights of {account}",
+    )
 
 
 def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
@@ -65,7 +71,9 @@ def _lets_in(api: RawApi, namespace: str, account: str) -> bool:
     spec = {"serviceAccountName": account, "containers": [{"name": "asked", "image": "none"}]}
     try:
         api.call(
-            "POST", f"/api/v1/namespaces/{namespace}/pods?dryRun=All", {"metadata": {"name": "asked"}, "spec": spec}
+            "POST",
+            f"/api/v1/namespaces/{namespace}/pods?dryRun=All",
+            {"metadata": {"name": "asked"}, "spec": spec},
         )
     except ApiError as exc:
         return not any(word in str(exc) for word in _NO_ACCOUNT)
@@ -74,7 +82,11 @@ def _lets_in(api: RawApi, namespace: str, account: str) -> bool:
 
 def _refuses(api: RawApi, namespace: str, quota: str) -> bool:
     try:
-        api.call("POST", f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All", {"metadata": {"name": "asked"}})
+        api.call(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All",
+            {"metadata": {"name": "asked"}},
+        )
     except ApiError as exc:
         return f"exceeded quota: {quota}" in str(exc)
     return False

@@ -82,7 +82,9 @@ def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
             "SYMPHONY_TEST_KUBECONFIG is set and SYMPHONY_TEST_IMAGE is not: name an image with "
             f"Python, pyzmq and symphony that this cluster can pull; {DOCKERFILE} makes one"
         )
-    return Cluster(kind="own", kubeconfig=path, image=image, disposable=False, users={}, kubectl=_kubectl())
+    return Cluster(
+        kind="own", kubeconfig=path, image=image, disposable=False, users={}, kubectl=_kubectl()
+    )
 
 
 def kind_engine() -> str | None:
@@ -116,9 +118,18 @@ def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
         _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
         # podman gives an image without a registry the name localhost/...
         image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
-        yield Cluster(kind="kind", kubeconfig=kubeconfig, image=image, disposable=True, users={}, kubectl=_kubectl())
+        yield Cluster(
+            kind="kind",
+            kubeconfig=kubeconfig,
+            image=image,
+            disposable=True,
+            users={},
+            kubectl=_kubectl(),
+        )
     finally:
-        _run("kind", "delete", "cluster", "--name", name, f"--kubeconfig={kubeconfig}", env=settings)
+        _run(
+            "kind", "delete", "cluster", "--name", name, f"--kubeconfig={kubeconfig}", env=settings
+        )
 
 
 def from_devcluster(status: Mapping[str, object]) -> Cluster:

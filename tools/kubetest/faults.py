@@ -53,7 +53,11 @@ class Fault:
 
     def matches(self, method: str, path: str) -> bool:
         """Say whether this is for a request; `path` is searched for as a regular expression."""
-        return self.times != 0 and self.method in (None, method) and re.search(self.path, path) is not None
+        return (
+            self.times != 0
+            and self.method in (None, method)
+            and re.search(self.path, path) is not None
+        )
 
 
 class FaultProxy:
@@ -71,7 +75,9 @@ class FaultProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def delay(self, seconds: float, *, method: str | None = None, path: str = "", times: int | None = None) -> None:
+    def delay(
+        self, seconds: float, *, method: str | None = None, path: str = "", times: int | None = None
+    ) -> None:
         """Let matching requests pass after a pause."""
         self._add(Fault(action="delay", seconds=seconds, method=method, path=path, times=times))
 
@@ -126,7 +132,11 @@ class FaultProxy:
     def calls(self, *, method: str | None = None, path: str = "") -> list[Call]:
         """Return the requests so far that match, in order."""
         with self._lock:
-            return [call for call in self._calls if method in (None, call.method) and re.search(path, call.path)]
+            return [
+                call
+                for call in self._calls
+                if method in (None, call.method) and re.search(path, call.path)
+            ]
 
     def count(self, *, method: str | None = None, path: str = "") -> int:
         """Return how many requests so far match."""

@@ -108,7 +108,9 @@ class HollowNodes:
         try:
             work(pod)
         except (ApiError, urllib3.exceptions.HTTPError):
-            self._handled.discard(key)  # the next watch begins with what there is, and so with this one
+            self._handled.discard(
+                key
+            )  # the next watch begins with what there is, and so with this one
 
     def _run(self, pod: Object) -> None:
         meta = pod["metadata"]
@@ -148,7 +150,9 @@ def running_status(pod: Object, *, address: str) -> Object:
         "podIPs": [{"ip": address}],
         "hostIP": "127.0.0.1",
         "startTime": now,
-        "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds],
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds
+        ],
         "containerStatuses": [
             {
                 "name": container["name"],

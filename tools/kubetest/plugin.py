@@ -137,7 +137,9 @@ class KubeCluster:
         from kubetest.accounts import wait_for_quota
 
         spec = {"hard": {**hard, "count/configmaps": "0"}}
-        self.raw.call("POST", self.path("resourcequotas"), {"metadata": {"name": name}, "spec": spec})
+        self.raw.call(
+            "POST", self.path("resourcequotas"), {"metadata": {"name": name}, "spec": spec}
+        )
         wait_for_quota(self.raw, self.namespace, name)
 
     def wait_for_pod(self, name: str, *phases: str, seconds: float = 90) -> Object:
@@ -158,18 +160,24 @@ class KubeCluster:
     def kubeconfig_of(self, name: str, user: Object) -> Path:
         """Return a kubeconfig whose user is `user`, such as {"token": ...}."""
         content = _kubeconfig(self.session.cluster.kubeconfig, self.namespace)
-        content["users"] = [{"name": context["context"]["user"], "user": user} for context in content["contexts"]]
+        content["users"] = [
+            {"name": context["context"]["user"], "user": user} for context in content["contexts"]
+        ]
         path = self.scratch / f"{name}.kubeconfig"
         path.write_text(json.dumps(content))
         return path
 
 
 @pytest.fixture(scope="session")
-def kube_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def kube_session(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Session]:
     """The cluster for the whole run. Afterwards nothing of the run is in it, or the run fails."""
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(clusters.find(os.environ, tmp_path_factory.mktemp("cluster")))
+            cluster = stack.enter_context(
+                clusters.find(os.environ, tmp_path_factory.mktemp("cluster"))
+            )
         except NoCluster as exc:
             _no_cluster(request.config, str(exc))
         from kubetest.rawapi import RawApi, access
@@ -257,7 +265,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Say loudly that nothing was tested against a Kubernetes."""
     if reason := config.stash.get(_skipped, None):
         terminalreporter.section("NOT TESTED AGAINST A KUBERNETES", sep="!", red=True, bold=True)

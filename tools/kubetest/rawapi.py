@@ -64,7 +64,9 @@ class RawApi:
         headers = {"Authorization": access.authorization} if access.authorization else {}
         self._host = access.host
         self._headers = headers
-        self._pool = urllib3.PoolManager(maxsize=connections, ssl_context=access.tls, retries=False, timeout=30)
+        self._pool = urllib3.PoolManager(
+            maxsize=connections, ssl_context=access.tls, retries=False, timeout=30
+        )
 
     def call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Object:
         """Return the answer's JSON. Raises ApiError, or urllib3's errors if there is no answer."""

@@ -145,7 +145,9 @@ class Upstream:
         if self._streams is None:
             address = urlsplit(self._target.host)
             port = address.port or (443 if self._target.tls else 80)
-            self._streams = await asyncio.open_connection(address.hostname, port, ssl=self._target.tls, limit=1 << 20)
+            self._streams = await asyncio.open_connection(
+                address.hostname, port, ssl=self._target.tls, limit=1 << 20
+            )
         return self._streams
 
     async def _send(self, message: bytes) -> Head | None:
@@ -165,7 +167,9 @@ class Upstream:
             yield piece
 
 
-async def _pieces(head: Head, reader: asyncio.StreamReader, *, ends_with_connection: bool) -> AsyncIterator[bytes]:
+async def _pieces(
+    head: Head, reader: asyncio.StreamReader, *, ends_with_connection: bool
+) -> AsyncIterator[bytes]:
     """Yield a body as it arrives, with its chunks' framing."""
     if head.get("transfer-encoding").lower() == "chunked":
         size = -1

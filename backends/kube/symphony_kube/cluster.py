@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, ClassVar
 from symphony.cluster import Cluster, ExecResult
 from symphony.errors import SpecError
 from symphony.names import MAX_LENGTH, is_name
-from symphony_kube.names import Scope
-from symphony_kube.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
+from symphony_kube.render.labels import Scope
+from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Route
+    from symphony.cluster.matching import Until
     from symphony.details import ProcessDetails
-    from symphony.lookup import Until
-    from symphony.plan import Plan
-    from symphony.spec import Experiment
-    from symphony.spec.values import Strings
+    from symphony.model import Experiment
+    from symphony.model.validators import Strings
+    from symphony.plan.resolve import Plan
+    from symphony.plan.topology import Topology
     from symphony.status import ExperimentStatus, LogLine
-    from symphony.topology import Topology
-    from symphony_kube.api import Api
-    from symphony_kube.manifest import KubeManifest
+    from symphony_kube.api.client import Api
+    from symphony_kube.render.manifest import KubeManifest
 
 BIND_HOST = "0.0.0.0"
 
@@ -63,9 +63,13 @@ class KubeCluster(Cluster):
         if expose not in EXPOSE:
             raise SpecError(f"expose is LoadBalancer, NodePort or none, not {expose!r}")
         if jobs_only and namespace is None:
-            raise SpecError("jobs_only is for users who may create Jobs alone, in a namespace that exists: name it")
+            raise SpecError(
+                "jobs_only is for users who may create Jobs alone, in a namespace that exists: name it"
+            )
         if namespace is not None and not is_name(namespace):
-            raise SpecError(f"a namespace is a-z, 0-9 and '-', at most {MAX_LENGTH}, not {namespace!r}")
+            raise SpecError(
+                f"a namespace is a-z, 0-9 and '-', at most {MAX_LENGTH}, not {namespace!r}"
+            )
         self.namespace = namespace
         self.options = Options(
             image=image,
@@ -83,9 +87,11 @@ class KubeCluster(Cluster):
     @functools.cached_property
     def api(self) -> Api:
         """The API server; opened when it is first needed, which a dry run never does."""
-        from symphony_kube.api import Api
+        from symphony_kube.api.client import Api
 
-        return Api(kubeconfig=self._kubeconfig, context=self._context, connections=self._connections)
+        return Api(
+            kubeconfig=self._kubeconfig, context=self._context, connections=self._connections
+        )
 
     def scope(self, experiment: str) -> Scope:
         """Where an experiment's objects live."""
@@ -97,8 +103,8 @@ class KubeCluster(Cluster):
 
     def plan(self, experiment: Experiment) -> Plan:
         """Everything about an experiment decided for this cluster, without asking it. Raises `SpecError`."""
-        from symphony.addresses import AddressScheme
-        from symphony.plan import resolve
+        from symphony.plan.addresses import AddressScheme
+        from symphony.plan.resolve import resolve
 
         scope = self.scope(experiment.name)
         scheme = AddressScheme(backend=self.backend, host=scope.object_name, bind_host=BIND_HOST)
@@ -106,40 +112,46 @@ class KubeCluster(Cluster):
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
         """The objects that a launch would create, without asking the cluster. Raises `SpecError`."""
-        from symphony_kube import render
+        from symphony_kube.render import experiment as render
 
         plan = self.plan(experiment)
-        return render.render(plan, self.scope(plan.experiment), self.options, render.read_files(plan))
+        return render.render(
+            plan, self.scope(plan.experiment), self.options, render.read_files(plan)
+        )
 
-    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> Manifest:
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> Manifest:
         """Create an experiment's objects, all or nothing.
 
         Processes that start after others are created once those are ready, have started or succeeded, and until
         then this does not return.
         """
-        from symphony_kube import launch
+        from symphony_kube.lifecycle import launch
 
         manifest = self.manifest(experiment)
-        launch.launch(self.api, manifest, run_id=secrets.token_hex(6), force=force, on_change=on_change)
+        launch.launch(
+            self.api, manifest, run_id=secrets.token_hex(6), force=force, on_change=on_change
+        )
         return manifest
 
     def check(self, manifest: Manifest) -> None:
         """Have the API server check every object, and create nothing."""
-        from symphony_kube import launch
-        from symphony_kube.manifest import KubeManifest
+        from symphony_kube.lifecycle import launch
+        from symphony_kube.render.manifest import KubeManifest
 
         if isinstance(manifest, KubeManifest):
             launch.check(self.api, manifest)
 
     def node_gpus(self) -> dict[str, int]:
         """By node, how many GPUs a Pod can get there. Raises `BackendError`."""
-        from symphony_kube import nodes
+        from symphony_kube.node_pools import allocatable_gpus
 
-        return nodes.gpus(self.api, self.options.gpu_resource)
+        return allocatable_gpus.gpus(self.api, self.options.gpu_resource)
 
     def delete(self, experiment: str) -> None:
         """Delete an experiment's objects, and return when they are gone. One that is not there is no error."""
-        from symphony_kube import delete
+        from symphony_kube.lifecycle import delete
 
         delete.delete(self.api, self.scope(experiment), jobs_only=self.options.jobs_only)
 
@@ -147,27 +159,29 @@ class KubeCluster(Cluster):
 
     def list_experiments(self) -> list[str]:
         """The names of the experiments that symphony made here."""
-        from symphony_kube import look
+        from symphony_kube.status import experiments
 
-        return look.experiments(self.api, namespace=self.namespace)
+        return experiments.experiments(self.api, namespace=self.namespace)
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """An experiment and its processes as they are now: one list of its Pods."""
-        from symphony_kube import look
+        from symphony_kube.status import experiments
 
-        return look.describe(self.api, self.scope(experiment))
+        return experiments.describe(self.api, self.scope(experiment))
 
-    def explain_process(self, experiment: str, process: str, process_group: str | None = None) -> ProcessDetails:
+    def explain_process(
+        self, experiment: str, process: str, process_group: str | None = None
+    ) -> ProcessDetails:
         """All that matters about one process: its Pod, and the events that the server keeps of that."""
-        from symphony_kube import details
+        from symphony_kube.status import details
 
         return details.explain(self.api, self.scope(experiment), process, process_group)
 
     def describe_topology(self, experiment: str) -> Topology:
         """Who is joined with whom: from the Pods, the roster on the first, and the Services."""
-        from symphony_kube import joined
+        from symphony_kube.status import topology
 
-        return joined.look(self.api, self.scope(experiment))
+        return topology.look(self.api, self.scope(experiment))
 
     def wait(
         self,
@@ -178,21 +192,29 @@ class KubeCluster(Cluster):
         until: Until = "ended",
     ) -> ExperimentStatus:
         """Return when every process has ended; see `Cluster.wait`. One list and one watch."""
-        from symphony_kube import look
+        from symphony_kube.status import experiments
 
-        return look.wait(self.api, self.scope(experiment), timeout=timeout, on_change=on_change, until=until)
+        return experiments.wait(
+            self.api, self.scope(experiment), timeout=timeout, on_change=on_change, until=until
+        )
 
     # --- using ---
 
-    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
-        from symphony_kube import logs
+    def _read_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
+        from symphony_kube.logs import read
 
-        return logs.read(self.api, self.scope(experiment), process, since=since, tail=tail)
+        return read.read(self.api, self.scope(experiment), process, since=since, tail=tail)
 
-    def _read_previous_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
-        from symphony_kube import logs
+    def _read_previous_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
+        from symphony_kube.logs import read
 
-        return logs.read(self.api, self.scope(experiment), process, since=since, tail=tail, previous=True)
+        return read.read(
+            self.api, self.scope(experiment), process, since=since, tail=tail, previous=True
+        )
 
     def iter_logs(
         self,
@@ -204,9 +226,11 @@ class KubeCluster(Cluster):
         tail: int | None = None,
     ) -> Iterator[LogLine]:
         """What processes wrote, line by line; see `Cluster.iter_logs`. A restart does not end it."""
-        from symphony_kube import logs
+        from symphony_kube.logs import read
 
-        return logs.lines(self.api, self.scope(experiment), processes, follow=follow, since=since, tail=tail)
+        return read.lines(
+            self.api, self.scope(experiment), processes, follow=follow, since=since, tail=tail
+        )
 
     def exec_command(
         self,
@@ -218,15 +242,22 @@ class KubeCluster(Cluster):
         interactive: bool = False,
     ) -> ExecResult:
         """Run a command in a process's container; see `Cluster.exec_command`."""
-        from symphony_kube import run
+        from symphony_kube.access import exec
 
-        return run.command(self.api, self.scope(experiment), process, command, process_group, interactive=interactive)
+        return exec.command(
+            self.api,
+            self.scope(experiment),
+            process,
+            command,
+            process_group,
+            interactive=interactive,
+        )
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """A shell in a process's container, on this terminal."""
-        from symphony_kube import run
+        from symphony_kube.access import exec
 
-        run.login(self.api, self.scope(experiment), process, process_group)
+        exec.login(self.api, self.scope(experiment), process, process_group)
 
     def transfer_file(
         self,
@@ -237,15 +268,15 @@ class KubeCluster(Cluster):
         dry_run: bool = False,
         progress: Callable[[int, int | None], None] | None = None,
     ) -> None:
-        """Copy files or folders from or to a process (``process:path``); see `symphony_kube.copy`."""
-        from symphony_kube import copy
+        """Copy files or folders from or to a process (``process:path``); see `symphony_kube.access.copy`."""
+        from symphony_kube.access import copy
 
         transfer = copy.rehearse if dry_run else functools.partial(copy.transfer, progress=progress)
         transfer(self.api, self.scope(experiment), source, target)
 
     def external_url(self, experiment: str, service: str) -> str:
         """Where an exposed service is reached from outside: ``host:port`` of its load balancer or node port."""
-        from symphony_kube import forward
+        from symphony_kube.access import port_forward as forward
 
         return forward.external(self.api, self.scope(experiment), service)
 
@@ -259,13 +290,17 @@ class KubeCluster(Cluster):
         on_error: Callable[[str], None] | None = None,
     ) -> Route:
         """Forward a port of this machine through the API server; see `Cluster.port_forward`."""
-        from symphony_kube import forward
+        from symphony_kube.access import port_forward as forward
 
         scope = self.scope(experiment)
-        return forward.port_forward(self.api, scope, process_or_service, port, local_port, on_error=on_error)
+        return forward.port_forward(
+            self.api, scope, process_or_service, port, local_port, on_error=on_error
+        )
 
-    def visit(self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None) -> Route:
+    def visit(
+        self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
+    ) -> Route:
         """A way to a service: its address outside where that answers, else a forwarded port."""
-        from symphony_kube import forward
+        from symphony_kube.access import port_forward as forward
 
         return forward.visit(self.api, self.scope(experiment), service, on_error=on_error)

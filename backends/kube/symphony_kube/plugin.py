@@ -10,7 +10,13 @@ OPTIONS = (
         help="a namespace that exists, for all experiments (default: one for each)",
         where=True,
     ),
-    Option(name="context", flags=("--context",), metavar="NAME", help="the context of the kubeconfig", where=True),
+    Option(
+        name="context",
+        flags=("--context",),
+        metavar="NAME",
+        help="the context of the kubeconfig",
+        where=True,
+    ),
     Option(
         name="kubeconfig",
         flags=("--kubeconfig",),
@@ -18,7 +24,12 @@ OPTIONS = (
         help="the kubeconfig (default: as kubectl)",
         where=True,
     ),
-    Option(name="image", flags=("--image",), metavar="IMAGE", help="the image of processes that name none"),
+    Option(
+        name="image",
+        flags=("--image",),
+        metavar="IMAGE",
+        help="the image of processes that name none",
+    ),
     Option(
         name="expose",
         flags=("--expose",),
@@ -43,9 +54,20 @@ def symphony_backend() -> BackendInfo:
         summary="Pods, Services and Jobs of a Kubernetes cluster",
         load="symphony_kube.cluster:KubeCluster",
         capabilities=frozenset(
-            {"launch", "logs", "exec", "login", "copy", "forward", "external-url", "topology", "restart", "gpu"}
+            {
+                "launch",
+                "logs",
+                "exec",
+                "login",
+                "copy",
+                "forward",
+                "external-url",
+                "topology",
+                "restart",
+                "gpu",
+            }
         ),
         options=OPTIONS,
         extra="kube",
-        place="symphony_kube.place:place",
+        place="symphony_kube.api.cluster_identity:place",
     )

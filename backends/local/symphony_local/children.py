@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from symphony.host.children import Ended
-from symphony.host.commands import Command
-from symphony.host.identity import birth
 from symphony.host.limits import raise_open_files
-from symphony.host.loop import Loop
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.children import Ended
+from symphony.host.processes.identity import birth
+from symphony.host.processes.spec import Command
+from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor.event_loop import Loop
 from symphony_local.environment import Environment
 
 # Descriptors that pidfds leave for all else: logs, looks at /proc, probes.
@@ -42,7 +42,7 @@ class LocalChild:
 
 
 class LocalChildren:
-    """The children of this process; see `symphony.host.children.Children`."""
+    """The children of this process; see `symphony.host.processes.children.Children`."""
 
     def __init__(self, loop: Loop, run: RunDirectory, ended: Ended, *, pidfds: bool = True) -> None:
         self._loop = loop
@@ -66,7 +66,7 @@ class LocalChildren:
     def start(
         self, commands: Iterable[Command], env: Mapping[str, str]
     ) -> Iterator[tuple[Command, LocalChild | OSError]]:
-        """Start processes; see `symphony.host.children.Children`."""
+        """Start processes; see `symphony.host.processes.children.Children`."""
         for command in commands:
             try:
                 self._env.become(env, command.env)
@@ -78,7 +78,9 @@ class LocalChildren:
 
     def _start(self, command: Command) -> LocalChild:
         output = os.open(
-            f"{self._logs}/{command.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            f"{self._logs}/{command.name}.log",
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
+            0o600,
         )
         try:
             popen = subprocess.Popen(
@@ -95,7 +97,9 @@ class LocalChildren:
         self._restore_limits(popen.pid)
         child = LocalChild(command.name, popen, birth(popen.pid) or 0.0, None)
         self._alive[command.name] = child
-        if self._pidfds:  # after the batch: each child begins with a copy of all descriptors, and closes them
+        if (
+            self._pidfds
+        ):  # after the batch: each child begins with a copy of all descriptors, and closes them
             self._loop.post(lambda: self._watch(child))
         return child
 

@@ -49,5 +49,7 @@ def _replace(common: Mapping[str, str]) -> None:
 
 
 def _set(key: str, value: str) -> None:
-    if os.environ.get(key) != value:  # what is there may have a name that cannot be set, such as none at all
+    if (
+        os.environ.get(key) != value
+    ):  # what is there may have a name that cannot be set, such as none at all
         os.environ[key] = value

@@ -11,5 +11,7 @@ def symphony_backend() -> BackendInfo:
         aliases=("subproc", "subprocess"),
         summary="processes of this machine, under a detached supervisor",
         load="symphony_local.cluster:LocalCluster",
-        capabilities=frozenset({"launch", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}),
+        capabilities=frozenset(
+            {"launch", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}
+        ),
     )

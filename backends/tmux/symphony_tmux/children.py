@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from symphony.host.children import Ended, StartRefused
-from symphony.host.commands import Command
-from symphony.host.identity import birth
 from symphony.host.limits import raise_open_files
-from symphony.host.loop import Loop
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.children import Ended, StartRefused
+from symphony.host.processes.identity import birth
+from symphony.host.processes.spec import Command
+from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor.event_loop import Loop
 from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, Answer
 from symphony_tmux.ending import CLOSED, End, Ends, TmuxChild
 from symphony_tmux.gates import Gates
@@ -36,7 +36,7 @@ _POINTER, _OF_TMUX = 8, 4096
 
 
 class TmuxChildren:
-    """The windows of one session; see `symphony.host.children.Children`."""
+    """The windows of one session; see `symphony.host.processes.children.Children`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class TmuxChildren:
     def start(
         self, commands: Iterable[Command], env: Mapping[str, str]
     ) -> Iterator[tuple[Command, TmuxChild | OSError]]:
-        """Start processes; see `symphony.host.children.Children`.
+        """Start processes; see `symphony.host.processes.children.Children`.
 
         While tmux makes the windows of one batch, those of the batch before are looked at, and those are told
         whose keepers have reported: tmux is never kept waiting.
@@ -115,7 +115,7 @@ class TmuxChildren:
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
         self._gates.prepare(command.name)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._windows.session.sink(command.name))  # noqa: PTH108  (a hot path: no Path)
+            os.unlink(self._windows.session.sink(command.name))
 
     def _take(
         self, batch: Sequence[Command], answer: Callable[[], Answer], env: Mapping[str, str]
@@ -246,16 +246,16 @@ def _pidfd(pid: int) -> int | None:
 
 def _check(command: Command, env: Mapping[str, str]) -> None:
     """Raise what starting would: a window's command could only say it on its screen."""
-    if not os.path.isdir(command.cwd):  # noqa: PTH112  (a hot path: no Path)
+    if not os.path.isdir(command.cwd):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command.cwd)
     program = command.argv[0]
     folders = [""] if "/" in program else (env.get("PATH") or os.defpath).split(os.pathsep)
     found = False
     for folder in folders:
-        path = os.path.join(command.cwd, folder, program)  # noqa: PTH118
+        path = os.path.join(command.cwd, folder, program)
         if os.access(path, os.X_OK):
             return
-        found = found or os.path.exists(path)  # noqa: PTH110
+        found = found or os.path.exists(path)
     number = errno.EACCES if found else errno.ENOENT
     raise OSError(number, os.strerror(number), program)
 
@@ -281,4 +281,8 @@ def _bytes(words: Sequence[str]) -> int:
 
 def _together() -> int:
     """How many bytes a command and its environment may have; Linux has a bound that sysconf does not tell."""
-    return min(os.sysconf("SC_ARG_MAX"), 6 << 20) if sys.platform == "linux" else os.sysconf("SC_ARG_MAX")
+    return (
+        min(os.sysconf("SC_ARG_MAX"), 6 << 20)
+        if sys.platform == "linux"
+        else os.sysconf("SC_ARG_MAX")
+    )

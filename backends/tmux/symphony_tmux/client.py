@@ -100,7 +100,9 @@ class Tmux:
     It may take ``within`` seconds for an answer. Who had to wait so long in vain does not do so again and again.
     """
 
-    def __init__(self, *, name: str | None = None, socket: str | None = None, within: float = ANSWER_WITHIN) -> None:
+    def __init__(
+        self, *, name: str | None = None, socket: str | None = None, within: float = ANSWER_WITHIN
+    ) -> None:
         self.program = program()
         self._within = within
         self._late = False
@@ -117,12 +119,16 @@ class Tmux:
         asked = self._batch(commands, start=start)
         return lambda: self._answer(asked)
 
-    def ask(self, commands: Sequence[str], *, start: bool = False, within: float | None = None) -> Answer:
+    def ask(
+        self, commands: Sequence[str], *, start: bool = False, within: float | None = None
+    ) -> Answer:
         """Send commands and wait; with ``start`` a server that is just ending is given the time to go."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             answer = self._answer(self._batch(commands, start=start), within)
-            passing = start and not answer.lines and any(words in answer.error for words in _PASSING)
+            passing = (
+                start and not answer.lines and any(words in answer.error for words in _PASSING)
+            )
             if not passing or time.monotonic() >= deadline:
                 return answer
             time.sleep(0.02)
@@ -173,7 +179,9 @@ def _listener(path: str) -> int | None:
         connection.setblocking(False)
         try:
             connection.connect(path)
-            credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            credentials = connection.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+            )
         except OSError:
             return None
     pid: int = struct.unpack("3i", credentials)[0]

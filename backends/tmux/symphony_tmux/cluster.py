@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.errors import BackendError, NotFound, SpecError
 from symphony.host.cluster import HostCluster
-from symphony.host.observe import SUPERVISOR_DIED
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.status import SUPERVISOR_DIED
 from symphony.status import LogLine
 from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, program
 from symphony_tmux.keeper import clean, is_mark, last_lines
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from symphony.cluster import OnChange
     from symphony.host.logs import Tail
     from symphony.host.render import HostManifest
-    from symphony.spec import Experiment
+    from symphony.model import Experiment
     from symphony.status import ExperimentStatus
 
-if importlib.util.find_spec("libtmux") is None:  # to import it here would make every launch wait for it
+if (
+    importlib.util.find_spec("libtmux") is None
+):  # to import it here would make every launch wait for it
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
 
 USERS_SERVER = "default"
@@ -44,13 +46,19 @@ class TmuxCluster(HostCluster):
     children: ClassVar[str] = "symphony_tmux.children:TmuxChildren"
 
     def __init__(
-        self, *, server_name: str = DEFAULT_SERVER, answer_within: float = ANSWER_WITHIN, **options: Any
+        self,
+        *,
+        server_name: str = DEFAULT_SERVER,
+        answer_within: float = ANSWER_WITHIN,
+        **options: Any,
     ) -> None:
         super().__init__(**options)
         self._answer_within = _seconds(answer_within)
         self._server_name = _server_name(server_name)
 
-    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> HostManifest:
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> HostManifest:
         program()  # the error that says what is missing comes before anything is touched
         return super()._launch(experiment, force=force, on_change=on_change)
 
@@ -79,7 +87,9 @@ class TmuxCluster(HostCluster):
         from symphony_tmux.windows import process_of
 
         found = (
-            item if item.pid is None or item.reason != SUPERVISOR_DIED else replace(item, pid=process_of(item.pid))
+            item
+            if item.pid is None or item.reason != SUPERVISOR_DIED
+            else replace(item, pid=process_of(item.pid))
             for item in status
         )
         return replace(status, processes=tuple(found))
@@ -96,7 +106,9 @@ class TmuxCluster(HostCluster):
             manifest = run.load_manifest()
             window = server.window(run.name, manifest["run_id"], found.name)
             if window is not None:
-                server.attach(run.name, manifest["run_id"], window, {**os.environ, **manifest["env"]})
+                server.attach(
+                    run.name, manifest["run_id"], window, {**os.environ, **manifest["env"]}
+                )
                 return
         raise NotFound(
             f"process {found.path!r} has no window: it is {found.state}"
@@ -105,7 +117,9 @@ class TmuxCluster(HostCluster):
 
     # The log has what the terminal got: see `keeper.clean`. A mark after the last line counts as one more line.
 
-    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+    def _read_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
         more = None if tail is None else tail + 1
         text = clean(super()._read_log(experiment, process, since=since, tail=more))
         return text if tail is None else last_lines(text, tail)
@@ -175,7 +189,11 @@ def _socket(run: RunDirectory) -> str | None:
 
 
 def _server_name(name: object) -> str:
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) or name.startswith("."):
+    if (
+        not isinstance(name, str)
+        or not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name)
+        or name.startswith(".")
+    ):
         raise SpecError(f"server_name is letters, digits, '-', '_' and '.', not {name!r}")
     if name == USERS_SERVER:
         raise SpecError(
@@ -185,6 +203,10 @@ def _server_name(name: object) -> str:
 
 
 def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 < value < float("inf")
+    ):
         raise SpecError(f"answer_within is a number of seconds above 0, not {value!r}")
     return float(value)

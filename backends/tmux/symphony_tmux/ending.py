@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from symphony.host.identity import birth
-from symphony.host.loop import Loop
+from symphony.host.processes.identity import birth
+from symphony.host.supervisor.event_loop import Loop
 from symphony_tmux.client import Answer
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import mark
@@ -98,7 +98,9 @@ class End:
 class Ends:
     """The ends that are on their way. ``told`` is called with each of which all is known."""
 
-    def __init__(self, loop: Loop, windows: Windows, gates: Gates, told: Callable[[End], None]) -> None:
+    def __init__(
+        self, loop: Loop, windows: Windows, gates: Gates, told: Callable[[End], None]
+    ) -> None:
         self._loop = loop
         self._windows = windows
         self._gates = gates
@@ -111,7 +113,9 @@ class Ends:
         """A process has ended, with that exit code where its keeper reported it."""
         if child.name in self._all:
             return
-        end = self._all[child.name] = End(child, code, str(self._windows.session.run.log(child.name)))
+        end = self._all[child.name] = End(
+            child, code, str(self._windows.session.run.log(child.name))
+        )
         if not end.read and not logged:
             self._release(end)
         self._pause = SOON
@@ -149,11 +153,18 @@ class Ends:
             self._look_soon()
 
     def _look_for_mark(self, end: End) -> None:
-        if end.is_marked() or end.late or _gone(end.child) or self._windows.sink(end.child.name) is None:
+        if (
+            end.is_marked()
+            or end.late
+            or _gone(end.child)
+            or self._windows.sink(end.child.name) is None
+        ):
             self._release(end)
         elif end.waited >= UNFREEZE and not end.unfrozen:
             end.unfrozen = True
-            if not self._windows.unfreeze(end.child.pane):  # tmux hangs: to ask it for each would take long
+            if not self._windows.unfreeze(
+                end.child.pane
+            ):  # tmux hangs: to ask it for each would take long
                 for other in self._all.values():
                     if not other.read:
                         self._release(other)

@@ -11,7 +11,17 @@ def symphony_backend() -> BackendInfo:
         summary="one tmux window per process, on a server of its own",
         load="symphony_tmux.cluster:TmuxCluster",
         capabilities=frozenset(
-            {"launch", "logs", "exec", "login", "copy", "external-url", "topology", "restart", "gpu"}
+            {
+                "launch",
+                "logs",
+                "exec",
+                "login",
+                "copy",
+                "external-url",
+                "topology",
+                "restart",
+                "gpu",
+            }
         ),
         extra="tmux",
     )

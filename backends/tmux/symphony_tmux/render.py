@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
 
-from symphony.host.commands import MARK, Command
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.spec import MARK, Command
+from symphony.host.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 
 HISTORY_LINES = 10_000
@@ -24,7 +24,18 @@ UNATTACHED = 10
 
 # What describes a terminal or the shell that was in it: those of the launcher would be wrong in a window.
 OF_A_TERMINAL = frozenset(
-    {"TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "TMUX_PANE", "COLUMNS", "LINES", "PWD", "OLDPWD", "_"}
+    {
+        "TERM",
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "TMUX",
+        "TMUX_PANE",
+        "COLUMNS",
+        "LINES",
+        "PWD",
+        "OLDPWD",
+        "_",
+    }
 )
 # What the server itself was given (see `symphony_tmux.client.clean_environment`), and its windows are not.
 OF_THE_SERVER = ("HOME", "LANG", "TMUX_TMPDIR")
@@ -51,7 +62,11 @@ def quote(word: str) -> str:
     "a \042b\042"
     """
     # As latin-1 each character is one byte, and what leaves is ASCII.
-    return '"' + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1")) + '"'
+    return (
+        '"'
+        + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1"))
+        + '"'
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +144,14 @@ class Session:
 
     def _keep(self, command: Command, window: str) -> str:
         options = {"remain-on-exit": "on", PROCESS_OPTION: command.name}
-        return " ; ".join(f"set-option -w -t {window} {option} {value}" for option, value in options.items())
+        return " ; ".join(
+            f"set-option -w -t {window} {option} {value}" for option, value in options.items()
+        )
 
     def respawn(self, command: Command, env: Mapping[str, str], pane: str) -> str:
         """Start a process again in the window that it had."""
         told = f'display-message -p -t {pane} "{_told(self.windows[command.name])}"'
-        return (
-            f"respawn-pane -k -t {pane} -c / {self._environment(command, env)} -- {self._argv(command, env)} ; {told}"
-        )
+        return f"respawn-pane -k -t {pane} -c / {self._environment(command, env)} -- {self._argv(command, env)} ; {told}"
 
     def log(self, command: Command, pane: str) -> str:
         """Write what a window shows to the log of its process, then open its gate."""
@@ -154,7 +169,9 @@ class Session:
             return f"set-environment -t {self.target} -- {quote(key)} {quote(shared[key])}"
         return f"set-environment -t {self.target} -u -- {quote(key)}"
 
-    def _window(self, command: Command, env: Mapping[str, str], shared: Mapping[str, str] | None = None) -> str:
+    def _window(
+        self, command: Command, env: Mapping[str, str], shared: Mapping[str, str] | None = None
+    ) -> str:
         name = f"{command.group}:{command.name}" if command.group else command.name
         variables = [f"-e {quote(f'{key}={value}')}" for key, value in (shared or {}).items()]
         told = f'-P -F "{_told(self.windows[command.name])}"'
@@ -163,7 +180,10 @@ class Session:
 
     def _environment(self, command: Command, env: Mapping[str, str]) -> str:
         """The variables of one window: its own, but for those that env(1) sets, and the mark."""
-        variables = {MARK: env[MARK], **{key: value for key, value in command.env.items() if key not in OVERRULED}}
+        variables = {
+            MARK: env[MARK],
+            **{key: value for key, value in command.env.items() if key not in OVERRULED},
+        }
         return " ".join(f"-e {quote(f'{key}={value}')}" for key, value in variables.items())
 
     def _argv(self, command: Command, env: Mapping[str, str]) -> str:
@@ -197,11 +217,20 @@ def kill_words(session: str, run_id: str) -> list[str]:
     It then tells which sessions are left: terminals that are attached to the run have sessions of their own, which
     keep the windows. See `of_run`.
     """
-    remove = ["if-shell", "-F", "-t", f"={session}:", _is_of(run_id), f"kill-session -t ={session}:"]
+    remove = [
+        "if-shell",
+        "-F",
+        "-t",
+        f"={session}:",
+        _is_of(run_id),
+        f"kill-session -t ={session}:",
+    ]
     return [*remove, ";", "list-sessions", "-F", f"session #{{session_id}} #{{{RUN_OPTION}}}"]
 
 
-def attached(session: str, run_id: str, *, name: str, window: str, env: Mapping[str, str]) -> list[str]:
+def attached(
+    session: str, run_id: str, *, name: str, window: str, env: Mapping[str, str]
+) -> list[str]:
     """Make, for a terminal, a session ``name`` of the same windows, which shows one of them.
 
     So each terminal has a current window of its own. ``env`` is for windows that are opened in it by hand. It tells
@@ -225,7 +254,9 @@ def attached(session: str, run_id: str, *, name: str, window: str, env: Mapping[
 
 def _unused(name: str) -> str:
     """Remove a session to which no terminal is attached."""
-    return f'if-shell -F -t ={name}: "#{{==:#{{session_attached}},0}}" {{ kill-session -t ={name}: }}'
+    return (
+        f'if-shell -F -t ={name}: "#{{==:#{{session_attached}},0}}" {{ kill-session -t ={name}: }}'
+    )
 
 
 def _is_of(run_id: str) -> str:
@@ -269,7 +300,9 @@ def _told(index: int) -> str:
 def windows(answer: Sequence[str]) -> dict[int, Window]:
     """The windows that were made, by place."""
     found = (line.split() for line in answer if line.startswith("window "))
-    return {int(place): Window(int(place), name, pane, int(pid)) for _, place, name, pane, pid in found}
+    return {
+        int(place): Window(int(place), name, pane, int(pid)) for _, place, name, pane, pid in found
+    }
 
 
 def of_run(answer: Sequence[str], run_id: str) -> list[str]:

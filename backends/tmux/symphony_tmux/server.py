@@ -68,6 +68,8 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except TmuxCommandNotFound as exc:
-        raise BackendError(f"tmux was not found on the PATH; install tmux {OLDEST} or newer") from exc
+        raise BackendError(
+            f"tmux was not found on the PATH; install tmux {OLDEST} or newer"
+        ) from exc
     except LibTmuxException as exc:
         raise BackendError(f"tmux: {exc}") from exc

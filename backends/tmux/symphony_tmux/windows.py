@@ -8,9 +8,9 @@ import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 
-from symphony.host.commands import Command
-from symphony.host.identity import ProcessId, identify, is_alive
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.identity import ProcessId, identify, is_alive
+from symphony.host.processes.spec import Command
+from symphony.host.run.directory import RunDirectory
 from symphony_tmux import render
 from symphony_tmux.client import OLDEST, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
@@ -54,7 +54,11 @@ class Windows:
 
     def _window(self, command: Command, env: Mapping[str, str]) -> str:
         pane = self._panes.get(command.name)
-        return self.session.add(command, env) if pane is None else self.session.respawn(command, env, pane)
+        return (
+            self.session.add(command, env)
+            if pane is None
+            else self.session.respawn(command, env, pane)
+        )
 
     def _note_server(self, answer: Answer) -> None:
         found = render.server(answer.lines)
@@ -65,7 +69,9 @@ class Windows:
             self._tmux = Tmux(socket=socket, within=self._within)
             (self.session.run.path / "socket").write_text(socket)
 
-    def take(self, batch: Sequence[Command], answer: Answer, env: Mapping[str, str]) -> dict[str, Window | str]:
+    def take(
+        self, batch: Sequence[Command], answer: Answer, env: Mapping[str, str]
+    ) -> dict[str, Window | str]:
         """The window of each process of a batch, or why it has none."""
         made = render.windows(answer.lines)
         taken: dict[str, Window | str] = {}
@@ -78,7 +84,9 @@ class Windows:
                 self._panes[command.name] = window.pane
         return taken
 
-    def _elsewhere(self, command: Command, env: Mapping[str, str], failed: Answer) -> tuple[Window | None, Answer]:
+    def _elsewhere(
+        self, command: Command, env: Mapping[str, str], failed: Answer
+    ) -> tuple[Window | None, Answer]:
         """Somebody closed the window of a process that restarts, or opened one at its place: it goes to the end."""
         if failed.no_server or failed.late:
             return None, failed
@@ -99,19 +107,26 @@ class Windows:
                 f"choose another name, or remove it: tmux -L {name} kill-session -t {session}"
             )
         if any(
-            words in answer.error for words in ("invalid option", "unknown option", "unknown command", "unknown flag")
+            words in answer.error
+            for words in ("invalid option", "unknown option", "unknown command", "unknown flag")
         ):
             return f"got no window: this tmux ({self._tmux.program}) is older than {OLDEST}; install a newer one"
         if self.made and answer.no_server:
             return f"got no window: {SERVER_GONE}"
         if "can't find session" in answer.error or "can't find window" in answer.error:
             return f"got no window: {SESSION_CLOSED}"
-        where = "" if self.made else f"; its socket is below {os.environ.get('TMUX_TMPDIR') or '/tmp'} (TMUX_TMPDIR)"
+        where = (
+            ""
+            if self.made
+            else f"; its socket is below {os.environ.get('TMUX_TMPDIR') or '/tmp'} (TMUX_TMPDIR)"
+        )
         return f"got no window from the tmux server {name!r}: {answer.error or 'it gave no reason'}{where}"
 
     def log(self, commands: Sequence[Command]) -> None:
         """Begin the logs of processes, which opens their gates."""
-        self._tmux.ask([self.session.log(command, self._panes[command.name]) for command in commands])
+        self._tmux.ask(
+            [self.session.log(command, self._panes[command.name]) for command in commands]
+        )
 
     # --- looking ---
 
@@ -137,7 +152,7 @@ class Windows:
     def sink(self, process: str) -> int | None:
         """What writes the log of a process: a child of the tmux server."""
         try:
-            with open(self.session.sink(process)) as file:  # noqa: PTH123  (a hot path: no Path)
+            with open(self.session.sink(process)) as file:
                 pid = int(file.read())
         except (OSError, ValueError):
             return None
@@ -172,7 +187,7 @@ def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
 def process_of(keeper: int) -> int:
     """The process of a keeper; the keeper itself where that cannot be learned."""
     try:
-        with open(f"/proc/{keeper}/task/{keeper}/children") as file:  # noqa: PTH123
+        with open(f"/proc/{keeper}/task/{keeper}/children") as file:
             return int(file.read().split()[0])
     except (OSError, IndexError):
         return keeper
@@ -187,7 +202,7 @@ def _umask() -> int:
 def _parent(pid: int) -> int | None:
     """The parent of a process, by proc(5)'s stat; None where there is no such process, or only its corpse."""
     try:
-        with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
             state, parent = file.read().rpartition(") ")[2].split()[:2]
     except (OSError, ValueError):
         return None

@@ -62,7 +62,9 @@ class Board:
         with self._changed:
             return {
                 "changes": self._changes,
-                "curves": {name: sorted(curve.items()) for name, curve in sorted(self._curves.items())},
+                "curves": {
+                    name: sorted(curve.items()) for name, curve in sorted(self._curves.items())
+                },
                 "path": [maze.CELLS[state] for state in self._path],
                 "player": self._player,
             }
@@ -73,7 +75,11 @@ def live(data: dict[str, Any]) -> str:
     curves: dict[str, list[tuple[int, float]]] = data["curves"]
     path: list[tuple[int, int]] = data["path"]
     last = curves.get(MAIN, [])
-    title = f"mean return {last[-1][1]:.1f} at version {last[-1][0]}" if last else "nothing was measured yet"
+    title = (
+        f"mean return {last[-1][1]:.1f} at version {last[-1][0]}"
+        if last
+        else "nothing was measured yet"
+    )
     return "\n".join(
         [
             f"<h1>{escape(title)}</h1>",
@@ -95,7 +101,9 @@ def chart(curves: dict[str, list[tuple[int, float]]]) -> str:
     end = max((curve[-1][0] for curve in curves.values()), default=0) or 1
     lines = []
     for name, curve in curves.items():
-        points = " ".join(f"{step / end * WIDTH:.1f},{-value / maze.LIMIT * HEIGHT:.1f}" for step, value in curve)
+        points = " ".join(
+            f"{step / end * WIDTH:.1f},{-value / maze.LIMIT * HEIGHT:.1f}" for step, value in curve
+        )
         lines.append(
             f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}"><title>{escape(name)}</title></polyline>'
         )

@@ -43,7 +43,9 @@ def main() -> None:
         server.start_loop(curriculum.answer)
         with Member("server") as member:
             member.wait_closing()
-            member.say(f"{curriculum.episodes} episodes; at last {curriculum.reached:.0%} reached the goal")
+            member.say(
+                f"{curriculum.episodes} episodes; at last {curriculum.reached:.0%} reached the goal"
+            )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,9 @@ class Learner:
         self._checkpoint = settings.results / "checkpoint.json" if settings.results else None
         self.version, self.values = load(self._checkpoint)
         self._replay = ZmqClient(service="replay", serializer="json", timeout=settings.patience)
-        self._parameters = ZmqClient(service="parameters", serializer="json", timeout=settings.patience)
+        self._parameters = ZmqClient(
+            service="parameters", serializer="json", timeout=settings.patience
+        )
         self._log = Log(NAME, settings.patience)
         self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
 
@@ -40,7 +42,9 @@ class Learner:
         self.version += 1
         if self.version % PUBLISH == 0:
             self.publish()
-            self._metrics.send({"name": NAME, "series": "learner/error", "step": self.version, "value": error})
+            self._metrics.send(
+                {"name": NAME, "series": "learner/error", "step": self.version, "value": error}
+            )
         if self.version % SAVE == 0:
             self.save()
         return True
@@ -84,7 +88,9 @@ def train(learner: Learner, office: Office, settings: Options) -> None:
         if learner.update():
             improved = now
         elif now - improved > settings.patience:
-            raise SystemExit(f"nothing to learn from for {settings.patience:g} s: are there agents?")
+            raise SystemExit(
+                f"nothing to learn from for {settings.patience:g} s: are there agents?"
+            )
         else:
             time.sleep(0.01)
         time.sleep(max(0.0, now + settings.pace - time.monotonic()))
@@ -97,7 +103,11 @@ def main() -> None:
     with Office(settings) as office:
         learner.publish()
         everybody = office.wait_for_everybody()
-        learner.say(f"everybody is here; version {began}" if everybody else "beginning with those who are here")
+        learner.say(
+            f"everybody is here; version {began}"
+            if everybody
+            else "beginning with those who are here"
+        )
         train(learner, office, settings)
         learner.publish()
         learner.save()
@@ -107,7 +117,10 @@ def main() -> None:
         print(f"mean return {first:.1f} at first, {last:.1f} at last", flush=True)
     print(f"{learner.version - began} updates", flush=True)
     if settings.results is not None:
-        write(settings.results / "result.json", {"first": first, "last": last, "version": learner.version})
+        write(
+            settings.results / "result.json",
+            {"first": first, "last": last, "version": learner.version},
+        )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,10 @@ _NUMBER = {cell: number for number, cell in enumerate(CELLS)}
 START = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "S")
 GOAL = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "G")
 # From each cell, where each direction leads: a wall leads back.
-_NEXT = [[_NUMBER.get((y + dy, x + dx), number) for dy, dx in MOVES] for number, (y, x) in enumerate(CELLS)]
+_NEXT = [
+    [_NUMBER.get((y + dy, x + dx), number) for dy, dx in MOVES]
+    for number, (y, x) in enumerate(CELLS)
+]
 
 
 def step(state: int, action: int, random: Random) -> tuple[int, float, bool]:

@@ -104,7 +104,9 @@ class Member:
     @property
     def closing(self) -> bool:
         """Whether this shall leave, be it a server or a collector: nobody is there any more who needs it."""
-        return self._phase in (LAST, FAILED) or (self._phase == CLOSING and self._kind != "collector")
+        return self._phase in (LAST, FAILED) or (
+            self._phase == CLOSING and self._kind != "collector"
+        )
 
     def wait_over(self, timeout: float) -> bool:
         """Wait until the run is over, for at most ``timeout`` seconds; whether it is."""
@@ -151,14 +153,18 @@ class Member:
     def send(self, service: str, message: object) -> None:
         """Push a message to whoever collects what this service is for."""
         if service not in self._senders:
-            self._senders[service] = ZmqPush(service=service, serializer="json", timeout=self.options.patience)
+            self._senders[service] = ZmqPush(
+                service=service, serializer="json", timeout=self.options.patience
+            )
         self._senders[service].send(message)
 
 
 def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
     """What comes in, until the member shall leave and nothing more has come for a moment."""
     while True:
-        closing = member.closing  # looked at before the wait: others may say a last word when they hear of it
+        closing = (
+            member.closing
+        )  # looked at before the wait: others may say a last word when they hear of it
         try:
             yield pull.recv(timeout=BEAT)
         except ZmqTimeoutError:

@@ -51,7 +51,11 @@ class Office:
         self.scores = Scores()
         self._options = options
         self._phase, self._changed, self._closed = RUNNING, threading.Condition(), False
-        self._expected = {"worker": options.workers, "server": options.servers, "collector": options.collectors}
+        self._expected = {
+            "worker": options.workers,
+            "server": options.servers,
+            "collector": options.collectors,
+        }
         self._here: dict[str, list[str]] = {each: [] for each in self._expected}
         self._left: set[str] = set()
         self._server = ZmqServer(service="run", serializer="json")
@@ -63,7 +67,9 @@ class Office:
         self._speaker.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         if kind is None:
             self._see_out("worker", OVER)
             self._see_out("server", CLOSING)
@@ -80,7 +86,9 @@ class Office:
         """Wait until everybody has enrolled, for as long as patience lasts; whether they all have."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: all(len(self._here[kind]) >= number for kind, number in self._expected.items()),
+                lambda: all(
+                    len(self._here[kind]) >= number for kind, number in self._expected.items()
+                ),
                 self._options.patience,
             )
 
@@ -89,7 +97,9 @@ class Office:
         """Whether the mean return of the last versions has come to the target."""
         with self._changed:
             mean = self.scores.mean(WINDOW)
-        return self._options.target is not None and mean is not None and mean >= self._options.target
+        return (
+            self._options.target is not None and mean is not None and mean >= self._options.target
+        )
 
     def _see_out(self, kind: str, phase: str) -> None:
         """Tell everybody the phase, and wait until the members of this kind have left, while patience lasts."""
@@ -97,12 +107,18 @@ class Office:
             self._phase = phase
             self._changed.notify_all()
             gone = self._changed.wait_for(
-                lambda: phase == FAILED or sum(name in self._left for name in self._here[kind]) >= self._expected[kind],
+                lambda: (
+                    phase == FAILED
+                    or sum(name in self._left for name in self._here[kind]) >= self._expected[kind]
+                ),
                 self._options.patience,
             )
             late = [name for name in self._here[kind] if name not in self._left]
         if not gone:
-            print(f"not waiting any longer for {', '.join(late) or f'those {kind}s that never came'}", flush=True)
+            print(
+                f"not waiting any longer for {', '.join(late) or f'those {kind}s that never came'}",
+                flush=True,
+            )
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
@@ -133,4 +149,6 @@ class Office:
                 if closed:
                     return
                 with self._changed:
-                    self._changed.wait_for(lambda seen=phase: self._closed or self._phase != seen, BEAT)  # type: ignore[misc]
+                    self._changed.wait_for(
+                        lambda seen=phase: self._closed or self._phase != seen, BEAT
+                    )  # type: ignore[misc]

@@ -45,7 +45,9 @@ def play(values: Values, start: int, noise: float, random: Random) -> Episode:
     state, total, reached = start, 0.0, False
     transitions: list[Transition] = []
     while len(transitions) < maze.LIMIT and not reached:
-        action = random.randrange(maze.ACTIONS) if random.random() < noise else greedy(values[state])
+        action = (
+            random.randrange(maze.ACTIONS) if random.random() < noise else greedy(values[state])
+        )
         following, reward, reached = maze.step(state, action, random)
         transitions.append((state, action, reward, following, reached))
         state, total = following, total + reward

@@ -31,7 +31,9 @@ def main() -> None:
         ZmqServer(service="parameters", serializer="json") as server,
         ZmqPub(service="versions", serializer="json") as versions,
     ):
-        server.start_loop(Store(versions).answer)  # from here on the publisher belongs to that thread
+        server.start_loop(
+            Store(versions).answer
+        )  # from here on the publisher belongs to that thread
         with Member("server") as member:
             member.wait_closing()
 

@@ -38,7 +38,10 @@ def main() -> None:
             if file is not None:  # first: what the page shows is in the file
                 file.write(f"{json.dumps(number)}\n")
                 file.flush()
-            member.send("screen", {"series": number["series"], "step": number["step"], "value": round(mean, 3)})
+            member.send(
+                "screen",
+                {"series": number["series"], "step": number["step"], "value": round(mean, 3)},
+            )
 
 
 if __name__ == "__main__":

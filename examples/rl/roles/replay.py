@@ -31,7 +31,9 @@ class Memory:
     queues and perhaps a network, and all that waits in them was played with the parameters of long ago.
     """
 
-    def __init__(self, random: Random, capacity: int = CAPACITY, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, random: Random, capacity: int = CAPACITY, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.added = self.sampled = 0
         self._random, self._clock = random, clock
         self._transitions: deque[Any] = deque(maxlen=capacity)
@@ -85,7 +87,9 @@ def main() -> None:
                 memory.add(transitions)
                 if memory.added >= shown + SIZE_EVERY:
                     shown = memory.added
-                    member.say(f"{memory.added} transitions, each used {memory.sampled / memory.added:.1f} times")
+                    member.say(
+                        f"{memory.added} transitions, each used {memory.sampled / memory.added:.1f} times"
+                    )
 
 
 if __name__ == "__main__":

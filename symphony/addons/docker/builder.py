@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from symphony.addons.docker.choosing import check_choice, find
 from symphony.addons.docker.context import gathered
+from symphony.addons.docker.detect_engine import check_choice, find
 from symphony.addons.docker.engines import Engine
-from symphony.addons.docker.running import Output
+from symphony.addons.docker.subprocesses import Output
 from symphony.errors import BackendError, SpecError, located
-from symphony.spec import values
-from symphony.spec.images import context_entries
+from symphony.model import validators
+from symphony.model.images import context_entries
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")
 _NEEDED = KEYS[:3]
@@ -52,7 +52,7 @@ class DockerBuilder:
         *,
         verbose: bool = True,
         engine: str | None = None,
-        build_options: values.Strings = (),
+        build_options: validators.Strings = (),
         output: Output | None = None,
     ) -> None:
         self._dockerfile = _absolute(dockerfile, "dockerfile")
@@ -62,7 +62,7 @@ class DockerBuilder:
                 for entry in context_entries(context_directories)
             )
         self._temp_directory = _absolute(temp_directory, "temp_directory")
-        self._options = values.strings(build_options, "build_options")
+        self._options = validators.strings(build_options, "build_options")
         if not isinstance(verbose, bool):
             raise SpecError(f"verbose is true or false, not {verbose!r}")
         self._choice = check_choice(engine, {})
@@ -76,7 +76,9 @@ class DockerBuilder:
         given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
         for key in _NEEDED:
             if key not in given:
-                raise SpecError(f"a DockerBuilder needs {', '.join(_NEEDED)}; there is no {key}", path=(key,))
+                raise SpecError(
+                    f"a DockerBuilder needs {', '.join(_NEEDED)}; there is no {key}", path=(key,)
+                )
         return cls(**given)
 
     @property
@@ -96,8 +98,12 @@ class DockerBuilder:
             raise SpecError(f"there is no Dockerfile {self._dockerfile}")
         engine = self._engine()
         with gathered(self._entries, self._temp_directory) as context:
-            self._output(f"gathered {_counted(context.files)}, {context.linked} linked and {context.copied} copied\n")
-            found = engine.build(context.folder, self._dockerfile, context.answer, tag, self._options, self._output)
+            self._output(
+                f"gathered {_counted(context.files)}, {context.linked} linked and {context.copied} copied\n"
+            )
+            found = engine.build(
+                context.folder, self._dockerfile, context.answer, tag, self._options, self._output
+            )
         if found is None:
             raise BackendError(
                 f"{engine.kind} built {self._dockerfile} and did not keep the image: give the build a tag, or choose a "
@@ -117,7 +123,9 @@ class DockerBuilder:
         reference, image = _reference(repository, tag), self._built()
         engine = self._engine()
         if engine.image_id(reference) != image:
-            raise BackendError(f"{reference} is not what was built: tag it first, with tag({repository!r}, {tag!r})")
+            raise BackendError(
+                f"{reference} is not what was built: tag it first, with tag({repository!r}, {tag!r})"
+            )
         with tempfile.TemporaryDirectory(prefix="symphony-push-") as folder:
             digest = engine.push(reference, Path(folder, "digest"), self._output)
         if digest is None:
@@ -138,16 +146,18 @@ class DockerBuilder:
 
     def _built(self) -> str:
         if self._image is None:
-            raise BackendError(f"nothing was built of {self._dockerfile}: call build() first, and mend what it says")
+            raise BackendError(
+                f"nothing was built of {self._dockerfile}: call build() first, and mend what it says"
+            )
         return self._image
 
 
 def _absolute(path: _Paths, what: str) -> Path:
-    return Path(os.path.abspath(Path(values.path(path, what)).expanduser()))  # noqa: PTH100  links stay
+    return Path(os.path.abspath(Path(validators.path(path, what)).expanduser()))
 
 
 def _reference(repository: str, tag: str) -> str:
-    name, text = values.repository(repository), values.text(tag, "a tag")
+    name, text = validators.repository(repository), validators.text(tag, "a tag")
     if not _TAG.fullmatch(text):
         raise SpecError(
             f"tag {text!r} is not valid: at most 128 letters, digits, '_', '-' and '.', the last two not first"
@@ -161,7 +171,7 @@ def _check_reference(reference: str) -> None:
     if colon and "/" not in tag:
         _reference(name, tag)
     else:
-        values.repository(reference)
+        validators.repository(reference)
 
 
 def _counted(files: int) -> str:

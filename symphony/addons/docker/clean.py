@@ -6,9 +6,9 @@ import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from symphony.addons.docker.choosing import find
+from symphony.addons.docker.detect_engine import find
 from symphony.errors import BackendError, SpecError
-from symphony.spec import values
+from symphony.model import validators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Cleaned:
 
 
 def clean_images(
-    patterns: values.Strings,
+    patterns: validators.Strings,
     force: bool = False,
     *,
     confirm: Callable[[Sequence[str]], bool] | None = None,
@@ -34,13 +34,19 @@ def clean_images(
     ``engine`` is as for `DockerBuilder`. Raises `SpecError` where nobody is to be asked, `BackendError` where the
     engine does not answer.
     """
-    shapes = values.strings(patterns, "the patterns of images")
+    shapes = validators.strings(patterns, "the patterns of images")
     if any(not shape.strip() for shape in shapes):
-        raise SpecError("a pattern of images is empty; write what their names look like, such as 'rl:*'")
+        raise SpecError(
+            "a pattern of images is empty; write what their names look like, such as 'rl:*'"
+        )
     if not force and confirm is None:
-        raise SpecError("clean_images asks before it removes: give confirm=, or force=True to remove without asking")
+        raise SpecError(
+            "clean_images asks before it removes: give confirm=, or force=True to remove without asking"
+        )
     found = find(engine)
-    names = [name for name in found.images() if any(fnmatch.fnmatchcase(name, shape) for shape in shapes)]
+    names = [
+        name for name in found.images() if any(fnmatch.fnmatchcase(name, shape) for shape in shapes)
+    ]
     if not names or not (force or (confirm is not None and confirm(names))):
         return Cleaned()
     failed: dict[str, str] = {}

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony.addons.docker.filling import Filling, Notes, clear
-from symphony.addons.docker.sources import Found, found_in
+from symphony.addons.docker.scan import Found, found_in
+from symphony.addons.docker.sync_context import Filling, Notes, clear
 from symphony.errors import BackendError, SpecError
-from symphony.spec.images import ContextEntry
+from symphony.model.images import ContextEntry
 
 FOLDER = "symphony-build-context"
 MARKER = "made-by-symphony"
@@ -70,7 +70,13 @@ def _gather(entries: Sequence[ContextEntry], own: Path) -> Gathered:
         clear(target, wanted, anew)
         filling.fill(wanted)
         notes.write_text(json.dumps(filling.notes))
-    return Gathered(folder=target, answer=answer, files=filling.files, linked=filling.linked, copied=filling.copied)
+    return Gathered(
+        folder=target,
+        answer=answer,
+        files=filling.files,
+        linked=filling.linked,
+        copied=filling.copied,
+    )
 
 
 def _read(notes: Path) -> Notes:
@@ -88,7 +94,9 @@ def _make_own(own: Path) -> None:
         own.mkdir(mode=0o700)
     info = own.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
-        raise SpecError(f"{own} is not a folder of this user's: move it away, or give another temp_directory")
+        raise SpecError(
+            f"{own} is not a folder of this user's: move it away, or give another temp_directory"
+        )
     marker = own / MARKER
     if not any(own.iterdir()):
         marker.write_text(MARK)

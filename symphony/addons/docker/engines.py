@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from symphony.addons.docker.running import Output, asked, failed, step
+from symphony.addons.docker.subprocesses import Output, asked, failed, step
 
 BUILDX, BUILDKIT, CLASSIC, PODMAN = "docker-buildx", "docker-buildkit", "docker-classic", "podman"
 
@@ -66,14 +66,22 @@ class Engine:
     # --- long steps ---
 
     def build(
-        self, folder: Path, dockerfile: Path, answer: Path, tag: str | None, options: Iterable[str], output: Output
+        self,
+        folder: Path,
+        dockerfile: Path,
+        answer: Path,
+        tag: str | None,
+        options: Iterable[str],
+        output: Output,
     ) -> str | None:
         """Build; the image's id, or None where the engine does not keep what it built."""
         command = self.build_command(folder, dockerfile, answer, tag, options)
         step(f"building {dockerfile} by {self.kind}", command, self.env, output, without=_NOTICE)
         told = answer.read_text().strip() if answer.exists() else ""
         # With some builders the answer is the id of what was built, not of what was loaded; the tag tells then.
-        return next((found for name in (told, tag) if name and (found := self.image_id(name))), None)
+        return next(
+            (found for name in (told, tag) if name and (found := self.image_id(name))), None
+        )
 
     def push(self, reference: str, answer: Path, output: Output) -> str | None:
         """Push; the digest by which the registry knows the image, or None where nothing tells it."""
@@ -87,7 +95,11 @@ class Engine:
     def image_id(self, image: str) -> str | None:
         """The id of an image that the engine has, as ``sha256:...``, else None."""
         done = self._ask("image", "inspect", "--format", "{{.Id}}", image)
-        return f"sha256:{done.stdout.strip().removeprefix('sha256:')}" if done.returncode == 0 else None
+        return (
+            f"sha256:{done.stdout.strip().removeprefix('sha256:')}"
+            if done.returncode == 0
+            else None
+        )
 
     def tag(self, image: str, reference: str) -> None:
         """Give an image one more name."""
@@ -104,7 +116,9 @@ class Engine:
 
     def _digests(self, reference: str) -> list[str]:
         """The digests by which registries know an image, as ``repository@sha256:...``."""
-        done = self._ask("image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", reference)
+        done = self._ask(
+            "image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", reference
+        )
         return done.stdout.split() if done.returncode == 0 else []
 
     def _lines(self, what: str, *words: str) -> list[str]:
@@ -124,7 +138,11 @@ def pushed_digest(lines: Sequence[str]) -> str | None:
 
 
 def _only_digest(digests: Iterable[str], repository: str) -> str | None:
-    found = {digest for name, _, digest in (item.partition("@") for item in digests) if name == repository}
+    found = {
+        digest
+        for name, _, digest in (item.partition("@") for item in digests)
+        if name == repository
+    }
     return found.pop() if len(found) == 1 else None
 
 

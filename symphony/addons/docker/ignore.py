@@ -46,15 +46,21 @@ class Ignore:
         """
         found: list[bool] = []
         out = False
-        for pattern, inherited in zip(self.patterns, above or (False,) * len(self.patterns), strict=True):
-            hit = inherited or (pattern.exception == out and pattern.regex.fullmatch(path) is not None)
+        for pattern, inherited in zip(
+            self.patterns, above or (False,) * len(self.patterns), strict=True
+        ):
+            hit = inherited or (
+                pattern.exception == out and pattern.regex.fullmatch(path) is not None
+            )
             found.append(hit)
             out = (not pattern.exception) if hit else out
         return tuple(found)
 
     def leaves_out(self, matches: Matches) -> bool:
         """Whether what matches so is left out."""
-        decisive = [pattern.exception for pattern, hit in zip(self.patterns, matches, strict=True) if hit]
+        decisive = [
+            pattern.exception for pattern, hit in zip(self.patterns, matches, strict=True) if hit
+        ]
         return bool(decisive) and not decisive[-1]
 
     def may_take_back(self, folder: str) -> bool:
@@ -77,7 +83,9 @@ def _patterns(text: str, where: str) -> Iterator[Pattern]:
         exception = written.startswith("!")
         bare = written[1:].strip() if exception else written
         if not bare:
-            raise SpecError(f"{where}:{number}: '!' stands alone; write what is taken back after it")
+            raise SpecError(
+                f"{where}:{number}: '!' stands alone; write what is taken back after it"
+            )
         cleaned = posixpath.normpath(bare).lstrip("/")
         if cleaned in {"", "."}:
             continue  # the engines let a pattern for all of it pass without effect

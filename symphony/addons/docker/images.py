@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from symphony.addons.docker.builder import DockerBuilder
-from symphony.addons.docker.running import Output
+from symphony.addons.docker.subprocesses import Output
 from symphony.errors import SpecError
+from symphony.model import Experiment
+from symphony.model.images import ContextEntry, ImageBuild
 from symphony.names import listing, near
-from symphony.spec import Experiment
-from symphony.spec.images import ContextEntry, ImageBuild
 
 Told = Callable[[str], object]
 
@@ -40,7 +40,10 @@ class PlannedImage:
         return f"{self.repository}:{self.tag}"
 
     def __str__(self) -> str:
-        made_of = ", ".join(f"{entry.name} ({entry.path})" for entry in self.entries) or "nothing but itself"
+        made_of = (
+            ", ".join(f"{entry.name} ({entry.path})" for entry in self.entries)
+            or "nothing but itself"
+        )
         runs = listing(self.processes)
         return f"{self.reference} from {self.dockerfile} with {made_of}, and push it; from it run {runs}"
 
@@ -62,7 +65,11 @@ def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
 
 
 def build_images(
-    experiment: Experiment, *, engine: str | None = None, output: Output | None = None, on_step: Told | None = None
+    experiment: Experiment,
+    *,
+    engine: str | None = None,
+    output: Output | None = None,
+    on_step: Told | None = None,
 ) -> Experiment:
     """Build and push the images of an experiment; the same experiment, running from just what was pushed.
 
@@ -85,7 +92,9 @@ def build_images(
     return with_images(experiment, planned, digests)
 
 
-def with_images(experiment: Experiment, planned: tuple[PlannedImage, ...], names: Mapping[str, str]) -> Experiment:
+def with_images(
+    experiment: Experiment, planned: tuple[PlannedImage, ...], names: Mapping[str, str]
+) -> Experiment:
     """A copy of an experiment whose processes run from ``names``, by repository; the experiment is unchanged."""
     result = copy.deepcopy(experiment)
     for image in planned:
@@ -98,7 +107,10 @@ def with_images(experiment: Experiment, planned: tuple[PlannedImage, ...], names
 def _builder(image: PlannedImage, engine: str | None, output: Output | None) -> DockerBuilder:
     return DockerBuilder(
         image.dockerfile,
-        [{"name": entry.name, "path": entry.path, "force_update": entry.force_update} for entry in image.entries],
+        [
+            {"name": entry.name, "path": entry.path, "force_update": entry.force_update}
+            for entry in image.entries
+        ],
         image.temp_directory,
         engine=engine,
         build_options=image.build_options,
@@ -109,9 +121,17 @@ def _builder(image: PlannedImage, engine: str | None, output: Output | None) -> 
 def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
     base = experiment.base_dir or Path.cwd()
     own = {image.repository, f"{image.repository}:{experiment.name}"}
-    processes = tuple(process.path for process in experiment.list_all_processes() if process.container_image in own)
+    processes = tuple(
+        process.path
+        for process in experiment.list_all_processes()
+        if process.container_image in own
+    )
     if not processes:
-        used = list(dict.fromkeys(p.container_image for p in experiment.list_all_processes() if p.container_image))
+        used = list(
+            dict.fromkeys(
+                p.container_image for p in experiment.list_all_processes() if p.container_image
+            )
+        )
         hint = near(image.repository, used) or (f"; they run from {listing(used)}" if used else "")
         raise SpecError(
             f"no process of experiment {experiment.name!r} has the container_image {image.repository!r}, which it "
@@ -123,7 +143,9 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
         tag=experiment.name,
         dockerfile=_absolute(base, image.dockerfile),
         entries=tuple(
-            ContextEntry(name=entry.name, path=_absolute(base, entry.path), force_update=entry.force_update)
+            ContextEntry(
+                name=entry.name, path=_absolute(base, entry.path), force_update=entry.force_update
+            )
             for entry in image.context_directories
         ),
         temp_directory=_cache(base, image.repository) if place is None else _absolute(base, place),
@@ -133,7 +155,7 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
 
 
 def _absolute(base: Path, path: str) -> str:
-    return os.path.abspath(base / Path(path).expanduser())  # noqa: PTH100  links stay
+    return os.path.abspath(base / Path(path).expanduser())
 
 
 def _cache(base: Path, repository: str) -> str:

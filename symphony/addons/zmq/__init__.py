@@ -23,8 +23,7 @@ if TYPE_CHECKING:
         AsyncZmqServer,
         AsyncZmqSub,
     )
-    from symphony.addons.zmq.answering import ZmqReceiver, ZmqServer
-    from symphony.addons.zmq.asking import ZmqClient, ZmqSender
+    from symphony.addons.zmq.client import ZmqClient, ZmqSender
     from symphony.addons.zmq.errors import (
         ZmqAddressError,
         ZmqClosedError,
@@ -38,14 +37,15 @@ if TYPE_CHECKING:
     from symphony.addons.zmq.pipeline import ZmqPull, ZmqPush
     from symphony.addons.zmq.pipeline import ZmqPull as ZmqPuller
     from symphony.addons.zmq.pipeline import ZmqPush as ZmqPusher
+    from symphony.addons.zmq.server import ZmqReceiver, ZmqServer
     from symphony.addons.zmq.topics import ZmqPub, ZmqSub
 
 _HOMES = {
     "aio": (
         "AsyncZmqClient", "AsyncZmqPub", "AsyncZmqPull", "AsyncZmqPush", "AsyncZmqServer", "AsyncZmqSub",
     ),
-    "answering": ("ZmqReceiver", "ZmqServer"),
-    "asking": ("ZmqClient", "ZmqSender"),
+    "server": ("ZmqReceiver", "ZmqServer"),
+    "client": ("ZmqClient", "ZmqSender"),
     "errors": (
         "ZmqAddressError", "ZmqClosedError", "ZmqError", "ZmqMessageError", "ZmqOptionError", "ZmqOrderError",
         "ZmqRemoteError", "ZmqTimeoutError",

@@ -15,8 +15,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.addons.zmq import context, sockets, wire
-from symphony.addons.zmq.end import End
+from symphony.addons.zmq import context, protocol, sockets
+from symphony.addons.zmq.base import End
 from symphony.addons.zmq.errors import (
     ZmqClosedError,
     ZmqError,
@@ -75,7 +75,9 @@ class AsyncPeer(End):
         try:
             yield
         except Fault as exc:
-            raise (self._gone() if self._closing else sockets.failure(self._setup.place, exc)) from exc
+            raise (
+                self._gone() if self._closing else sockets.failure(self._setup.place, exc)
+            ) from exc
         except asyncio.CancelledError:
             if self._closing:
                 raise self._gone() from None
@@ -117,7 +119,9 @@ class AsyncReceiving(AsyncPeer):
     async def recv(self, *, timeout: Timeout = USUAL) -> Any:
         """The next message."""
         with self._in_words():
-            frames = await self._when(READABLE, self._socket.recv_multipart, self._allowed(timeout), "no message came")
+            frames = await self._when(
+                READABLE, self._socket.recv_multipart, self._allowed(timeout), "no message came"
+            )
         return self._message(frames)
 
     @abc.abstractmethod
@@ -153,7 +157,7 @@ class AsyncZmqPush(AsyncPeer):
                     "no message could be sent",
                 )
             except (TypeError, BufferError) as exc:
-                raise wire.not_bytes(data, self._dumps) from exc
+                raise protocol.not_bytes(data, self._dumps) from exc
 
 
 class AsyncZmqPull(AsyncReceiving):
@@ -163,7 +167,7 @@ class AsyncZmqPull(AsyncReceiving):
     _binds: ClassVar[bool] = True
 
     def _message(self, frames: list[bytes]) -> Any:
-        return wire.request_of(frames, self._loads)
+        return protocol.request_of(frames, self._loads)
 
 
 class AsyncZmqPub(AsyncPeer):
@@ -174,7 +178,7 @@ class AsyncZmqPub(AsyncPeer):
 
     async def send(self, topic: str, message: Any) -> None:
         """Publish a message; see `ZmqPub.send`."""
-        frames = wire.publication(topic, message, self._dumps)
+        frames = protocol.publication(topic, message, self._dumps)
         with self._in_words():
             await self._socket.send_multipart(frames)
 
@@ -187,21 +191,21 @@ class AsyncZmqSub(AsyncReceiving):
     _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
-        self._topics = wire.encoded_topics(topics)
+        self._topics = protocol.encoded_topics(topics)
         super().__init__(**options)
 
     def subscribe(self, topic: str) -> None:
         """Receive what is published under a topic from now on; see `ZmqSub.subscribe`."""
         with self._in_words():
-            sockets.subscribe(self._socket, wire.encoded(topic), on=True)
+            sockets.subscribe(self._socket, protocol.encoded(topic), on=True)
 
     def unsubscribe(self, topic: str) -> None:
         """End what `subscribe` or ``topics`` began with the same text."""
         with self._in_words():
-            sockets.subscribe(self._socket, wire.encoded(topic), on=False)
+            sockets.subscribe(self._socket, protocol.encoded(topic), on=False)
 
     def _message(self, frames: list[bytes]) -> Any:
-        return wire.published(frames, self._loads)
+        return protocol.published(frames, self._loads)
 
 
 class AsyncZmqClient(AsyncPeer):
@@ -223,22 +227,26 @@ class AsyncZmqClient(AsyncPeer):
         async with self._turn:
             for _ in range(self._retries):
                 with contextlib.suppress(ZmqTimeoutError):
-                    return wire.reply_of(await self._round_trip(data, allowed), self._loads)
-            return wire.reply_of(await self._round_trip(data, allowed), self._loads)
+                    return protocol.reply_of(await self._round_trip(data, allowed), self._loads)
+            return protocol.reply_of(await self._round_trip(data, allowed), self._loads)
 
     async def _round_trip(self, data: Any, allowed: float | None) -> list[bytes]:
         deadline = None if allowed is None else time.monotonic() + allowed
         with self._in_words():
             try:
                 await self._when(
-                    WRITABLE, lambda flags: self._socket.send(data, flags), allowed, "nobody was there", deadline
+                    WRITABLE,
+                    lambda flags: self._socket.send(data, flags),
+                    allowed,
+                    "nobody was there",
+                    deadline,
                 )
                 frames: list[bytes] = await self._when(
                     READABLE, self._socket.recv_multipart, allowed, "no answer came", deadline
                 )
                 return frames
             except (TypeError, BufferError) as exc:
-                raise wire.not_bytes(data, self._dumps) from exc
+                raise protocol.not_bytes(data, self._dumps) from exc
             except BaseException:
                 self._renew()
                 raise
@@ -266,12 +274,14 @@ class AsyncZmqServer(AsyncPeer):
                 f"{self._setup.place.what}: recv and send alternate, and a request waits for its answer"
             )
         with self._in_words():
-            frames = await self._when(READABLE, self._socket.recv_multipart, self._allowed(timeout), "no request came")
+            frames = await self._when(
+                READABLE, self._socket.recv_multipart, self._allowed(timeout), "no request came"
+            )
         self._due = True
         try:
-            return wire.request_of(frames, self._loads)
+            return protocol.request_of(frames, self._loads)
         except ZmqMessageError as exc:
-            await self._answer(wire.failure_of(exc))
+            await self._answer(protocol.failure_of(exc))
             raise
 
     async def send(self, reply: Any) -> None:
@@ -280,7 +290,7 @@ class AsyncZmqServer(AsyncPeer):
 
     async def send_error(self, text: str) -> None:
         """Answer with an error, which the client raises as `ZmqRemoteError`."""
-        await self._answer(wire.failure_of(text))
+        await self._answer(protocol.failure_of(text))
 
     async def serve(self, handler: Callable[[Any], Any]) -> None:
         """Answer every request with what ``handler``, a function or a coroutine function, returns for it.
@@ -289,7 +299,9 @@ class AsyncZmqServer(AsyncPeer):
         and logged. Where the task is cancelled while it handles a request, that is answered with an error too.
         """
         if not callable(handler):
-            raise ZmqOptionError(f"a handler is a function that returns the reply to a request, not {handler!r}")
+            raise ZmqOptionError(
+                f"a handler is a function that returns the reply to a request, not {handler!r}"
+            )
         while not self._closing:
             try:
                 reply = handler(await self.recv(timeout=None))
@@ -299,10 +311,10 @@ class AsyncZmqServer(AsyncPeer):
                     return
                 _log.exception("%s: a request was answered with an error", self._setup.place.what)
                 if self._due:
-                    await self._answer(wire.failure_of(exc))
+                    await self._answer(protocol.failure_of(exc))
             except BaseException as exc:
                 with contextlib.suppress(ZmqError):
-                    await self._answer(wire.failure_of(exc))
+                    await self._answer(protocol.failure_of(exc))
                 raise
 
     def disown(self) -> None:
@@ -317,5 +329,5 @@ class AsyncZmqServer(AsyncPeer):
             try:
                 await self._socket.send_multipart(frames)
             except (TypeError, BufferError) as exc:
-                raise wire.not_bytes(frames[0], self._dumps) from exc
+                raise protocol.not_bytes(frames[0], self._dumps) from exc
         self._due = False

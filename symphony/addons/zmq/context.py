@@ -23,7 +23,7 @@ from zmq.utils import z85
 if TYPE_CHECKING:
     import zmq.asyncio
 
-    from symphony.keys import Keys
+    from symphony.plan.encryption_keys import Keys
 
 # How long the end of the program waits for calls of other threads to notice that their object was closed, in seconds.
 _NOTICE = 1.0
@@ -80,7 +80,9 @@ def _begin_anew() -> None:
     inherited: list[Closable] = list(_here.open)
     for item in inherited:
         item.disown()
-    _forked.append((_here, inherited))  # context and sockets are the parent's, and must not be ended here
+    _forked.append(
+        (_here, inherited)
+    )  # context and sockets are the parent's, and must not be ended here
     _here = _Process()
 
 
@@ -95,7 +97,10 @@ def _end_with_child(process: _Process) -> None:
     This comes with the first socket. What the child is told before it begins, multiprocessing has it forget, the
     function of this module for atexit too; and who uses multiprocessing has imported it by now.
     """
-    util, running = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    util, running = (
+        sys.modules.get("multiprocessing.util"),
+        sys.modules.get("multiprocessing.process"),
+    )
     if util is None or running is None or running.parent_process() is None:
         return
     if sys.version_info >= (3, 13):  # where this comes when the threads have ended
@@ -114,7 +119,9 @@ def _end_after_threads(process: _Process) -> None:
 def _await_threads(process: _Process) -> None:
     here = {threading.current_thread(), threading.main_thread()}
     while others := [
-        each for each in threading.enumerate() if each.is_alive() and not each.daemon and each not in here
+        each
+        for each in threading.enumerate()
+        if each.is_alive() and not each.daemon and each not in here
     ]:
         for thread in others:
             thread.join()
@@ -163,7 +170,9 @@ def admit(keys: Keys) -> str:
             asked = shared.socket(zmq.REP)
             asked.linger = 0
             asked.bind(_ZAP)
-            Thread(target=_judge, args=(asked, _here.admitted), name="symphony-zap", daemon=True).start()
+            Thread(
+                target=_judge, args=(asked, _here.admitted), name="symphony-zap", daemon=True
+            ).start()
         _here.admitted[domain.encode()] = z85.decode(keys.other)
     return domain
 
@@ -172,7 +181,9 @@ def _judge(asked: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
     """Answer who may come in, to the end of the context: the one public key of each domain."""
     with contextlib.suppress(zmq.ContextTerminated), asked:
         while True:
-            version, request, domain, _address, _identity, mechanism, *credentials = asked.recv_multipart()
+            version, request, domain, _address, _identity, mechanism, *credentials = (
+                asked.recv_multipart()
+            )
             known = mechanism == b"CURVE" and credentials == [admitted.get(domain)]
             verdict = (b"200", b"OK") if known else (b"400", b"not a client of this experiment")
             asked.send_multipart([version, request, *verdict, b"", b""])

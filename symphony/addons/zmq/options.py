@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
+from symphony.addons.zmq.endpoint import Place, find
 from symphony.addons.zmq.errors import ZmqOptionError
-from symphony.addons.zmq.places import Place, find
 from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.names import listing, near
 
@@ -84,7 +84,9 @@ def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
             environ=os.environ,
         ),
         timeout=seconds(options.get("timeout"), "timeout"),
-        hwm=None if options.get("hwm") is None else _at_most(MOST, whole(options.get("hwm"), "hwm"), "hwm"),
+        hwm=None
+        if options.get("hwm") is None
+        else _at_most(MOST, whole(options.get("hwm"), "hwm"), "hwm"),
         linger=_linger(options.get("linger", LINGER)),
         dumps=dumps,
         loads=loads,
@@ -95,7 +97,11 @@ def seconds(value: object, what: str) -> float | None:
     """A number of seconds of at least 0, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= sys.float_info.max
+    ):
         raise ZmqOptionError(f"{what} is a number of seconds of at least 0, not {value!r}")
     return float(value)
 

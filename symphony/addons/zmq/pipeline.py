@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from symphony.addons.zmq import sockets
 from symphony.addons.zmq.options import USUAL, Timeout
-from symphony.addons.zmq.peer import Receiving, Sending
+from symphony.addons.zmq.sync import Receiving, Sending
 
 
 class ZmqPush(Sending):

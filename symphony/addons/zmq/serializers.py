@@ -26,7 +26,9 @@ def codec(serializer: Serializer) -> Codec:
     if isinstance(serializer, str):
         if serializer not in _BY_NAME:
             known = ", ".join(map(repr, _BY_NAME))
-            raise ZmqOptionError(f"no serializer {serializer!r}{near(serializer, _BY_NAME)}; there are None, {known}")
+            raise ZmqOptionError(
+                f"no serializer {serializer!r}{near(serializer, _BY_NAME)}; there are None, {known}"
+            )
         name, (dumps, loads) = serializer, _BY_NAME[serializer]()
     else:
         name, (dumps, loads) = "given", _pair(serializer)
@@ -34,9 +36,15 @@ def codec(serializer: Serializer) -> Codec:
 
 
 def _pair(serializer: object) -> tuple[Dumps, Loads]:
-    if isinstance(serializer, (tuple, list)) and len(serializer) == 2 and all(map(callable, serializer)):
+    if (
+        isinstance(serializer, (tuple, list))
+        and len(serializer) == 2
+        and all(map(callable, serializer))
+    ):
         return serializer[0], serializer[1]
-    raise ZmqOptionError(f"a serializer is a name or a pair of functions (dumps, loads), not {serializer!r}")
+    raise ZmqOptionError(
+        f"a serializer is a name or a pair of functions (dumps, loads), not {serializer!r}"
+    )
 
 
 def _writing(dumps: Dumps, name: str) -> Dumps:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from symphony.addons.zmq import context
+from symphony.addons.zmq.endpoint import Place
 from symphony.addons.zmq.errors import ZmqAddressError, ZmqError
 from symphony.addons.zmq.options import MOST, Setup
-from symphony.addons.zmq.places import Place
 
 if TYPE_CHECKING:
     import zmq.asyncio
@@ -50,7 +50,9 @@ _FOR_EVER = -1
 _FREE_AGAIN = 0.5
 
 
-def opened(kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None) -> Socket:
+def opened(
+    kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
+) -> Socket:
     """A socket that is bound or connected.
 
     ``again`` is the address that an earlier one got. Raises `ZmqAddressError` for one that cannot be bound.
@@ -62,7 +64,9 @@ def opened(kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str 
     return socket
 
 
-def opened_async(kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None) -> AsyncSocket:
+def opened_async(
+    kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
+) -> AsyncSocket:
     """The same for asyncio."""
     with _said(setup.place):
         socket = context.asynchronous_context().socket(kind)
@@ -92,7 +96,11 @@ def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     """Set the options of a socket that is not bound or connected yet."""
     # Subscriptions to a publisher that has gone are messages on their way too, and nobody waits for those.
     socket.linger = (
-        0 if socket.type == zmq.SUB else _FOR_EVER if setup.linger is None else math.ceil(setup.linger * 1000)
+        0
+        if socket.type == zmq.SUB
+        else _FOR_EVER
+        if setup.linger is None
+        else math.ceil(setup.linger * 1000)
     )
     socket.connect_timeout = _CONNECT_TIMEOUT
     socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT, _SILENCE
@@ -184,7 +192,11 @@ def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
 
 def milliseconds(deadline: float | None) -> int:
     """How long is left, as ZeroMQ takes it, and as much of it as it takes; -1 for ever."""
-    return -1 if deadline is None else max(0, math.ceil(min((deadline - time.monotonic()) * 1000, LONGEST)))
+    return (
+        -1
+        if deadline is None
+        else max(0, math.ceil(min((deadline - time.monotonic()) * 1000, LONGEST)))
+    )
 
 
 def is_over(deadline: float | None) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.addons.zmq import sockets, wire
+from symphony.addons.zmq import protocol, sockets
 from symphony.addons.zmq.options import USUAL, Timeout
-from symphony.addons.zmq.peer import Receiving, Sending
 from symphony.addons.zmq.sockets import MORE
+from symphony.addons.zmq.sync import Receiving, Sending
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -28,7 +28,7 @@ class ZmqPub(Sending):
 
     def send(self, topic: str, message: Any) -> None:
         """Publish a message. Raises `ZmqClosedError`, `ZmqMessageError`, and `ZmqOptionError` for the topic."""
-        self._send(wire.publication(topic, message, self._dumps), None)
+        self._send(protocol.publication(topic, message, self._dumps), None)
 
     def _use(self, socket: Socket) -> None:
         super()._use(socket)
@@ -53,12 +53,12 @@ class ZmqSub(Receiving):
     _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
-        self._topics = wire.encoded_topics(topics)
+        self._topics = protocol.encoded_topics(topics)
         super().__init__(**options)
 
     def recv(self, *, timeout: Timeout = USUAL) -> tuple[str, Any]:
         """The topic and the message of what was published next; the rest is as with `ZmqPull`."""
-        return wire.published(self._receive(timeout), self._loads)
+        return protocol.published(self._receive(timeout), self._loads)
 
     def subscribe(self, topic: str) -> None:
         """Receive what is published under a topic from now on; the publisher learns of it in a moment."""
@@ -73,7 +73,7 @@ class ZmqSub(Receiving):
             raise self._gone()
         if self._busy:
             raise self._taken()
-        sockets.subscribe(self._socket, wire.encoded(topic), on=on)
+        sockets.subscribe(self._socket, protocol.encoded(topic), on=on)
 
     def _open(self, *, again: str | None = None) -> Socket:
         return sockets.opened(self._kind, self._setup, topics=self._topics, again=again)

@@ -42,7 +42,11 @@ def open_cluster(kube_cluster):
     opened = []
 
     def new(**options):
-        given = {"kubeconfig": str(kube_cluster.kubeconfig), "image": kube_cluster.image, "expose": "none"}
+        given = {
+            "kubeconfig": str(kube_cluster.kubeconfig),
+            "image": kube_cluster.image,
+            "expose": "none",
+        }
         cluster = Cluster.new("kube", **{**given, **options})
         opened.append(cluster)
         return cluster
@@ -81,13 +85,15 @@ def pauses(monkeypatch):
         waited.append(seconds)
         sleep(seconds)
 
-    monkeypatch.setattr("symphony_kube.api.time.sleep", note)
+    monkeypatch.setattr("symphony_kube.api.client.time.sleep", note)
     return waited
 
 
 def python(to, name, program, *args, **options):
     """A process that runs a Python program, unbuffered; it ends at once when it is told to."""
-    process = to.new_process(name, command=["python3", "-u", "-c", program], args=list(args), **options)
+    process = to.new_process(
+        name, command=["python3", "-u", "-c", program], args=list(args), **options
+    )
     grace = to if hasattr(to, "termination_grace_period") else process
     grace.termination_grace_period(1)
     return process

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from symphony import Experiment
-from symphony.addresses import AddressScheme
-from symphony.plan import Plan, resolve
-from symphony.spec.files import to_yaml_documents
-from symphony_kube.manifest import KubeManifest
-from symphony_kube.names import ROSTER, Scope
-from symphony_kube.options import Options
-from symphony_kube.render import render
+from symphony.model.files import to_yaml_documents
+from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolve import Plan, resolve
+from symphony_kube.render.experiment import render
+from symphony_kube.render.labels import ROSTER, Scope
+from symphony_kube.render.manifest import KubeManifest
+from symphony_kube.render.options import Options
 
 GOLDEN = Path(__file__).with_name("golden")
 IMAGE = "registry.example/rl:1"
@@ -50,20 +50,32 @@ def everything(exp: Experiment) -> None:
         start_dir="/app/rl",
     )
     process.set_env_secret("WANDB_API_KEY", "wandb")
-    process.binds("replay-server").binds({"parameters": 7100}).exposes({"tensorboard": 6006, "parameters": 7100})
+    process.binds("replay-server").binds({"parameters": 7100}).exposes(
+        {"tensorboard": 6006, "parameters": 7100}
+    )
     process.binds("a-name-that-is-too-long-for-a-port").binds("a--b")
     process.resource_request(cpu=0.5, memory="1Gi").resource_limit(cpu=2, mem="4Gi", gpu=2)
-    process.image_pull_policy("IfNotPresent").restart_policy("OnFailure").termination_grace_period(5)
+    process.image_pull_policy("IfNotPresent").restart_policy("OnFailure").termination_grace_period(
+        5
+    )
     process.ready(http=("tensorboard", "/health"), timeout=90)
-    process.mount_nfs("10.0.0.1", "/exports/data", "/data").mount_pvc("models", "/models", read_only=True)
+    process.mount_nfs("10.0.0.1", "/exports/data", "/data").mount_pvc(
+        "models", "/models", read_only=True
+    )
     process.mount_host_path("/dev/kvm", "/dev/kvm", "CharDevice").mount_host_path(
         "/var/log", "/host/log", read_only=True
     )
     process.mount_empty_dir("/scratch", memory=True, size="64Mi").mount_shared_memory("8Gi")
-    process.mount_secret("certs", "/certs", files={"ca.pem": "certs/ca.pem"}).mount_secret("existing", "/existing")
-    process.mount_config("train", "/conf", files=["conf/train.toml", "conf/blob"]).mount_config("theirs", "/theirs")
+    process.mount_secret("certs", "/certs", files={"ca.pem": "certs/ca.pem"}).mount_secret(
+        "existing", "/existing"
+    )
+    process.mount_config("train", "/conf", files=["conf/train.toml", "conf/blob"]).mount_config(
+        "theirs", "/theirs"
+    )
     process.mount_git_repo("https://git.example/rl.git", "/src", revision="v1.2", name="sources")
-    process.node_selector("pool", "gpu").add_label("example.org/team", "rl").add_label("tier", "train")
+    process.node_selector("pool", "gpu").add_label("example.org/team", "rl").add_label(
+        "tier", "train"
+    )
     process.add_toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule")
     process.add_toleration(key="spot", value="yes", effect="NoExecute", toleration_seconds=60)
     process.pod_yml = {
@@ -71,7 +83,10 @@ def everything(exp: Experiment) -> None:
         "spec": {
             "priority": None,
             "securityContext": {"fsGroup": 1000},
-            "containers": [{"name": "sidecar", "image": "sidecar:1"}, {"name": "learner", "stdin": True}],
+            "containers": [
+                {"name": "sidecar", "image": "sidecar:1"},
+                {"name": "learner", "stdin": True},
+            ],
         },
     }
     process.container_yml = {
@@ -86,13 +101,23 @@ def group(exp: Experiment) -> None:
     team = exp.new_process_group("team", start_dir="team", preamble_cmds="set -e")
     team.mount_empty_dir("/shared").mount_nfs("fs", "/all", "/all").exposes("board")
     team.add_label("role", "team").set_env("WHO", "all").termination_grace_period(0)
-    first = team.new_process("first", container_image=IMAGE, command="./serve", env={"WHO": "first"})
+    first = team.new_process(
+        "first", container_image=IMAGE, command="./serve", env={"WHO": "first"}
+    )
     first.binds("feed").ready(tcp="feed").mount_host_path("/data/first", "/own")
-    second = team.new_process("second", container_image=IMAGE, cmds=["make", "./run # at last"], start_dir="deeper")
-    second.connects("feed").mount_host_path("/data/second", "/own").ready(command=["test", "-e", "$(file)"])
+    second = team.new_process(
+        "second", container_image=IMAGE, cmds=["make", "./run # at last"], start_dir="deeper"
+    )
+    second.connects("feed").mount_host_path("/data/second", "/own").ready(
+        command=["test", "-e", "$(file)"]
+    )
     second.mount_empty_dir("/scratch", name="scratch")
-    third = team.new_process("third", container_image=IMAGE, cmd="exec ./third", start_dir="/elsewhere")
-    third.ready(log="^up$", timeout=5).mount_empty_dir("/tmp/scratch", name="scratch").mount_shared_memory()
+    third = team.new_process(
+        "third", container_image=IMAGE, cmd="exec ./third", start_dir="/elsewhere"
+    )
+    third.ready(log="^up$", timeout=5).mount_empty_dir(
+        "/tmp/scratch", name="scratch"
+    ).mount_shared_memory()
 
 
 def job(exp: Experiment) -> None:
@@ -100,12 +125,16 @@ def job(exp: Experiment) -> None:
     exp.new_process("plain", container_image=IMAGE, command="work").job()
     whole = exp.new_process("whole", container_image=IMAGE, command="work")
     whole.job(backoff_limit=3, active_deadline=600, ttl=60).restart_policy("OnFailure")
-    exp.new_process("again", container_image=IMAGE, command="work").job().restart_policy("OnFailure")
+    exp.new_process("again", container_image=IMAGE, command="work").job().restart_policy(
+        "OnFailure"
+    )
     exp.new_process("tries", container_image=IMAGE, command="work").job(backoff_limit=2)
     pair = exp.new_process_group("pair").job(ttl=0)
     for name in ("left", "right"):
         pair.new_process(name, container_image=IMAGE, command=name)
-    exp.new_process("after", container_image=IMAGE, command="report").starts_after("plain", "succeeded")
+    exp.new_process("after", container_image=IMAGE, command="report").starts_after(
+        "plain", "succeeded"
+    )
 
 
 def fleet(exp: Experiment) -> None:
@@ -113,7 +142,11 @@ def fleet(exp: Experiment) -> None:
     learner = exp.new_process("learner", container_image=IMAGE, command="python", args="learner.py")
     learner.binds(["replay", "parameters"])
     for number in range(4):
-        four = exp.new_process_group(f"agents-{number}").starts_after(learner, "started").resource_limit(cpu=1)
+        four = (
+            exp.new_process_group(f"agents-{number}")
+            .starts_after(learner, "started")
+            .resource_limit(cpu=1)
+        )
         for place in range(4):
             index = 4 * number + place
             agent = four.new_process(
@@ -124,7 +157,9 @@ def fleet(exp: Experiment) -> None:
 
 def shared(exp: Experiment) -> None:
     """What a user who may create nothing but Jobs launches into a namespace that is shared."""
-    worker = exp.new_process("worker", container_image=IMAGE, command="work").node_selector("pool", "plain")
+    worker = exp.new_process("worker", container_image=IMAGE, command="work").node_selector(
+        "pool", "plain"
+    )
     pair = exp.new_process_group("pair").restart_policy("OnFailure").starts_after(worker, "started")
     for name in ("left", "right"):
         member = pair.new_process(name, container_image=IMAGE, command=name)
@@ -135,10 +170,16 @@ def shared(exp: Experiment) -> None:
 def awkward(exp: Experiment) -> None:
     """Arguments and variables that must arrive as they are."""
     env = {f"VARIABLE_{number}": text for number, text in enumerate(AWKWARD)}
-    exp.new_process("words", container_image=IMAGE, command=["printf", *AWKWARD], args=AWKWARD, env=env)
-    exp.new_process("lines", container_image=IMAGE, cmds=['echo "$HOME" $(id) $$', "a\nb"], env={"a.b-C": "y"})
+    exp.new_process(
+        "words", container_image=IMAGE, command=["printf", *AWKWARD], args=AWKWARD, env=env
+    )
+    exp.new_process(
+        "lines", container_image=IMAGE, cmds=['echo "$HOME" $(id) $$', "a\nb"], env={"a.b-C": "y"}
+    )
     exp.new_process("own", container_image=IMAGE)
-    exp.new_process("folder", container_image=IMAGE, command=["./run", *AWKWARD], start_dir="it's a 'place'")
+    exp.new_process(
+        "folder", container_image=IMAGE, command=["./run", *AWKWARD], start_dir="it's a 'place'"
+    )
 
 
 def volumes(exp: Experiment) -> None:
@@ -146,10 +187,16 @@ def volumes(exp: Experiment) -> None:
     lone = exp.new_process("lone", container_image=IMAGE, command="c")
     lone.mount_nfs("fs", "/exports/a", "/a").mount_nfs("fs", "/exports/b", "/b")
     lone.mount_host_path("/one/data", "/c").mount_host_path("/two/data", "/d")
-    lone.mount_host_path("/one/data", "/e", "Directory").mount_host_path("/one/data", "/f", read_only=True)
+    lone.mount_host_path("/one/data", "/e", "Directory").mount_host_path(
+        "/one/data", "/f", read_only=True
+    )
     lone.mount_empty_dir("/g").mount_empty_dir("/h")
-    lone.mount_nfs("fs", "/exports/c", "/i", name="data").mount_host_path("/three/data", "/j", name="data")
-    lone.mount_git_repo("https://git.example/a", "/k").mount_git_repo("https://git.example/a", "/l", revision="main")
+    lone.mount_nfs("fs", "/exports/c", "/i", name="data").mount_host_path(
+        "/three/data", "/j", name="data"
+    )
+    lone.mount_git_repo("https://git.example/a", "/k").mount_git_repo(
+        "https://git.example/a", "/l", revision="main"
+    )
     lone.mount_pvc("claim", "/m").mount_pvc("claim", "/n", read_only=True)
 
 
@@ -201,7 +248,9 @@ SPECIMENS = {
         Specimen(build=everything, secrets=SECRETS, options=EVERYTHING),
         Specimen(build=group),
         Specimen(build=job),
-        Specimen(build=shared, secrets=SECRETS, options=Options(jobs_only=True), namespace="team-a"),
+        Specimen(
+            build=shared, secrets=SECRETS, options=Options(jobs_only=True), namespace="team-a"
+        ),
         Specimen(build=fleet, options=Options(expose="NodePort")),
         Specimen(build=awkward),
         Specimen(build=volumes),
@@ -216,7 +265,10 @@ def written(specimen: Specimen) -> str:
 
 def _without_roster(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: "the roster" if key == ROSTER else _without_roster(item) for key, item in value.items()}
+        return {
+            key: "the roster" if key == ROSTER else _without_roster(item)
+            for key, item in value.items()
+        }
     return [_without_roster(item) for item in value] if isinstance(value, list) else value
 
 

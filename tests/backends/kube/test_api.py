@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
-from symphony_kube.api import MERGE_PATCH, METADATA, Api
-from symphony_kube.errors import ApiError, Untrusted, api_error, one_line
-from symphony_kube.retries import Patience, pause
+from symphony_kube.api.client import MERGE_PATCH, METADATA, Api
+from symphony_kube.api.errors import ApiError, Untrusted, api_error, one_line
+from symphony_kube.api.retries import Patience, pause
 
 pytestmark = pytest.mark.client
 
@@ -62,7 +62,9 @@ def test_objects_go_in_and_come_out(kube_cluster, api):
     api.call("POST", maps, body=MAP)
     api.call("PATCH", f"{maps}/m", body=b'{"data": {"a": "b"}}', content_type=MERGE_PATCH)
     assert api.find(f"{maps}/m")["data"] == {"a": "b"}
-    listed = api.call("GET", maps, query={"fieldSelector": "metadata.name=m", "limit": None}, accept=METADATA)
+    listed = api.call(
+        "GET", maps, query={"fieldSelector": "metadata.name=m", "limit": None}, accept=METADATA
+    )
     assert ["data" in item for item in listed["items"]] == [False]
     with pytest.raises(ApiError, match='"m" already exists') as caught:
         api.call("POST", maps, body=MAP)
@@ -91,7 +93,7 @@ def test_an_answer_can_be_given_up_from_another_thread(kube_cluster, api):
 def test_connections_are_kept(kube_cluster, api, caplog):
     for _ in range(3):
         api.call("GET", "/version")
-    (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]  # noqa: SIM118
+    (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]
     assert (pool.num_connections, pool.num_requests) == (1, 3)
 
 
@@ -106,7 +108,9 @@ def test_trouble_that_passes_is_not_noticed(kube_cluster, kube_faults, through, 
 
 
 @pytest.mark.parametrize("fault", ["reset", "drop"])
-def test_silence_and_broken_connections_that_pass_are_not_noticed(kube_cluster, kube_faults, through, fault):
+def test_silence_and_broken_connections_that_pass_are_not_noticed(
+    kube_cluster, kube_faults, through, fault
+):
     """All at once: silence is noticed after a while, which is longer than any server takes to answer."""
     maps = kube_cluster.path("configmaps")
     for name in ("m", "d"):
@@ -123,7 +127,12 @@ def test_silence_and_broken_connections_that_pass_are_not_noticed(kube_cluster, 
 
     def call(method):
         path, body = calls[method]
-        through.call(method, path, body=body, content_type=MERGE_PATCH if method == "PATCH" else "application/json")
+        through.call(
+            method,
+            path,
+            body=body,
+            content_type=MERGE_PATCH if method == "PATCH" else "application/json",
+        )
 
     with ThreadPoolExecutor(len(calls)) as pool:
         list(pool.map(call, calls))
@@ -209,7 +218,10 @@ def test_a_foreign_message_is_one_line():
 
 def told(kubeconfig, **options):
     """The one line that a first call ends with."""
-    with pytest.raises(SymphonyError) as caught, contextlib.closing(Api(kubeconfig=kubeconfig, **options)) as api:
+    with (
+        pytest.raises(SymphonyError) as caught,
+        contextlib.closing(Api(kubeconfig=kubeconfig, **options)) as api,
+    ):
         api.call("GET", "/version")
     assert "\n" not in str(caught.value)
     return caught.value
@@ -300,7 +312,10 @@ def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, 
         ("[]", "is no kubeconfig"),
         ("{}", "no current context"),
         ("contexts: 3\n", "is no kubeconfig"),
-        ("contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n", "is no kubeconfig"),
+        (
+            "contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n",
+            "is no kubeconfig",
+        ),
         (
             "contexts: [{name: a, context: {cluster: b}}]\nclusters: []\nusers: []\ncurrent-context: a\n",
             "no server for the cluster 'b' of its context 'a'",
@@ -318,7 +333,9 @@ def test_a_broken_kubeconfig_is_told_in_one_line(tmp_path, content, said):
 
 
 def test_a_kubeconfig_that_is_not_there_is_told(tmp_path, monkeypatch):
-    with pytest.raises(BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; name one"):
+    with pytest.raises(
+        BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; name one"
+    ):
         Api(kubeconfig=tmp_path / "none")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
     with pytest.raises(BackendError, match=f"no file {tmp_path}/a and no {tmp_path}/b"):
@@ -355,16 +372,24 @@ def test_inside_a_pod_its_service_account_is_used(kube_cluster, tmp_path, monkey
     given = content["clusters"][0]["cluster"]
     server = urllib.parse.urlsplit(given["server"])
     certificate = given.get("certificate-authority-data")
-    known = base64.b64decode(certificate) if certificate else Path(given["certificate-authority"]).read_bytes()
+    known = (
+        base64.b64decode(certificate)
+        if certificate
+        else Path(given["certificate-authority"]).read_bytes()
+    )
     for name, data in (
         ("token", content["users"][0]["user"]["token"].encode()),
         ("ca.crt", known),
         ("namespace", kube_cluster.namespace.encode()),
     ):
         (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr("symphony_kube.kubeconfig._ACCOUNT", tmp_path)
-    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr("symphony_kube.api.kubeconfig._ACCOUNT", tmp_path)
+    monkeypatch.setattr(
+        "kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token")
+    )
+    monkeypatch.setattr(
+        "kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt")
+    )
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(server.hostname))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port or 443))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -372,7 +397,9 @@ def test_inside_a_pod_its_service_account_is_used(kube_cluster, tmp_path, monkey
     with contextlib.closing(Api()) as api:
         assert (api.namespace, api.context) == (kube_cluster.namespace, None)
         assert api.call("GET", kube_cluster.path("pods"))["items"] == []
-        with pytest.raises(ApiError, match=f"system:serviceaccount:{kube_cluster.namespace}:inside"):
+        with pytest.raises(
+            ApiError, match=f"system:serviceaccount:{kube_cluster.namespace}:inside"
+        ):
             api.call("GET", kube_cluster.path("secrets"))
 
 
@@ -392,12 +419,20 @@ def plugin(tmp_path, script):
     path = tmp_path / "plugin"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "args": []}}
+    return {
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "args": []}
+    }
 
 
 def credential(token):
     status = {"token": token}
-    return json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
+    return json.dumps(
+        {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "kind": "ExecCredential",
+            "status": status,
+        }
+    )
 
 
 @pytest.mark.parametrize(
@@ -410,14 +445,22 @@ def credential(token):
 )
 def test_a_plugin_that_fails_is_told_and_nothing_is_printed(tmp_path, script, said, capfd):
     before = list(logging.getLogger().handlers)
-    with pytest.raises(BackendError, match=f"the credential plug-in for context 'here'.*failed: .*{said}"):
+    with pytest.raises(
+        BackendError, match=f"the credential plug-in for context 'here'.*failed: .*{said}"
+    ):
         Api(kubeconfig=config(tmp_path / "k", user=plugin(tmp_path, script)))
     assert capfd.readouterr() == ("", "")
     assert logging.getLogger().handlers == before
 
 
 def test_a_plugin_that_is_not_there_is_told(tmp_path):
-    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "args": []}}
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "no-such-plugin",
+            "args": [],
+        }
+    }
     with pytest.raises(BackendError, match="no-such-plugin"):
         Api(kubeconfig=config(tmp_path / "k", user=user))
 
@@ -439,7 +482,9 @@ def test_a_token_that_has_expired_is_asked_for_again(kube_cluster, tmp_path):
 def test_a_token_that_stays_refused_is_told(kube_cluster):
     path = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
     with contextlib.closing(Api(kubeconfig=path)) as api:
-        with pytest.raises(ApiError, match="does not accept these credentials.*expired.*log in again"):
+        with pytest.raises(
+            ApiError, match="does not accept these credentials.*expired.*log in again"
+        ):
             api.call("GET", "/api/v1/namespaces/default")
 
 

@@ -7,7 +7,7 @@ import tarfile
 import pytest
 
 from symphony.errors import BackendError, SpecError
-from symphony_kube.archive import Incoming
+from symphony_kube.access.archive import Incoming
 
 
 def archive(*members):
@@ -65,6 +65,9 @@ def test_links_and_second_names_are_kept(tmp_path):
 
 def test_an_archive_that_is_cut_short_is_not_kept(tmp_path):
     whole = archive(("./a", FILE, "x" * 100_000)).getvalue()
-    with pytest.raises(BackendError, match="no whole archive"), Incoming(tmp_path / "target") as incoming:
+    with (
+        pytest.raises(BackendError, match="no whole archive"),
+        Incoming(tmp_path / "target") as incoming,
+    ):
         incoming.unpack(io.BytesIO(whole[:50_000]))
     assert os.listdir(tmp_path) == []

@@ -7,9 +7,16 @@ import socket
 import pytest
 
 from symphony import Cluster
-from symphony.commandline.exits import BACKEND, WRONG_USE, exit_code
-from symphony.errors import BackendError, LaunchFailed, NotFound, SpecError, SymphonyError, Unreachable
-from symphony_kube.retries import Patience
+from symphony.commandline.exit_codes import BACKEND, WRONG_USE, exit_code
+from symphony.errors import (
+    BackendError,
+    LaunchFailed,
+    NotFound,
+    SpecError,
+    SymphonyError,
+    Unreachable,
+)
+from symphony_kube.api.retries import Patience
 
 from .conftest import there, unplaced
 
@@ -32,7 +39,9 @@ def verbs(cluster, name):
 
 def told(cluster, name, kind, match, pauses, *, waiting=0.0, only=None):
     """Every verb (or only some) ends with one line, after so many seconds of waiting at most."""
-    for verb in (function for word, function in verbs(cluster, name).items() if only is None or word in only):
+    for verb in (
+        function for word, function in verbs(cluster, name).items() if only is None or word in only
+    ):
         pauses.clear()
         with pytest.raises(kind, match=match) as caught:
             verb()
@@ -47,7 +56,13 @@ def test_without_a_kubeconfig(tmp_path, name, pauses):
 
 def test_with_a_kubeconfig_that_is_none(tmp_path, name, pauses):
     (tmp_path / "k").write_text("root:x:0:0\n")
-    told(Cluster.new("kube", kubeconfig=str(tmp_path / "k"), image="i"), name, BackendError, "is no kubeconfig", pauses)
+    told(
+        Cluster.new("kube", kubeconfig=str(tmp_path / "k"), image="i"),
+        name,
+        BackendError,
+        "is no kubeconfig",
+        pauses,
+    )
 
 
 def test_with_a_context_that_is_not_there(kube_cluster, open_cluster, name, pauses):
@@ -57,16 +72,30 @@ def test_with_a_context_that_is_not_there(kube_cluster, open_cluster, name, paus
 def test_with_a_server_that_is_not_running(kube_cluster, open_cluster, tmp_path, name, pauses):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        path = kubeconfig(kube_cluster, tmp_path, server=f"https://127.0.0.1:{taken.getsockname()[1]}")
+        path = kubeconfig(
+            kube_cluster, tmp_path, server=f"https://127.0.0.1:{taken.getsockname()[1]}"
+        )
         cluster = open_cluster(kubeconfig=str(path))
         told(
-            cluster, name, Unreachable, "cannot be reached: .*refused", pauses, waiting=2.0, only=("launch", "describe")
+            cluster,
+            name,
+            Unreachable,
+            "cannot be reached: .*refused",
+            pauses,
+            waiting=2.0,
+            only=("launch", "describe"),
         )
 
 
 def test_with_a_server_that_is_not_trusted(kube_cluster, open_cluster, tmp_path, name, pauses):
     path = kubeconfig(kube_cluster, tmp_path)
-    told(open_cluster(kubeconfig=str(path)), name, SymphonyError, "certificate that is not trusted", pauses)
+    told(
+        open_cluster(kubeconfig=str(path)),
+        name,
+        SymphonyError,
+        "certificate that is not trusted",
+        pauses,
+    )
 
 
 def test_with_a_token_that_has_expired(kube_cluster, open_cluster, name, pauses):
@@ -83,7 +112,9 @@ def test_with_a_token_that_has_expired(kube_cluster, open_cluster, name, pauses)
 @pytest.mark.parametrize(
     "server", ["nonsense", "localhost:8080", "ftp://x", "https://", "https://x:port", "https://[x"]
 )
-def test_with_a_server_that_is_no_address(kube_cluster, open_cluster, tmp_path, name, server, pauses, recwarn, capfd):
+def test_with_a_server_that_is_no_address(
+    kube_cluster, open_cluster, tmp_path, name, server, pauses, recwarn, capfd
+):
     path = kubeconfig(kube_cluster, tmp_path, server=server)
     said = f"has the server '{re.escape(server)}' for the cluster .*; write https://HOST:PORT"
     told(open_cluster(kubeconfig=str(path)), name, BackendError, said, pauses)
@@ -91,7 +122,9 @@ def test_with_a_server_that_is_no_address(kube_cluster, open_cluster, tmp_path, 
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(("status", "where"), [(401, "/pods"), (429, "/services"), (500, "/pods"), (503, "/services")])
+@pytest.mark.parametrize(
+    ("status", "where"), [(401, "/pods"), (429, "/services"), (500, "/pods"), (503, "/services")]
+)
 def test_trouble_with_the_server_is_not_the_users_mistake(
     kube_cluster, kube_faults, open_cluster, name, status, where, monkeypatch
 ):
@@ -115,7 +148,9 @@ def test_trouble_with_the_server_is_not_the_users_mistake(
     assert there(kube_cluster) == {}
 
 
-def test_a_server_that_goes_away_in_a_launch_is_not_the_users_mistake(kube_cluster, kube_faults, open_cluster, name):
+def test_a_server_that_goes_away_in_a_launch_is_not_the_users_mistake(
+    kube_cluster, kube_faults, open_cluster, name
+):
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     cluster.api.patience = Patience(pauses=())
     exp = cluster.new_experiment(name)
@@ -139,7 +174,9 @@ def kubeconfig(kube, tmp_path, **cluster):
     return path
 
 
-def test_no_image_and_a_name_that_is_too_long_are_found_before_anything_is_asked(kube_cluster, kube_faults, name):
+def test_no_image_and_a_name_that_is_too_long_are_found_before_anything_is_asked(
+    kube_cluster, kube_faults, name
+):
     options = {"kubeconfig": str(kube_faults.kubeconfig), "namespace": kube_cluster.namespace}
     bare = Cluster.new("kube", **options)
     exp = bare.new_experiment(name)
@@ -161,7 +198,9 @@ def test_a_namespace_that_is_terminating_is_told(kube_cluster, shared, name):
         kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{kube_cluster.namespace}")
         exp = shared.new_experiment(name)
         unplaced(exp, "worker").binds("web")
-        with pytest.raises(LaunchFailed, match="because it is being terminated; wait until it is gone, or choose"):
+        with pytest.raises(
+            LaunchFailed, match="because it is being terminated; wait until it is gone, or choose"
+        ):
             shared.launch(exp)
         assert there(kube_cluster) == {}
     finally:
@@ -182,7 +221,11 @@ def test_the_kubeconfig_is_only_read(kube_cluster, shared, name):
 
 
 def test_nothing_is_printed_when_the_server_is_away(kube_cluster, kube_faults, name, capfd):
-    options = {"kubeconfig": str(kube_faults.kubeconfig), "namespace": kube_cluster.namespace, "image": "i"}
+    options = {
+        "kubeconfig": str(kube_faults.kubeconfig),
+        "namespace": kube_cluster.namespace,
+        "image": "i",
+    }
     kube_faults.reset()
     with pytest.raises(Unreachable):
         Cluster.new("kube", **options).list_experiments()

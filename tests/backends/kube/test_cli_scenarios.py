@@ -40,12 +40,16 @@ class TestKube(Scenarios):
                 SYMPHONY_IMAGE=kube_session.cluster.image,
             )
         finally:
-            kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0})
+            kube_session.api.call(
+                "DELETE", f"/api/v1/namespaces/{name}/pods", {"gracePeriodSeconds": 0}
+            )
             kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}")
 
     def test_ctrl_c_while_it_waits_with_others_takes_the_launch_back(self, cli):
         after = {"cmd": "true", "starts_after": {"first": "succeeded"}}
-        terminal = cli.terminal("launch", cli.file("taken-back", {"first": "exec sleep 1000", "after": after}))
+        terminal = cli.terminal(
+            "launch", cli.file("taken-back", {"first": "exec sleep 1000", "after": after})
+        )
         terminal.expect("launching taken-back: 1 of 2 ready, 1 waiting for others")
         terminal.press(INTERRUPT)
         terminal.expect("interrupted: taking back what was launched of taken-back")
@@ -77,5 +81,14 @@ class TestKube(Scenarios):
 
     def test_what_to_do_is_said_in_words_of_the_command_line(self, cli, kube_session):
         """``--namespace``, where the library says ``namespace=``."""
-        told = refused(cli, "launch", cli.file("unborn", {"a": "true"}), "--namespace", "symphony-test-none", code=2)
-        assert told.endswith("create namespace 'symphony-test-none', or choose another with --namespace\n")
+        told = refused(
+            cli,
+            "launch",
+            cli.file("unborn", {"a": "true"}),
+            "--namespace",
+            "symphony-test-none",
+            code=2,
+        )
+        assert told.endswith(
+            "create namespace 'symphony-test-none', or choose another with --namespace\n"
+        )

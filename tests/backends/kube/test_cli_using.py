@@ -43,7 +43,9 @@ def argv(running):
 @pytest.fixture
 def symphony(argv, tmp_path):
     def run(*words, **options):
-        return subprocess.run(argv(*words), capture_output=True, text=True, cwd=tmp_path, timeout=60, **options)
+        return subprocess.run(
+            argv(*words), capture_output=True, text=True, cwd=tmp_path, timeout=60, **options
+        )
 
     return run
 
@@ -60,11 +62,15 @@ def test_copying(running, symphony, tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-@pytest.mark.parametrize("words", [["visit", "inner"], ["forward", "web", "8000"], ["forward", "inner"]])
+@pytest.mark.parametrize(
+    "words", [["visit", "inner"], ["forward", "web", "8000"], ["forward", "inner"]]
+)
 def test_a_forwarded_port_stays_until_it_is_told_to_end(running, argv, words):
     _, name = running
     verb, *rest = words
-    with subprocess.Popen(argv(verb, name, *rest), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        argv(verb, name, *rest), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
         address = run.stdout.readline().strip()
         url = address if verb == "visit" else f"http://{address}"
         assert url.startswith("http://127.0.0.1:")
@@ -86,7 +92,9 @@ def test_logs(running, symphony, tmp_path):
 
 def test_commands(running, symphony):
     _, name = running
-    done = symphony("exec", name, "web", "--", "sh", "-c", "cat; echo err >&2; exit 4", input="to and fro")
+    done = symphony(
+        "exec", name, "web", "--", "sh", "-c", "cat; echo err >&2; exit 4", input="to and fro"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (4, "to and fro", "err\n")
     assert "does not run (succeeded)" in symphony("exec", name, "ended", "--", "true").stderr
 
@@ -94,7 +102,9 @@ def test_commands(running, symphony):
 def test_ctrl_c_ends_a_command_without_a_terminal_of_its_own(running, argv):
     _, name = running
     words = argv("exec", name, "web", "--", "sh", "-c", "echo up; sleep 100")
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
         assert run.stdout.readline() == b"up\n"
         run.send_signal(signal.SIGINT)
         assert run.communicate(timeout=20)[1] == b"symphony: interrupted\n"

@@ -21,7 +21,9 @@ class KubeContract(BackendContract):
     def foreign(self, cluster):
         """What another user may have in the same place, by a name that looks like ours."""
         path = self.kube.path("configmaps")
-        self.kube.raw.call("POST", path, {"metadata": {"name": "contract-mine"}, "data": {"key": "value"}})
+        self.kube.raw.call(
+            "POST", path, {"metadata": {"name": "contract-mine"}, "data": {"key": "value"}}
+        )
         yield lambda: self.kube.raw.find(f"{path}/contract-mine")["data"] == {"key": "value"}
 
 

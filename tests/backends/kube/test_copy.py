@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
-from symphony_kube.copy import transfer
+from symphony_kube.access.copy import transfer
 from tests import awkward
 
 from .using import FOREVER, launched, python, until_succeeded
@@ -51,7 +51,10 @@ def tree(folder):
         elif path.is_dir():
             found[str(path.relative_to(folder))] = ("folder", mode)
         else:
-            found[str(path.relative_to(folder))] = (hashlib.sha256(path.read_bytes()).hexdigest(), mode)
+            found[str(path.relative_to(folder))] = (
+                hashlib.sha256(path.read_bytes()).hexdigest(),
+                mode,
+            )
     return found
 
 
@@ -85,7 +88,11 @@ def test_into_a_folder_under_its_name_and_into_its_content(worker, tmp_path):
     (tmp_path / "here" / "a").mkdir(parents=True)
     (tmp_path / "here" / "a" / "three").write_text("3")
     worker.cp("worker:into/a", tmp_path / "here")
-    assert sorted(path.name for path in (tmp_path / "here" / "a").iterdir()) == ["one", "three", "two"]
+    assert sorted(path.name for path in (tmp_path / "here" / "a").iterdir()) == [
+        "one",
+        "three",
+        "two",
+    ]
     worker.cp("worker:into/a/.", tmp_path / "here")
     assert (tmp_path / "here" / "two").read_text() == "kept\n"
 
@@ -105,7 +112,13 @@ def test_a_big_file_streams(worker, tmp_path):
     (tmp_path / "big").write_bytes(os.urandom(1 << 20) * 100)
     seen = []
     scope = worker.cluster.scope(worker.name)
-    transfer(worker.cluster.api, scope, str(tmp_path / "big"), "worker:big", progress=lambda *now: seen.append(now))
+    transfer(
+        worker.cluster.api,
+        scope,
+        str(tmp_path / "big"),
+        "worker:big",
+        progress=lambda *now: seen.append(now),
+    )
     worker.cp("worker:big", tmp_path / "back")
     worker.sh("rm /tmp/big")
     digests = [hashlib.sha256((tmp_path / name).read_bytes()).digest() for name in ("big", "back")]
@@ -135,7 +148,9 @@ def test_a_big_file_streams(worker, tmp_path):
         ("{tmp}/file", "worker:/proc/x", BackendError, "cannot copy"),
     ],
 )
-def test_what_cannot_be_copied_is_one_line_and_leaves_nothing(worker, tmp_path, source, target, error, said):
+def test_what_cannot_be_copied_is_one_line_and_leaves_nothing(
+    worker, tmp_path, source, target, error, said
+):
     (tmp_path / "file").write_text("whole")
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(error, match=said) as raised:
@@ -154,7 +169,9 @@ def test_what_cannot_be_copied_is_one_line_and_leaves_nothing(worker, tmp_path, 
         ("/sys/x", BackendError, "its folder cannot be written to: mkdir: .*Read-only"),
     ],
 )
-def test_more_than_any_buffer_holds_is_refused_at_once_as_well(worker, tmp_path, target, error, said):
+def test_more_than_any_buffer_holds_is_refused_at_once_as_well(
+    worker, tmp_path, target, error, said
+):
     (tmp_path / "file").write_bytes(os.urandom(2_000_000))
     with pytest.raises(error, match=said):  # and not, in the end, that nothing was taken there
         worker.cp(tmp_path / "file", f"worker:{target}")
@@ -169,33 +186,38 @@ def test_a_disk_that_becomes_full_is_told_and_nothing_is_left_there(worker, tmp_
 
 
 def test_a_script_that_says_nothing_and_takes_nothing_is_given_up(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("symphony_kube.copy.STALLED", 0.5)
-    monkeypatch.setattr("symphony_kube.streams.PING_EVERY", 0.2)
-    monkeypatch.setattr("symphony_kube.copy._RECEIVE", "echo ready; exec sleep 20")
+    monkeypatch.setattr("symphony_kube.access.copy.STALLED", 0.5)
+    monkeypatch.setattr("symphony_kube.access.exec_stream.PING_EVERY", 0.2)
+    monkeypatch.setattr("symphony_kube.access.copy._RECEIVE", "echo ready; exec sleep 20")
     (tmp_path / "file").write_bytes(os.urandom(20 << 20))
     # Whatever lies between takes some of it, and more the slower this machine is.
-    with pytest.raises(Unreachable, match=r"nothing was (taken|heard from) there for (0\.5|2\.6) s"):
+    with pytest.raises(
+        Unreachable, match=r"nothing was (taken|heard from) there for (0\.5|2\.6) s"
+    ):
         worker.cp(tmp_path / "file", "worker:x")
 
 
 def test_a_script_that_is_silent_when_it_has_all_is_given_up(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("symphony_kube.copy.STALLED", 0.5)
-    monkeypatch.setattr("symphony_kube.streams.PING_EVERY", 0.2)
-    monkeypatch.setattr("symphony_kube.copy._RECEIVE", "echo ready; exec sleep 20")
+    monkeypatch.setattr("symphony_kube.access.copy.STALLED", 0.5)
+    monkeypatch.setattr("symphony_kube.access.exec_stream.PING_EVERY", 0.2)
+    monkeypatch.setattr("symphony_kube.access.copy._RECEIVE", "echo ready; exec sleep 20")
     (tmp_path / "file").write_text("all")
     with pytest.raises(Unreachable, match=r"nothing was heard from there for 0\.5 s"):
         worker.cp(tmp_path / "file", "worker:x")
 
 
 def test_a_missing_tool_is_named(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("symphony_kube.copy._TOOLS", ("tar", "no-such-tool"))
+    monkeypatch.setattr("symphony_kube.access.copy._TOOLS", ("tar", "no-such-tool"))
     with pytest.raises(SpecError, match="the image of 'worker' has no no-such-tool"):
         worker.cp("worker:/etc/hostname", tmp_path)
 
 
 def test_a_difference_is_seen_and_nothing_kept(worker, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("whole")
-    monkeypatch.setattr("symphony_kube.archive._Hashes.hex", lambda self: {"sha256sum": "0" * 64, "md5sum": "0" * 32})
+    monkeypatch.setattr(
+        "symphony_kube.access.archive._Hashes.hex",
+        lambda self: {"sha256sum": "0" * 64, "md5sum": "0" * 32},
+    )
     with pytest.raises(BackendError, match="differs from what was copied"):
         worker.cp(tmp_path / "file", "worker:never")
     with pytest.raises(BackendError, match="differs from what was copied"):

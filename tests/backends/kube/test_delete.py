@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from symphony.errors import BackendError
-from symphony_kube import names
+from symphony_kube.render import labels as names
 
 from .conftest import FOREVER, python, space, there, unplaced, until
 
@@ -56,7 +56,13 @@ def test_what_others_made_is_never_touched(kube_cluster, shared, experiment, nam
         "configmaps": meta,
         "secrets": meta,
         "services": {**meta, "spec": {"ports": [{"port": 80}]}},
-        "pods": {**meta, "spec": {"containers": [{"name": "a", "image": "none"}], "nodeSelector": {"no": "node"}}},
+        "pods": {
+            **meta,
+            "spec": {
+                "containers": [{"name": "a", "image": "none"}],
+                "nodeSelector": {"no": "node"},
+            },
+        },
     }
     uids = {}
     for kind, body in bodies.items():
@@ -68,10 +74,14 @@ def test_what_others_made_is_never_touched(kube_cluster, shared, experiment, nam
         assert "deletionTimestamp" not in left["metadata"]
 
 
-@pytest.mark.parametrize("labels", [{}, {names.MANAGED_BY: "symphony"}, {names.EXPERIMENT: "other"}])
+@pytest.mark.parametrize(
+    "labels", [{}, {names.MANAGED_BY: "symphony"}, {names.EXPERIMENT: "other"}]
+)
 def test_a_namespace_that_is_not_ours_is_not_there(kube_cluster, spaces, name, labels):
     path = f"/api/v1/namespaces/{name}"
-    kube_cluster.raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+    kube_cluster.raw.call(
+        "POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}}
+    )
     spaces.delete(name)
     assert "deletionTimestamp" not in kube_cluster.raw.find(path)["metadata"]
 
@@ -85,15 +95,17 @@ def test_one_experiment_of_several_is_deleted(kube_cluster, shared, experiment, 
 
 
 def test_a_process_gets_its_time_to_end(kube_cluster, shared, name):
-    program = (
-        "import signal, time; signal.signal(15, lambda *_: (time.sleep(1.5), exit())); print('up'); time.sleep(99)"
-    )
+    program = "import signal, time; signal.signal(15, lambda *_: (time.sleep(1.5), exit())); print('up'); time.sleep(99)"
     exp = shared.new_experiment(name)
     python(exp, "slow", program).termination_grace_period(20)
     shared.launch(exp)
-    assert next(shared.iter_logs(name, ["slow"], follow=True)).text == "up"  # now it handles signals
+    assert (
+        next(shared.iter_logs(name, ["slow"], follow=True)).text == "up"
+    )  # now it handles signals
     ended, watched = [], threading.Event()
-    follower = threading.Thread(target=lambda: ended.append(_end_of(kube_cluster, f"{name}-slow", watched)))
+    follower = threading.Thread(
+        target=lambda: ended.append(_end_of(kube_cluster, f"{name}-slow", watched))
+    )
     follower.start()
     assert watched.wait(30)
     shared.delete(name)
@@ -124,7 +136,7 @@ def test_a_job_goes_with_the_pods_that_it_made(kube_cluster, shared, name):
 
 
 def test_what_is_held_is_told_in_the_end(kube_cluster, shared, experiment, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.gone.STUCK", 1.0)
+    monkeypatch.setattr("symphony_kube.lifecycle.wait_deleted.STUCK", 1.0)
     path = kube_cluster.path(f"services/{name}-store")
     held = {"metadata": {"finalizers": ["symphony.test/held"]}}
     kube_cluster.raw.call("PATCH", path, held, "application/merge-patch+json")

@@ -4,13 +4,16 @@ import pytest
 
 from symphony.errors import NotFound
 from symphony.status import ProcessStatus
-from symphony_kube.details import details
+from symphony_kube.status.details import details
 
 from .conftest import FOREVER, python, until
 
 pytestmark = pytest.mark.client
 
-RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi", "cpu": "2", "nvidia.com/gpu": "1"}}
+RESOURCES = {
+    "requests": {"cpu": "1", "memory": "1Gi"},
+    "limits": {"memory": "1Gi", "cpu": "2", "nvidia.com/gpu": "1"},
+}
 
 
 def test_a_pod_as_details():
@@ -38,7 +41,11 @@ def test_a_pod_as_details():
 
 def scheduled(found):
     """What is told once the event is there: events come when they come."""
-    return found if any(event.text.startswith("Scheduled: ") and event.at for event in found.events) else None
+    return (
+        found
+        if any(event.text.startswith("Scheduled: ") and event.at for event in found.events)
+        else None
+    )
 
 
 def unschedulable(found):
@@ -65,7 +72,9 @@ def test_without_the_right_to_list_events_there_are_none(kube_cluster, open_clus
     python(experiment, "p", "pass")
     shared.launch(experiment)
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    reader = open_cluster(kubeconfig=str(kube_cluster.user("reader", rules)), namespace=kube_cluster.namespace)
+    reader = open_cluster(
+        kubeconfig=str(kube_cluster.user("reader", rules)), namespace=kube_cluster.namespace
+    )
     found = reader.explain_process(name, "p")
     assert (found.status.name, found.events) == ("p", ())
     assert found.facts["image"] == kube_cluster.image

@@ -15,8 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Cluster, Experiment, NotFound, PluginError, SpecError
-from symphony.kube import GKEDispatcher, KubeCluster, NodePool, NodePoolDispatcher, Process, ProcessGroup, Reserve
-from symphony_kube.dispatch.pools import Resources, Taint
+from symphony.kube import (
+    GKEDispatcher,
+    KubeCluster,
+    NodePool,
+    NodePoolDispatcher,
+    Process,
+    ProcessGroup,
+    Reserve,
+)
+from symphony_kube.node_pools.pools import Resources, Taint
 
 SAMPLES = sorted((Path(__file__).parent / "tfjson").glob("*.tf.json"))
 LAB = Path(__file__).parent / "tfjson" / "lab.tf.json"
@@ -46,7 +54,11 @@ def group_of(exp: Experiment, *names: str) -> list[Process]:
 
 def pods(exp: Experiment) -> dict[str, dict]:
     """The specs of the Pods that a launch would create."""
-    return {body["metadata"]["name"]: body["spec"] for body in KubeCluster().manifest(exp) if body["kind"] == "Pod"}
+    return {
+        body["metadata"]["name"]: body["spec"]
+        for body in KubeCluster().manifest(exp)
+        if body["kind"] == "Pod"
+    }
 
 
 def asked(specs) -> Resources:
@@ -58,7 +70,9 @@ def asked(specs) -> Resources:
             total["cpu"] += amount(given["requests"]["cpu"], "m", Decimal("0.001"))
             total["memory"] += amount(given["requests"]["memory"], "Mi", Decimal(1))
             total["gpu"] += int(given.get("limits", {}).get("nvidia.com/gpu", 0))
-    return Resources(millicores=int(total["cpu"] * 1000), memory_m=int(total["memory"]), gpus=int(total["gpu"]))
+    return Resources(
+        millicores=int(total["cpu"] * 1000), memory_m=int(total["memory"]), gpus=int(total["gpu"])
+    )
 
 
 def amount(text: str, suffix: str, unit: Decimal) -> Decimal:
@@ -66,7 +80,11 @@ def amount(text: str, suffix: str, unit: Decimal) -> Decimal:
 
 
 def fits(what: Resources, where: Resources) -> bool:
-    return what.millicores <= where.millicores and what.memory_m <= where.memory_m and what.gpus <= where.gpus
+    return (
+        what.millicores <= where.millicores
+        and what.memory_m <= where.memory_m
+        and what.gpus <= where.gpus
+    )
 
 
 # --- shares ---
@@ -78,14 +96,18 @@ def test_every_number_of_shares_fits_side_by_side_alone_and_in_one_group(pool):
     for n in range(1, 17):
         if pool.capacity.gpus % n:
             with pytest.raises(SpecError, match="process_per_machine may be 1"):
-                dispatcher.assign_to_machine(Process("p"), node_pool_name=pool.name, process_per_machine=n)
+                dispatcher.assign_to_machine(
+                    Process("p"), node_pool_name=pool.name, process_per_machine=n
+                )
             continue
         alone, together = Experiment("alone"), Experiment("together")
         group = together.new_process_group("squad")
         for i in range(n):
             for to in (alone, group):
                 process = new(to, f"p{i}")
-                dispatcher.assign_to_machine(process, node_pool_name=pool.name, process_per_machine=n)
+                dispatcher.assign_to_machine(
+                    process, node_pool_name=pool.name, process_per_machine=n
+                )
         specs = pods(alone)
         assert len(specs) == n
         assert fits(asked(specs.values()), pool.allocatable)
@@ -120,7 +142,9 @@ def test_shares_of_any_machine_fit_or_are_refused(machine, reserve, n):
     group = exp.new_process_group("squad")
     try:
         for i in range(n):
-            dispatcher.assign_to_machine(new(group, f"p{i}"), node_pool_name="any", process_per_machine=n)
+            dispatcher.assign_to_machine(
+                new(group, f"p{i}"), node_pool_name="any", process_per_machine=n
+            )
     except SpecError:
         assert machine.gpus % n or left.millicores < n or left.memory_m < n
     else:
@@ -145,8 +169,14 @@ def test_a_gpu_is_an_equal_share_of_its_machine(lab, exp):
 @pytest.mark.parametrize(
     ("n", "said"),
     [
-        (3, "3 processes cannot evenly share the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there"),
-        (8, "8 processes are more than the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there"),
+        (
+            3,
+            "3 processes cannot evenly share the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there",
+        ),
+        (
+            8,
+            "8 processes are more than the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there",
+        ),
         (0, "process_per_machine is at least 1, not 0"),
         (2.5, "process_per_machine is a whole number, not 2.5"),
         (True, "process_per_machine is a number, not True"),
@@ -162,7 +192,9 @@ def test_a_number_of_processes_that_cannot_be(lab, exp, n, said):
 
 def test_a_machine_that_the_system_fills_has_nothing_to_give(exp):
     lab = GKEDispatcher(LAB, reserve=Reserve(pods_memory_m=7000))
-    with pytest.raises(SpecError, match="a machine of node pool 'small' has nothing to give .*another Reserve"):
+    with pytest.raises(
+        SpecError, match="a machine of node pool 'small' has nothing to give .*another Reserve"
+    ):
         lab.assign_to_machine(new(exp, "p"), node_pool_name="small")
 
 
@@ -175,7 +207,9 @@ def test_a_share_of_nothing_is_refused(exp):
     )
     tiny = NodePoolDispatcher([pool])
     tiny.assign_to_machine(new(exp, "p"), node_pool_name="tiny", process_per_machine=8)
-    with pytest.raises(SpecError, match="a share of 1/9 of a machine of node pool 'tiny' has nothing to give"):
+    with pytest.raises(
+        SpecError, match="a share of 1/9 of a machine of node pool 'tiny' has nothing to give"
+    ):
         tiny.assign_to_machine(new(exp, "q"), node_pool_name="tiny", process_per_machine=9)
 
 
@@ -186,9 +220,22 @@ def test_a_share_of_nothing_is_refused(exp):
     ("pool", "tolerations"),
     [
         ("small", None),
-        ("medium", [{"key": "exclusive_workload", "operator": "Equal", "value": "exclusive", "effect": "NoExecute"}]),
+        (
+            "medium",
+            [
+                {
+                    "key": "exclusive_workload",
+                    "operator": "Equal",
+                    "value": "exclusive",
+                    "effect": "NoExecute",
+                }
+            ],
+        ),
         ("v100", [GPUS]),
-        ("v100-team", [{"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}, GPUS]),
+        (
+            "v100-team",
+            [{"key": "team", "operator": "Equal", "value": "vision", "effect": "NoSchedule"}, GPUS],
+        ),
     ],
 )
 def test_a_process_is_sent_to_its_pool_and_tolerates_its_taints(lab, exp, pool, tolerations):
@@ -203,20 +250,27 @@ def test_a_process_is_sent_to_its_pool_and_tolerates_its_taints(lab, exp, pool, 
 def test_a_grouped_process_places_its_group_and_requests_for_itself(lab, exp):
     a, b = group_of(exp, "a", "b")
     lab.assign_to_machine(a, node_pool_name="medium", process_per_machine=2)
-    lab.assign_to_node_pool(b, node_pool_name="medium", process_group=b.group, cpu="250m", memory_m=100.5)
+    lab.assign_to_node_pool(
+        b, node_pool_name="medium", process_group=b.group, cpu="250m", memory_m=100.5
+    )
     assert a.settings.node_selector == {}
     spec = pods(exp)["squad"]
     assert spec["nodeSelector"] == {"name": "medium"}
     assert len(spec["tolerations"]) == 1
     by_name = {item["name"]: item["resources"]["requests"] for item in spec["containers"]}
-    assert by_name == {"a": {"cpu": "3705m", "memory": "12758Mi"}, "b": {"cpu": "250m", "memory": "101Mi"}}
+    assert by_name == {
+        "a": {"cpu": "3705m", "memory": "12758Mi"},
+        "b": {"cpu": "250m", "memory": "101Mi"},
+    }
 
 
 def test_a_process_is_assigned_before_it_is_put_into_its_group(lab, exp):
     group = exp.new_process_group("squad")
     processes = [Process(name, container_image="image", command="true") for name in ("a", "b", "c")]
     for process in processes[:2]:
-        lab.assign_to_machine(process, node_pool_name="medium", process_per_machine=2, process_group=group)
+        lab.assign_to_machine(
+            process, node_pool_name="medium", process_per_machine=2, process_group=group
+        )
     with pytest.raises(SpecError, match=r"group 'squad' does not fit .*a 3.705, b 3.705, c 0.1"):
         lab.assign_to_node_pool(processes[2], node_pool_name="medium", process_group=group, cpu=0.1)
     group.add_processes(processes[:2])
@@ -228,7 +282,9 @@ def test_a_process_that_comes_into_another_group_is_refused(lab, exp):
     process = Process("p", container_image="image", command="true")
     lab.assign_to_node_pool(process, node_pool_name="medium", process_group=meant)
     said = "process 'p' was assigned to machines with process_group='meant', and is added to "
-    with pytest.raises(SpecError, match=f"{said}the group 'other': add it to the group 'meant', or assign it again"):
+    with pytest.raises(
+        SpecError, match=f"{said}the group 'other': add it to the group 'meant', or assign it again"
+    ):
         other.add_process(process)
     with pytest.raises(SpecError, match=f"{said}experiment '{exp.name}' on its own: "):
         exp.add_process(process)
@@ -245,7 +301,10 @@ def test_a_group_stays_placed_for_those_of_its_members_that_were_not_assigned_el
     for process in (first, second):
         lab.assign_to_node_pool(process, node_pool_name="medium", process_group=one)
     lab.assign_to_node_pool(second, node_pool_name="small", process_group=two)
-    assert (one.settings.node_selector, two.settings.node_selector) == ({"name": "medium"}, {"name": "small"})
+    assert (one.settings.node_selector, two.settings.node_selector) == (
+        {"name": "medium"},
+        {"name": "small"},
+    )
 
 
 def test_a_process_that_was_assigned_alone_is_told_of_process_group(lab, exp):
@@ -253,7 +312,8 @@ def test_a_process_that_was_assigned_alone_is_told_of_process_group(lab, exp):
     process = Process("p", container_image="image", command="true")
     lab.assign_to_node_pool(process, node_pool_name="medium")
     with pytest.raises(
-        SpecError, match="node_selector, tolerations; set them on the group 'squad' .*, or give process_group="
+        SpecError,
+        match="node_selector, tolerations; set them on the group 'squad' .*, or give process_group=",
     ):
         group.add_process(process)
     lab.assign_to_node_pool(process, node_pool_name="medium", process_group=group)
@@ -277,7 +337,10 @@ def test_a_configuration_cannot_name_the_process(lab, exp, key):
 
 
 def test_a_process_may_be_given_by_its_keyword(lab, exp):
-    assert lab.assign_to(process=new(exp, "p"), assign_to="machine", node_pool_name="medium").name == "medium"
+    assert (
+        lab.assign_to(process=new(exp, "p"), assign_to="machine", node_pool_name="medium").name
+        == "medium"
+    )
     with pytest.raises(SpecError, match="a Process is assigned, not None"):
         lab.assign_to(assign_to="machine", node_pool_name="medium")
 
@@ -309,8 +372,14 @@ def test_the_smallest_pool_that_fits_is_chosen(lab, exp, needs, pool):
 def test_the_choice_does_not_hang_on_the_order_of_the_pools(pools, milli, memory, gpus):
     needs = {"cpu": f"{milli}m", "memory_m": memory, "gpu_count": gpus}
     chosen = NodePoolDispatcher(pools).assign_to_resource(Process("p"), **needs)
-    able = [pool for pool in POOLS if fits(Resources(millicores=milli, memory_m=memory, gpus=gpus), pool.allocatable)]
-    size = [(p.allocatable.gpus, p.allocatable.millicores, p.allocatable.memory_m, p.name) for p in able]
+    able = [
+        pool
+        for pool in POOLS
+        if fits(Resources(millicores=milli, memory_m=memory, gpus=gpus), pool.allocatable)
+    ]
+    size = [
+        (p.allocatable.gpus, p.allocatable.millicores, p.allocatable.memory_m, p.name) for p in able
+    ]
     assert chosen.name == min(size)[3]
 
 
@@ -328,7 +397,15 @@ def test_of_pools_of_one_size_the_first_by_name_is_chosen(lab, exp):
 
 @pytest.mark.parametrize(
     ("cpu", "request_"),
-    [(0.1, "100m"), (0.29, "290m"), (1.0001, "1001m"), ("0.0001", "1m"), ("250m", "250m"), (2.0, "2"), (1e-05, "1m")],
+    [
+        (0.1, "100m"),
+        (0.29, "290m"),
+        (1.0001, "1001m"),
+        ("0.0001", "1m"),
+        ("250m", "250m"),
+        (2.0, "2"),
+        (1e-05, "1m"),
+    ],
 )
 def test_cores_are_requested_as_they_are_written(lab, exp, cpu, request_):
     process = new(exp, "p")
@@ -339,13 +416,20 @@ def test_cores_are_requested_as_they_are_written(lab, exp, cpu, request_):
 def test_each_pool_that_does_not_fit_is_named_with_why(lab, exp):
     process = new(exp, "p")
     with pytest.raises(SpecError) as caught:
-        lab.assign_to_resource(process, cpu=10, memory_m=60000, gpu_type="nvidia-tesla-v10", gpu_count=2)
+        lab.assign_to_resource(
+            process, cpu=10, memory_m=60000, gpu_type="nvidia-tesla-v10", gpu_count=2
+        )
     said = str(caught.value)
     assert "\n" not in said
-    assert said.startswith("process 'p' fits no node pool: small: cpu 10 is more than 1.43 (of 2), memory 60000 MiB is")
+    assert said.startswith(
+        "process 'p' fits no node pool: small: cpu 10 is more than 1.43 (of 2), memory 60000 MiB is"
+    )
     assert "medium: cpu 10 is more than 7.41 (of 8)" in said
     assert "it has no GPUs; k80:" in said
-    assert "2 GPUs are more than 1, its GPUs are of type nvidia-tesla-k80, not nvidia-tesla-v10; v100-team:" in said
+    assert (
+        "2 GPUs are more than 1, its GPUs are of type nvidia-tesla-k80, not nvidia-tesla-v10; v100-team:"
+        in said
+    )
     assert said.endswith("v100: its GPUs are of type nvidia-tesla-v100, not nvidia-tesla-v10; did you mean "
                          "'nvidia-tesla-v100'?")  # fmt: skip
     assert process.settings.dump() == {}
@@ -359,9 +443,15 @@ def test_a_named_pool_that_does_not_fit_is_the_only_one_told(lab, exp):
 
 def test_a_gpu_with_other_needs_is_a_resource(lab, exp):
     assert lab.assign_to_gpu(new(exp, "p"), cpu=1, memory_m=1000).name == "k80"
-    assert lab.assign_to_gpu(new(exp, "q"), gpu_type=V100, gpu_count=2, node_pool_name="v100").name == "v100"
+    assert (
+        lab.assign_to_gpu(new(exp, "q"), gpu_type=V100, gpu_count=2, node_pool_name="v100").name
+        == "v100"
+    )
     resources = pods(exp)["p"]["containers"][0]["resources"]
-    assert resources == {"requests": {"cpu": "1", "memory": "1000Mi"}, "limits": {"nvidia.com/gpu": "1"}}
+    assert resources == {
+        "requests": {"cpu": "1", "memory": "1000Mi"},
+        "limits": {"nvidia.com/gpu": "1"},
+    }
 
 
 # --- groups ---
@@ -371,7 +461,9 @@ def test_two_members_sent_to_different_pools_are_both_named(lab, exp):
     a, b = group_of(exp, "a", "b")
     lab.assign_to_machine(a, node_pool_name="medium", process_per_machine=2)
     before = exp.dump_dict()
-    with pytest.raises(SpecError, match="group 'squad' is one Pod.*'a' .*'medium' and its process 'b' to 'v100'"):
+    with pytest.raises(
+        SpecError, match="group 'squad' is one Pod.*'a' .*'medium' and its process 'b' to 'v100'"
+    ):
         lab.assign_to_gpu(b, node_pool_name="v100")
     assert exp.dump_dict() == before
 
@@ -380,7 +472,9 @@ def test_members_that_ask_for_more_than_a_machine_are_told_apart(lab, exp):
     a, b, c = group_of(exp, "a", "b", "c")
     lab.assign_to_machine(a, node_pool_name="medium", process_per_machine=2)
     lab.assign_to_machine(b, node_pool_name="medium", process_per_machine=2)
-    with pytest.raises(SpecError, match=r"group 'squad' does not fit .*cpu 8.41 \(a 3.705, b 3.705, c 1\) is more"):
+    with pytest.raises(
+        SpecError, match=r"group 'squad' does not fit .*cpu 8.41 \(a 3.705, b 3.705, c 1\) is more"
+    ):
         lab.assign_to_resource(c, cpu=1)
     lab.assign_to_node_pool(c, node_pool_name="medium")
 
@@ -389,7 +483,9 @@ def test_what_members_ask_for_by_themselves_counts(lab, exp):
     a, b = group_of(exp, "a", "b")
     b.group.resource_request(cpu=1)
     b.resource_limit(memory="20Gi")
-    with pytest.raises(SpecError, match=r"cpu 8.41 \(b 1, a 7.41\).*memory 45997 MiB \(b 20480, a 25517\)"):
+    with pytest.raises(
+        SpecError, match=r"cpu 8.41 \(b 1, a 7.41\).*memory 45997 MiB \(b 20480, a 25517\)"
+    ):
         lab.assign_to_machine(a, node_pool_name="medium")
 
 
@@ -433,7 +529,9 @@ def test_a_process_that_is_assigned_again_keeps_nothing_of_before(lab, exp):
 
 def test_a_selector_of_ones_own_is_not_overruled(lab, exp):
     process = new(exp, "p").node_selector("name", "k80")
-    with pytest.raises(SpecError, match="process 'p' has the node selector name=k80 already, and node pool 'small'"):
+    with pytest.raises(
+        SpecError, match="process 'p' has the node selector name=k80 already, and node pool 'small'"
+    ):
         lab.assign_to_node_pool(process, node_pool_name="small")
     lab.assign_to_node_pool(process, node_pool_name="k80")
     with pytest.raises(SpecError, match="has the node selector name=k80 already"):
@@ -444,7 +542,10 @@ def test_a_selector_of_ones_own_is_not_overruled(lab, exp):
     ("limit", "said"),
     [
         ({"cpu": 1}, r"request cpu 7.41 and has a limit of 1: take resource_limit\(cpu=\) away"),
-        ({"memory": "1Gi"}, r"request memory 25517 MiB and has a limit of 1Gi: take resource_limit\(memory=\) away"),
+        (
+            {"memory": "1Gi"},
+            r"request memory 25517 MiB and has a limit of 1Gi: take resource_limit\(memory=\) away",
+        ),
     ],
 )
 def test_a_limit_below_the_share_is_told(lab, exp, limit, said):
@@ -458,10 +559,35 @@ def test_a_limit_below_the_share_is_told(lab, exp, limit, said):
 @pytest.mark.parametrize(
     ("settings", "pool"),
     [
-        ({"assign_to": "machine", "node_pool_name": "medium", "process_per_machine": "2", "cpu": None}, "medium"),
-        ({"assign_to": "gpu", "node_pool_name": "v100", "process_group": None, "process_per_machine": None}, "v100"),
+        (
+            {
+                "assign_to": "machine",
+                "node_pool_name": "medium",
+                "process_per_machine": "2",
+                "cpu": None,
+            },
+            "medium",
+        ),
+        (
+            {
+                "assign_to": "gpu",
+                "node_pool_name": "v100",
+                "process_group": None,
+                "process_per_machine": None,
+            },
+            "v100",
+        ),
         ({"assign_to": "gpu", "node_pool_name": None, "gpu_type": V100}, "v100-team"),
-        ({"assign_to": "resource", "cpu": 2, "memory_m": 2048, "gpu_count": None, "gpu_type": None}, "medium"),
+        (
+            {
+                "assign_to": "resource",
+                "cpu": 2,
+                "memory_m": 2048,
+                "gpu_count": None,
+                "gpu_type": None,
+            },
+            "medium",
+        ),
         ({"assign_to": "node_pool", "node_pool_name": "small"}, "small"),
     ],
 )
@@ -474,24 +600,54 @@ def test_a_configuration_says_how(lab, exp, settings, pool):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"assign_to": "machin"}, "assign_to is machine, gpu, resource, node_pool, not 'machin'; did you mean"),
+        (
+            {"assign_to": "machin"},
+            "assign_to is machine, gpu, resource, node_pool, not 'machin'; did you mean",
+        ),
         ({"assign_to": None}, "assign_to is machine, gpu, resource, node_pool, not None"),
-        ({"assign_to": "machine"}, "assign_to='machine' needs node_pool_name; the node pools are small, medium, k80"),
-        ({"assign_to": "node_pool", "node_pool_name": None}, "assign_to='node_pool' needs node_pool_name"),
-        ({"assign_to": "machine", "node_pool": "small"}, "knows no 'node_pool'; did you mean 'node_pool_name'"),
-        ({"assign_to": "gpu", "process_per_machine": 2}, "assign_to='gpu' knows no 'process_per_machine'"),
-        ({"assign_to": "gpu"}, "needs node_pool_name, or what the process needs.*pools with GPUs are k80, v100, v100-"),
-        ({"assign_to": "gpu", "node_pool_name": "small"}, "'small' has no GPUs; pools with GPUs are k80, v100, v100-"),
+        (
+            {"assign_to": "machine"},
+            "assign_to='machine' needs node_pool_name; the node pools are small, medium, k80",
+        ),
+        (
+            {"assign_to": "node_pool", "node_pool_name": None},
+            "assign_to='node_pool' needs node_pool_name",
+        ),
+        (
+            {"assign_to": "machine", "node_pool": "small"},
+            "knows no 'node_pool'; did you mean 'node_pool_name'",
+        ),
+        (
+            {"assign_to": "gpu", "process_per_machine": 2},
+            "assign_to='gpu' knows no 'process_per_machine'",
+        ),
+        (
+            {"assign_to": "gpu"},
+            "needs node_pool_name, or what the process needs.*pools with GPUs are k80, v100, v100-",
+        ),
+        (
+            {"assign_to": "gpu", "node_pool_name": "small"},
+            "'small' has no GPUs; pools with GPUs are k80, v100, v100-",
+        ),
         ({"assign_to": "gpu", "gpu_count": 0}, "gpu_count of assign_to_gpu is at least 1, not 0"),
         ({"assign_to": "resource"}, "needs at least one of cpu, memory_m, gpu_type and gpu_count"),
         ({"assign_to": "resource", "cpu": "-1"}, "cpu is at least 0, not -1"),
         ({"assign_to": "resource", "cpu": "many"}, "cpu is a number, not 'many'"),
         ({"assign_to": "resource", "cpu": float("nan")}, "cpu is a number, not nan"),
         ({"assign_to": "resource", "memory_m": "4Gi"}, "memory_m is a number, not '4Gi'"),
-        ({"assign_to": "resource", "memory_m": 1e300}, "memory_m is above 10.15, which no machine has"),
+        (
+            {"assign_to": "resource", "memory_m": 1e300},
+            "memory_m is above 10.15, which no machine has",
+        ),
         ({"assign_to": "resource", "gpu_count": 1.5}, "gpu_count is a whole number, not 1.5"),
-        ({"assign_to": "resource", "gpu_count": 0, "gpu_type": V100}, "gpu_count is 0 and gpu_type is"),
-        ({"assign_to": "resource", "cpu": 1, "process_group": "squad"}, "process_group is a ProcessGroup, not 'squad'"),
+        (
+            {"assign_to": "resource", "gpu_count": 0, "gpu_type": V100},
+            "gpu_count is 0 and gpu_type is",
+        ),
+        (
+            {"assign_to": "resource", "cpu": 1, "process_group": "squad"},
+            "process_group is a ProcessGroup, not 'squad'",
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be(lab, exp, settings, said):
@@ -502,7 +658,9 @@ def test_a_configuration_that_cannot_be(lab, exp, settings, said):
     assert process.settings.dump() == {}
 
 
-@pytest.mark.parametrize(("name", "hint"), [("mediun", "did you mean 'medium'"), ("x", "there are small, medium, k80")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("mediun", "did you mean 'medium'"), ("x", "there are small, medium, k80")]
+)
 def test_a_pool_that_is_not_there(lab, exp, name, hint):
     with pytest.raises(NotFound, match=f"no node pool '{name}'; {hint}"):
         lab.assign_to_machine(new(exp, "p"), node_pool_name=name)
@@ -511,9 +669,13 @@ def test_a_pool_that_is_not_there(lab, exp, name, hint):
 def test_a_group_is_not_assigned_and_a_wrong_one_is_told(lab, exp):
     (a,) = group_of(exp, "a")
     other = exp.new_process_group("other")
-    with pytest.raises(SpecError, match="a Process is assigned, not ProcessGroup.'squad'.; assign its members"):
+    with pytest.raises(
+        SpecError, match="a Process is assigned, not ProcessGroup.'squad'.; assign its members"
+    ):
         lab.assign_to_node_pool(a.group, node_pool_name="small")
-    with pytest.raises(SpecError, match="process 'a' is in group 'squad', and process_group is 'other'"):
+    with pytest.raises(
+        SpecError, match="process 'a' is in group 'squad', and process_group is 'other'"
+    ):
         lab.assign_to_node_pool(a, node_pool_name="small", process_group=other)
     with pytest.raises(SpecError, match="process 'b' is in no group, and process_group is 'other'"):
         lab.assign_to_node_pool(new(exp, "b"), node_pool_name="small", process_group=other)
@@ -538,10 +700,14 @@ REPORTED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "cores", "memory_m", "millicores", "kib"), REPORTED, ids=lambda item: str(item))
+@pytest.mark.parametrize(
+    ("kind", "cores", "memory_m", "millicores", "kib"), REPORTED, ids=lambda item: str(item)
+)
 def test_no_more_is_counted_on_than_nodes_of_gke_reported(kind, cores, memory_m, millicores, kib):
     none = Reserve(pods_millicores=0, pods_memory_m=0)
-    found = none.allocatable(Resources(millicores=cores * 1000, memory_m=memory_m), machine_type=kind)
+    found = none.allocatable(
+        Resources(millicores=cores * 1000, memory_m=memory_m), machine_type=kind
+    )
     assert found.millicores == millicores
     assert 0.93 * kib / 1024 < found.memory_m <= kib / 1024
 
@@ -564,7 +730,9 @@ def test_what_is_left_of_special_machines(machine, options, left):
 def test_the_reserve_is_adjustable(exp):
     own = GKEDispatcher(LAB, reserve=Reserve(pods_millicores=910, pods_memory_m=1000))
     assert own.get_node_pool("medium").allocatable == Resources(millicores=7000, memory_m=25285)
-    with pytest.raises(SpecError, match="pods_memory_m of a Reserve is a whole number of at least 0, not 0.5"):
+    with pytest.raises(
+        SpecError, match="pods_memory_m of a Reserve is a whole number of at least 0, not 0.5"
+    ):
         Reserve(pods_memory_m=0.5)
 
 
@@ -578,7 +746,9 @@ sys.modules["kubernetes"] = None  # as if it were not installed
 
 
 def run(program: str) -> str:
-    done = subprocess.run([sys.executable, "-c", IMPORTS.format(program=program)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS.format(program=program)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -603,7 +773,9 @@ def test_only_the_live_cluster_needs_the_kubernetes_package():
         "try: NodePoolDispatcher.from_cluster(KubeCluster())\n"
         "except Exception as exc: print(type(exc).__name__, exc)"
     )
-    assert run(program).startswith(f"{PluginError.__name__} backend 'kube' needs the package 'kubernetes")
+    assert run(program).startswith(
+        f"{PluginError.__name__} backend 'kube' needs the package 'kubernetes"
+    )
 
 
 def test_the_names_of_the_import_path():
@@ -612,8 +784,10 @@ def test_the_names_of_the_import_path():
     assert set(symphony.kube.__all__) <= set(dir(symphony.kube))
     assert all(getattr(symphony.kube, name).__doc__ for name in symphony.kube.__all__)
     assert symphony.kube.Process is Process
-    with pytest.raises(AttributeError, match="module 'symphony.kube' has no attribute 'GKEDispatch'"):
-        symphony.kube.GKEDispatch  # noqa: B018
+    with pytest.raises(
+        AttributeError, match="module 'symphony.kube' has no attribute 'GKEDispatch'"
+    ):
+        symphony.kube.GKEDispatch
 
 
 def test_type_checkers_see_the_same_names():
@@ -621,7 +795,10 @@ def test_type_checkers_see_the_same_names():
 
     stub = ast.parse(Path(symphony.kube.__file__).with_suffix(".pyi").read_text())
     imported = {
-        alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.asname: node.module
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }
     assert imported == symphony.kube._HOMES
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from symphony import NotFound, SpecError
 from symphony.kube import GKEDispatcher
-from symphony_kube.dispatch.pools import Resources, Taint
+from symphony_kube.node_pools.pools import Resources, Taint
 
 TFJSON = Path(__file__).parent / "tfjson"
 LAB = json.loads((TFJSON / "lab.tf.json").read_text())
@@ -41,7 +41,9 @@ def test_what_is_read():
         ("v100", machine(32, 212992, 4), "nvidia-tesla-v100"),
         ("v100-team", machine(16, 106496, 2), "nvidia-tesla-v100"),
     ]
-    assert pools[1].taints == (Taint(key="exclusive_workload", value="exclusive", effect="NoExecute"),)
+    assert pools[1].taints == (
+        Taint(key="exclusive_workload", value="exclusive", effect="NoExecute"),
+    )
     assert all(pool.selector == ("name", pool.name) for pool in pools)
 
 
@@ -55,7 +57,11 @@ def test_the_same_in_terraforms_other_forms():
         {"key": "bare", "operator": "Exists", "effect": "NoExecute"},
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
     ]
-    assert (renamed.capacity, renamed.gpu_type, renamed.taints) == (machine(4, 15360, 1), "nvidia-tesla-t4", ())
+    assert (renamed.capacity, renamed.gpu_type, renamed.taints) == (
+        machine(4, 15360, 1),
+        "nvidia-tesla-t4",
+        (),
+    )
 
 
 def test_a_pool_is_called_by_its_label_or_by_its_key():
@@ -66,7 +72,10 @@ def test_a_pool_is_called_by_its_label_or_by_its_key():
 
 def test_a_mapping_is_read_like_a_file_and_left_alone(lab):
     before = copy.deepcopy(lab)
-    assert GKEDispatcher(lab).get_node_pools() == GKEDispatcher(TFJSON / "lab.tf.json").get_node_pools()
+    assert (
+        GKEDispatcher(lab).get_node_pools()
+        == GKEDispatcher(TFJSON / "lab.tf.json").get_node_pools()
+    )
     assert lab == before
 
 
@@ -108,7 +117,11 @@ def setting(key, value):
 
 def taint(value):
     return setting(
-        "taint", [{"key": "y", "effect": "NO_EXECUTE"}, {"key": "x", "value": value, "effect": "NO_EXECUTE"}]
+        "taint",
+        [
+            {"key": "y", "effect": "NO_EXECUTE"},
+            {"key": "x", "value": value, "effect": "NO_EXECUTE"},
+        ],
     )
 
 
@@ -140,48 +153,111 @@ WRONG = [
     (without("cpu"), "node_config.labels.cpu is missing; add it, for example cpu = 4 (cores)"),
     (without("memory_m"), "node_config.labels.memory_m is missing"),
     (without("gpu_type"), "node_config.labels.gpu_type is missing, and gpu_count is 4"),
-    (without("gpu_count"), "node_config.labels.gpu_count is missing, and gpu_type is 'nvidia-tesla-v100'"),
+    (
+        without("gpu_count"),
+        "node_config.labels.gpu_count is missing, and gpu_type is 'nvidia-tesla-v100'",
+    ),
     (label("cpu", "many"), "node_config.labels.cpu is a number, not 'many'"),
     (label("cpu", True), "node_config.labels.cpu is a number, not True"),
     (label("cpu", [4]), "node_config.labels.cpu is a number, not [4]"),
     (label("cpu", 0), "node_config.labels.cpu is 0: a machine has more than nothing"),
     (label("cpu", "-4"), "node_config.labels.cpu is at least 0, not -4"),
-    (label("cpu", "${var.cpu}"), "node_config.labels.cpu is '${var.cpu}': Terraform's expressions are not evaluated"),
+    (
+        label("cpu", "${var.cpu}"),
+        "node_config.labels.cpu is '${var.cpu}': Terraform's expressions are not evaluated",
+    ),
     (label("cpu", "1_000"), "node_config.labels.cpu is a number, not '1_000'"),
     (label("cpu", "9" * 40), "node_config.labels.cpu is above 10^15, which no machine has"),
-    (label("cpu", "9" * 5000), "node_config.labels.cpu is 9999999999..., a number of 5000 characters"),
+    (
+        label("cpu", "9" * 5000),
+        "node_config.labels.cpu is 9999999999..., a number of 5000 characters",
+    ),
     (label("memory_m", "4Gi"), "node_config.labels.memory_m is a number, not '4Gi'"),
     (label("memory_m", 0.5), "node_config.labels.memory_m is 0.5: a machine has more than nothing"),
     (label("memory_m", float("inf")), "node_config.labels.memory_m is a number, not inf"),
     (label("gpu_count", 1.5), "node_config.labels.gpu_count is a whole number, not 1.5"),
-    (label("gpu_count", 2), "gpu_count is 2, and node_config.guest_accelerator has a count of 4; make them the same"),
+    (
+        label("gpu_count", 2),
+        "gpu_count is 2, and node_config.guest_accelerator has a count of 4; make them the same",
+    ),
     (label("name", "a pool"), "label 'name' has a value that is not valid: 'a pool'"),
     (label("name", ""), "node_config.labels.name is empty"),
-    (label("name", "small"), "node_config.labels.name is 'small', and so is that of node pool 'small'"),
+    (
+        label("name", "small"),
+        "node_config.labels.name is 'small', and so is that of node pool 'small'",
+    ),
     (setting("labels", None), "node_config.labels is missing"),
     (setting("labels", []), "node_config.labels is an object, not []"),
     (setting("taint", "team"), "node_config.taint[0] is an object, not 'team'"),
-    (setting("taint", {"value": "x", "effect": "NO_EXECUTE"}), "node_config.taint[0].key is missing"),
+    (
+        setting("taint", {"value": "x", "effect": "NO_EXECUTE"}),
+        "node_config.taint[0].key is missing",
+    ),
     (setting("taint", [{"key": "x", "effect": ""}]), "node_config.taint[0].effect is missing"),
-    (setting("taint", [{"key": "x", "effect": "NO_SCHEDUL"}]), "not 'NO_SCHEDUL'; did you mean 'NO_SCHEDULE'"),
-    (setting("taint", {"key": 5, "effect": "NO_EXECUTE"}), "node_config.taint[0].key is text, not 5"),
-    (setting("taint", {"key": "bad key!", "effect": "NO_EXECUTE"}), "taint[0].key: label key 'bad key!' is not valid"),
-    (setting("taint", {"key": "${var.k}", "effect": "NO_EXECUTE"}), "node_config.taint[0].key is '${var.k}': Terra"),
-    (taint("${var.team}"), "node_config.taint[1].value is '${var.team}': Terraform's expressions are not evaluated"),
+    (
+        setting("taint", [{"key": "x", "effect": "NO_SCHEDUL"}]),
+        "not 'NO_SCHEDUL'; did you mean 'NO_SCHEDULE'",
+    ),
+    (
+        setting("taint", {"key": 5, "effect": "NO_EXECUTE"}),
+        "node_config.taint[0].key is text, not 5",
+    ),
+    (
+        setting("taint", {"key": "bad key!", "effect": "NO_EXECUTE"}),
+        "taint[0].key: label key 'bad key!' is not valid",
+    ),
+    (
+        setting("taint", {"key": "${var.k}", "effect": "NO_EXECUTE"}),
+        "node_config.taint[0].key is '${var.k}': Terra",
+    ),
+    (
+        taint("${var.team}"),
+        "node_config.taint[1].value is '${var.team}': Terraform's expressions are not evaluated",
+    ),
     (taint({"a": 1}), "node_config.taint[1].value is text, not {'a': 1}"),
     (taint("a b"), "node_config.taint[1].value: label 'x' has a value that is not valid: 'a b'"),
-    (setting("dynamic", {"taint": {"for_each": [1]}}), "node_config.dynamic.taint: Terraform's dynamic blocks are"),
-    (setting("dynamic", [{"taint": [{"for_each": [1]}]}]), "node_config.dynamic.taint: Terraform's dynamic blocks are"),
-    (dynamic_alone, "node_config.dynamic.guest_accelerator: Terraform's dynamic blocks are not evaluated here; write"),
+    (
+        setting("dynamic", {"taint": {"for_each": [1]}}),
+        "node_config.dynamic.taint: Terraform's dynamic blocks are",
+    ),
+    (
+        setting("dynamic", [{"taint": [{"for_each": [1]}]}]),
+        "node_config.dynamic.taint: Terraform's dynamic blocks are",
+    ),
+    (
+        dynamic_alone,
+        "node_config.dynamic.guest_accelerator: Terraform's dynamic blocks are not evaluated here; write",
+    ),
     (setting("dynamic", 3), "node_config.dynamic is an object, not 3"),
-    (pool({"dynamic": {"node_config": {}}}), "dynamic.node_config: Terraform's dynamic blocks are not evaluated"),
-    (label("gpu_type", "${var.gpu}"), "node_config.labels.gpu_type is '${var.gpu}': Terraform's expressions are not"),
-    (label("gpu_type", "two words"), "node_config.labels.gpu_type: label 'gpu_type' has a value that is not valid"),
+    (
+        pool({"dynamic": {"node_config": {}}}),
+        "dynamic.node_config: Terraform's dynamic blocks are not evaluated",
+    ),
+    (
+        label("gpu_type", "${var.gpu}"),
+        "node_config.labels.gpu_type is '${var.gpu}': Terraform's expressions are not",
+    ),
+    (
+        label("gpu_type", "two words"),
+        "node_config.labels.gpu_type: label 'gpu_type' has a value that is not valid",
+    ),
     (label("gpu_type", ["a"]), "node_config.labels.gpu_type is text, not ['a']"),
-    (label("gpu_type", "k80"), "gpu_type is 'k80', and node_config.guest_accelerator.type is 'nvidia-tesla-v100'; mak"),
-    (machine_alone({"count": 1, "type": "${var.gpu}"}), "node_config.guest_accelerator.type is '${var.gpu}': Terra"),
-    (machine_alone({"count": "${var.n}", "type": "x"}), "node_config.guest_accelerator.count is '${var.n}': Terraf"),
-    (setting("guest_accelerator", "v100"), "node_config.guest_accelerator is an object, not 'v100'"),
+    (
+        label("gpu_type", "k80"),
+        "gpu_type is 'k80', and node_config.guest_accelerator.type is 'nvidia-tesla-v100'; mak",
+    ),
+    (
+        machine_alone({"count": 1, "type": "${var.gpu}"}),
+        "node_config.guest_accelerator.type is '${var.gpu}': Terra",
+    ),
+    (
+        machine_alone({"count": "${var.n}", "type": "x"}),
+        "node_config.guest_accelerator.count is '${var.n}': Terraf",
+    ),
+    (
+        setting("guest_accelerator", "v100"),
+        "node_config.guest_accelerator is an object, not 'v100'",
+    ),
     (pool(None), "it is missing"),
     (pool({}), "node_config is missing"),
     (pool([{}, {}]), "it is one object, not a list of 2"),
@@ -220,7 +296,9 @@ def test_labels_tell_what_an_expression_does_not(lab, accelerator):
 
 
 def test_dynamic_blocks_of_what_is_not_read_are_passed_over(lab):
-    setting("dynamic", {"metadata": {"for_each": []}, "guest_accelerator": {}})(lab)  # labels tell of the GPUs
+    setting("dynamic", {"metadata": {"for_each": []}, "guest_accelerator": {}})(
+        lab
+    )  # labels tell of the GPUs
     assert GKEDispatcher(lab).get_node_pool("v100")
 
 
@@ -228,7 +306,10 @@ NO_POOLS = [
     ([], "a cluster's description is an object, not []"),
     ({}, "no node pools: it has no resource.google_container_node_pool; its resources are none"),
     ({"resource": {"google_container_cluster": {}}}, "no resource.google_container_node_pool"),
-    ({"resource": {"google_container_nodepool": {}}}, "; its resources are google_container_nodepool"),
+    (
+        {"resource": {"google_container_nodepool": {}}},
+        "; its resources are google_container_nodepool",
+    ),
     ({"resource": {KIND: {}}}, "no resource.google_container_node_pool"),
     ({"resource": "none"}, "resource is an object, not 'none'"),
     ({"resource": {KIND: 3}}, "resource.google_container_node_pool is an object, not 3"),
@@ -236,11 +317,16 @@ NO_POOLS = [
         {"resource": [{KIND: {"a": {}}}, {KIND: {"a": {}}}]},
         "resource.google_container_node_pool has two node pools 'a'",
     ),
-    ({"resource": {KIND: [{"a": {}}, {"a": {}}]}}, "resource.google_container_node_pool has two node pools 'a'"),
+    (
+        {"resource": {KIND: [{"a": {}}, {"a": {}}]}},
+        "resource.google_container_node_pool has two node pools 'a'",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("content", "said"), NO_POOLS, ids=[json.dumps(content) for content, _ in NO_POOLS])
+@pytest.mark.parametrize(
+    ("content", "said"), NO_POOLS, ids=[json.dumps(content) for content, _ in NO_POOLS]
+)
 def test_a_description_without_pools(tmp_path, content, said):
     file = tmp_path / "empty.tf.json"
     file.write_text(json.dumps(content))
@@ -253,11 +339,19 @@ def test_a_description_without_pools(tmp_path, content, said):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.tf", b'resource "google_container_node_pool" "a" {\n}\n', "a.tf:1:1: not JSON: .*JSON form is needed"),
+        (
+            "a.tf",
+            b'resource "google_container_node_pool" "a" {\n}\n',
+            "a.tf:1:1: not JSON: .*JSON form is needed",
+        ),
         ("a.json", b"{", "a.json:1:2: not JSON: "),
         ("a.json", b"", "a.json:1:1: not JSON: "),
         ("a.json", b"\xff{}", r"a.json: not UTF-8 text \(byte 0\)"),
-        ("a.json", b'{"resource": {}, "resource": {}}', "a.json: the key 'resource' stands twice in one object"),
+        (
+            "a.json",
+            b'{"resource": {}, "resource": {}}',
+            "a.json: the key 'resource' stands twice in one object",
+        ),
         ("a.json", b"9" * 5000, "a.json: not JSON: Exceeds the limit"),
         ("a.json", b"[" * 200_000, "a.json: nested too deeply"),
     ],
@@ -270,7 +364,9 @@ def test_a_file_that_is_no_json(tmp_path, name, content, said):
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    with pytest.raises(NotFound, match="none.tf.json: no such file; it is the cluster's description"):
+    with pytest.raises(
+        NotFound, match="none.tf.json: no such file; it is the cluster's description"
+    ):
         GKEDispatcher(tmp_path / "none.tf.json")
     with pytest.raises(SpecError, match="cannot be read: Is a directory"):
         GKEDispatcher(tmp_path)
@@ -280,10 +376,22 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
-FIELDS = ["labels", "taint", "guest_accelerator", "machine_type", "name", "cpu", "memory_m", "gpu_type", "gpu_count"]
+FIELDS = [
+    "labels",
+    "taint",
+    "guest_accelerator",
+    "machine_type",
+    "name",
+    "cpu",
+    "memory_m",
+    "gpu_type",
+    "gpu_count",
+]
 
 
 @given(st.sampled_from(FIELDS), junk)

@@ -6,8 +6,8 @@ import pytest
 
 from symphony import BackendError, Cluster, SpecError
 from symphony.kube import NodePoolDispatcher, Reserve
-from symphony_kube.dispatch.nodes import asked, is_system, pools
-from symphony_kube.dispatch.pools import Resources, Taint
+from symphony_kube.node_pools.live_nodes import asked, is_system, pools
+from symphony_kube.node_pools.pools import Resources, Taint
 
 from .conftest import FOREVER, python, until
 
@@ -17,15 +17,36 @@ DEVCLUSTER = "symphony.test/pool"
 NONE = Resources()
 
 
-def node(name, pool="a", *, cpu="4", memory="16Gi", gpus=None, labels=None, taints=(), ready="True", **spec):
-    amounts = {"cpu": cpu, "memory": memory, **({} if gpus is None else {"nvidia.com/gpu": str(gpus)})}
+def node(
+    name,
+    pool="a",
+    *,
+    cpu="4",
+    memory="16Gi",
+    gpus=None,
+    labels=None,
+    taints=(),
+    ready="True",
+    **spec,
+):
+    amounts = {
+        "cpu": cpu,
+        "memory": memory,
+        **({} if gpus is None else {"nvidia.com/gpu": str(gpus)}),
+    }
     return {
-        "metadata": {"name": name, "labels": {**({POOL: pool} if pool else {}), HOST: name, **(labels or {})}},
+        "metadata": {
+            "name": name,
+            "labels": {**({POOL: pool} if pool else {}), HOST: name, **(labels or {})},
+        },
         "spec": {**spec, "taints": [taint(text) for text in taints]} if taints else spec,
         "status": {
             "capacity": {**amounts, "cpu": "4"},
             "allocatable": amounts,
-            "conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": ready}],
+            "conditions": [
+                {"type": "DiskPressure", "status": "True"},
+                {"type": "Ready", "status": ready},
+            ],
         },
     }
 
@@ -45,22 +66,36 @@ def read(*nodes, label=None, taken=(), usual=NONE):
 
 
 def test_a_pool_is_as_small_as_its_smallest_nodes():
-    (pool,) = read(node("n1", cpu="3920m", memory="13581864Ki", gpus=2), node("n2", cpu="3.8", memory="15G", gpus=1))
+    (pool,) = read(
+        node("n1", cpu="3920m", memory="13581864Ki", gpus=2),
+        node("n2", cpu="3.8", memory="15G", gpus=1),
+    )
     assert pool.allocatable == Resources(millicores=3800, memory_m=13263, gpus=1)
     assert (pool.name, pool.selector) == ("a", (POOL, "a"))
 
 
 def test_what_the_systems_pods_ask_for_is_taken_off_the_node_that_they_are_on():
-    taken = {"n1": Resources(millicores=300, memory_m=400), "n2": Resources(millicores=500, memory_m=100)}
+    taken = {
+        "n1": Resources(millicores=300, memory_m=400),
+        "n2": Resources(millicores=500, memory_m=100),
+    }
     (pool,) = read(node("n1", cpu="3500m"), node("n2"), taken=taken)
     assert pool.allocatable == Resources(millicores=3200, memory_m=16384 - 400)
-    (pool,) = read(node("n1"), node("n2"), taken=None, usual=Resources(millicores=500, memory_m=768))
+    (pool,) = read(
+        node("n1"), node("n2"), taken=None, usual=Resources(millicores=500, memory_m=768)
+    )
     assert pool.allocatable == Resources(millicores=3500, memory_m=16384 - 768)
 
 
 @pytest.mark.parametrize(
     "label",
-    ["cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool", "agentpool", "name"],
+    [
+        "cloud.google.com/gke-nodepool",
+        "eks.amazonaws.com/nodegroup",
+        "karpenter.sh/nodepool",
+        "agentpool",
+        "name",
+    ],
 )
 def test_the_usual_labels_tell_pools(label):
     (pool,) = read(node("n1", None, labels={label: "workers"}), node("alone", None))
@@ -69,7 +104,10 @@ def test_the_usual_labels_tell_pools(label):
 
 def test_another_label_tells_pools():
     found = read(node("n1"), node("n2"), label=HOST)
-    assert [(pool.name, pool.selector) for pool in found] == [("n1", (HOST, "n1")), ("n2", (HOST, "n2"))]
+    assert [(pool.name, pool.selector) for pool in found] == [
+        ("n1", (HOST, "n1")),
+        ("n2", (HOST, "n2")),
+    ]
 
 
 @pytest.mark.parametrize("key", ["cloud.google.com/gke-accelerator", "nvidia.com/gpu.product"])
@@ -82,15 +120,27 @@ def test_the_type_of_gpus_is_told_by_labels_if_it_is_one(key):
 def test_gpus_of_a_type_that_is_not_known_are_told():
     dispatcher = NodePoolDispatcher(read(node("n1", gpus=1)))
     exp = Cluster.new("local").new_experiment("e")
-    with pytest.raises(SpecError, match="a: its GPUs are of a type that is not known, not nvidia-l4$"):
+    with pytest.raises(
+        SpecError, match="a: its GPUs are of a type that is not known, not nvidia-l4$"
+    ):
         dispatcher.assign_to_resource(exp.new_process("p"), gpu_type="nvidia-l4")
 
 
 def test_taints_of_the_pool_are_kept_and_those_of_a_nodes_state_are_not():
-    (pool,) = read(node("n1", taints=["team=rl:NoSchedule", "node.kubernetes.io/memory-pressure:NoSchedule"]))
+    (pool,) = read(
+        node("n1", taints=["team=rl:NoSchedule", "node.kubernetes.io/memory-pressure:NoSchedule"])
+    )
     assert pool.taints == (Taint(key="team", value="rl", effect="NoSchedule"),)
-    (pool,) = read(node("n1", gpus=1, taints=["nvidia.com/gpu=present:NoSchedule", "karpenter.sh/disrupted:NoExecute"]))
-    assert pool.tolerations == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    (pool,) = read(
+        node(
+            "n1",
+            gpus=1,
+            taints=["nvidia.com/gpu=present:NoSchedule", "karpenter.sh/disrupted:NoExecute"],
+        )
+    )
+    assert pool.tolerations == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    ]
 
 
 def test_a_node_that_was_set_apart_is_not_of_its_pool():
@@ -130,8 +180,16 @@ def test_nodes_of_the_control_plane_and_of_windows_are_left_out():
 @pytest.mark.parametrize(
     ("nodes", "label", "said"),
     [
-        ([node("n1", None)], None, f"no node has a label that tells its pool .*; name one with label=, of {HOST}"),
-        ([node("n1")], "cloud.google.com/gke-nodepol", f"no node has the label .*; did you mean '{POOL}'"),
+        (
+            [node("n1", None)],
+            None,
+            f"no node has a label that tells its pool .*; name one with label=, of {HOST}",
+        ),
+        (
+            [node("n1")],
+            "cloud.google.com/gke-nodepol",
+            f"no node has the label .*; did you mean '{POOL}'",
+        ),
         ([node("n1")], "x", f"no node has the label 'x'; they have {POOL}, {HOST}"),
         ([], None, "the cluster has no nodes that take Pods"),
         (
@@ -170,7 +228,10 @@ def test_what_a_pod_asks_for():
         return {"resources": {"requests": {k: v for k, v in given.items() if v}}, **more}
 
     spec = {
-        "initContainers": [container("2", "1Mi"), container("100m", "10Mi", restartPolicy="Always")],
+        "initContainers": [
+            container("2", "1Mi"),
+            container("100m", "10Mi", restartPolicy="Always"),
+        ],
         "containers": [container("0.5", "100M"), {"resources": {}}, {}],
         "overhead": {"cpu": "10m", "memory": "1"},
     }
@@ -186,10 +247,15 @@ def test_what_a_pod_asks_for():
 def test_the_nodes_of_the_devcluster(kube_cluster, open_cluster):
     if kube_cluster.session.cluster.kind != "devcluster":
         pytest.skip("only the devcluster has a node with a taint of ours")
-    found = {p.name: p for p in NodePoolDispatcher.from_cluster(open_cluster(), label=DEVCLUSTER).get_node_pools()}
+    found = {
+        p.name: p
+        for p in NodePoolDispatcher.from_cluster(open_cluster(), label=DEVCLUSTER).get_node_pools()
+    }
     assert list(found) == ["gpu", "plain", "reserved"]
     assert [found[name].capacity.gpus for name in found] == [4, 0, 0]
-    assert found["reserved"].taints == (Taint(key="symphony.test/reserved", value="team-a", effect="NoSchedule"),)
+    assert found["reserved"].taints == (
+        Taint(key="symphony.test/reserved", value="team-a", effect="NoSchedule"),
+    )
     assert found["plain"].taints == found["gpu"].taints == ()
 
 
@@ -197,7 +263,10 @@ def test_nodes_are_read_with_what_their_system_keeps(kube_cluster, open_cluster)
     given = Reserve(pods_millicores=100, pods_memory_m=50)
     measured = NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
     reserved = NodePoolDispatcher.from_cluster(open_cluster(), label=HOST, reserve=given)
-    nodes = {item["metadata"]["name"]: item for item in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]}
+    nodes = {
+        item["metadata"]["name"]: item
+        for item in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]
+    }
     seen = [pool for pool in measured if pool.name in nodes]  # other tests may add and remove nodes
     assert seen
     for pool in seen:
@@ -217,13 +286,20 @@ def test_a_daemon_set_is_counted_on_the_nodes_where_it_is(kube_cluster, open_clu
         "resources": {"requests": {"cpu": "70m", "memory": "30Mi"}},
     }
     labels = {"app": "daemon"}
-    spec = {"nodeSelector": {HOST: target.name}, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec = {
+        "nodeSelector": {HOST: target.name},
+        "terminationGracePeriodSeconds": 0,
+        "containers": [container],
+    }
     kube_cluster.raw.call(
         "POST",
         kube_cluster.path("daemonsets", group="apis/apps/v1"),
         {
             "metadata": {"name": "daemon"},
-            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": spec},
+            },
         },
     )
 
@@ -232,9 +308,14 @@ def test_a_daemon_set_is_counted_on_the_nodes_where_it_is(kube_cluster, open_clu
         return any(pod["spec"].get("nodeName") for pod in found)
 
     until(bound)
-    after = {pool.name: pool for pool in NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()}
+    after = {
+        pool.name: pool
+        for pool in NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
+    }
     taken = Resources(millicores=70, memory_m=30)
-    for pool in (pool for pool in pools if pool.name in after):  # other tests may add and remove nodes
+    for pool in (
+        pool for pool in pools if pool.name in after
+    ):  # other tests may add and remove nodes
         expected = pool.allocatable.less(taken) if pool.name == target.name else pool.allocatable
         assert after[pool.name].allocatable == expected
 
@@ -254,7 +335,9 @@ def test_another_kind_of_cluster_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_shares_of_a_machine_with_gpus_are_scheduled_side_by_side(kube_cluster, shared, name, grouped):
+def test_shares_of_a_machine_with_gpus_are_scheduled_side_by_side(
+    kube_cluster, shared, name, grouped
+):
     """All of a node is shared out; other tests that use it meanwhile delay this one, and their ends let it go on."""
     dispatcher = NodePoolDispatcher.from_cluster(shared, label=HOST)
     pool = max(dispatcher.get_node_pools(), key=lambda pool: pool.size)

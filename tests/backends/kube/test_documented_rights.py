@@ -22,7 +22,9 @@ SECRET = "swordfish"
 
 def rules(title: str) -> list[dict[str, Any]]:
     """The rules of the Role that the page shows under that title."""
-    found = re.search(rf'^```yaml title="{re.escape(title)}"\n(.*?)^```$', PAGE.read_text("utf-8"), re.S | re.M)
+    found = re.search(
+        rf'^```yaml title="{re.escape(title)}"\n(.*?)^```$', PAGE.read_text("utf-8"), re.S | re.M
+    )
     assert found, f"the page has no {title}"
     allowed: list[dict[str, Any]] = yaml.safe_load(found[1])["rules"]
     return allowed
@@ -34,7 +36,9 @@ def as_user(kube_cluster: Any, open_cluster: Any) -> Callable[..., Cluster]:
 
     def new(title: str, **options: Any) -> Cluster:
         kubeconfig = str(kube_cluster.user("someone", rules(title)))
-        opened: Cluster = open_cluster(kubeconfig=kubeconfig, **{"namespace": kube_cluster.namespace, **options})
+        opened: Cluster = open_cluster(
+            kubeconfig=kubeconfig, **{"namespace": kube_cluster.namespace, **options}
+        )
         return opened
 
     return new
@@ -60,7 +64,9 @@ def states(cluster: Cluster, name: str) -> dict[str, ProcessStatus]:
     return {process.name: process for process in cluster.describe_experiment(name).processes}
 
 
-def test_a_member_may_use_all_of_symphony(kube_cluster: Any, as_user: Any, name: str, tmp_path: Path) -> None:
+def test_a_member_may_use_all_of_symphony(
+    kube_cluster: Any, as_user: Any, name: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text(SECRET)
     cluster = as_user("role-member.yml")
     exp, server = pair(cluster, name, secrets={"token": str(tmp_path / "file")})
@@ -81,7 +87,9 @@ def test_a_member_may_use_all_of_symphony(kube_cluster: Any, as_user: Any, name:
     assert there(kube_cluster) == {}
 
 
-@pytest.mark.parametrize(("title", "serves"), [("role-jobs-and-services.yml", True), ("role-jobs.yml", False)])
+@pytest.mark.parametrize(
+    ("title", "serves"), [("role-jobs-and-services.yml", True), ("role-jobs.yml", False)]
+)
 def test_who_may_create_jobs_does_what_every_day_brings(
     kube_cluster: Any, as_user: Any, shared: Any, name: str, title: str, serves: bool
 ) -> None:
@@ -102,7 +110,9 @@ def test_who_may_create_jobs_does_what_every_day_brings(
     assert there(kube_cluster) == {}
 
 
-def test_who_may_create_jobs_alone_is_told_what_a_service_takes(kube_cluster: Any, as_user: Any, name: str) -> None:
+def test_who_may_create_jobs_alone_is_told_what_a_service_takes(
+    kube_cluster: Any, as_user: Any, name: str
+) -> None:
     cluster = as_user("role-jobs.yml", jobs_only=True)
     exp, server = pair(cluster, name)
     server.binds("web")

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
-from symphony_kube import run, streams
-from symphony_kube.retries import Patience
+from symphony_kube.access import exec, exec_stream
+from symphony_kube.api.retries import Patience
 from tests.cli.terminal import Terminal
 
 from .using import FOREVER, launched, python, through, until_succeeded
@@ -30,7 +30,12 @@ def worker(kube_session):
     def build(exp):
         group = exp.new_process_group("team").termination_grace_period(0)
         for name in ("worker", "other"):
-            group.new_process(name, command=["python3", "-u", "-c", FOREVER], start_dir="/tmp", env={"COLOUR": "teal"})
+            group.new_process(
+                name,
+                command=["python3", "-u", "-c", FOREVER],
+                start_dir="/tmp",
+                env={"COLOUR": "teal"},
+            )
         python(exp, "ended", "pass")
         python(exp, "later", "pass").starts_after("ended", "ready")
 
@@ -48,7 +53,15 @@ class Worker:
         return self.cluster.exec_command(self.name, process, list(command), group)
 
     def argv(self, *command):
-        return [sys.executable, "-c", PROGRAM, str(self.session.cluster.kubeconfig), self.name, "worker", *command]
+        return [
+            sys.executable,
+            "-c",
+            PROGRAM,
+            str(self.session.cluster.kubeconfig),
+            self.name,
+            "worker",
+            *command,
+        ]
 
     def piped(self, *command, **options):
         options = {"timeout": 60, "capture_output": True, **options}
@@ -62,7 +75,9 @@ def test_the_exit_code_is_that_of_the_command(worker, code):
 
 
 def test_it_runs_in_the_environment_and_folder_of_the_process(worker):
-    done = worker.run("sh", "-c", "pwd; echo $COLOUR $SYMPHONY_ROLE; kill -9 $$", process="other", group="team")
+    done = worker.run(
+        "sh", "-c", "pwd; echo $COLOUR $SYMPHONY_ROLE; kill -9 $$", process="other", group="team"
+    )
     assert (done.exit_code, done.stdout) == (137, "/tmp\nteal other\n")
 
 
@@ -79,9 +94,24 @@ def test_awkward_words_and_large_output_arrive_whole(worker):
 @pytest.mark.parametrize(
     ("process", "command", "error", "said"),
     [
-        ("worker", ["no-such-program"], NotFound, "'no-such-program' beside 'worker': its image has no such program"),
-        ("worker", ["/etc/hostname"], SpecError, "cannot run '/etc/hostname' beside 'worker': permission denied"),
-        ("ended", ["true"], NotFound, r"process 'ended' does not run \(succeeded\): there is nothing to run beside"),
+        (
+            "worker",
+            ["no-such-program"],
+            NotFound,
+            "'no-such-program' beside 'worker': its image has no such program",
+        ),
+        (
+            "worker",
+            ["/etc/hostname"],
+            SpecError,
+            "cannot run '/etc/hostname' beside 'worker': permission denied",
+        ),
+        (
+            "ended",
+            ["true"],
+            NotFound,
+            r"process 'ended' does not run \(succeeded\): there is nothing to run beside",
+        ),
         ("later", ["true"], NotFound, r"process 'later' does not run \(.*\): there is nothing"),
         ("wroker", ["true"], NotFound, "did you mean 'worker'"),
     ],
@@ -133,9 +163,16 @@ def test_of_a_pipe_without_an_end_no_more_is_read_than_the_command_wants(worker)
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_a_word_is_taken_out_of_a_stream_however_that_is_cut(size):
-    for text, left in ((b"a[[over]b", b"a[b"), (b"[ove[over]", b"[ove"), (b"[over", b"[over"), (b"none", b"none")):
-        word = run._Word(b"[over]")
-        found = b"".join(word.rest(text[start : start + size]) for start in range(0, len(text), size))
+    for text, left in (
+        (b"a[[over]b", b"a[b"),
+        (b"[ove[over]", b"[ove"),
+        (b"[over", b"[over"),
+        (b"none", b"none"),
+    ):
+        word = exec._Word(b"[over]")
+        found = b"".join(
+            word.rest(text[start : start + size]) for start in range(0, len(text), size)
+        )
         assert found + word.last() == left
         assert word.said == (b"[over]" in text)
 
@@ -144,7 +181,13 @@ def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_p
     # the size comes on a channel of its own, and perhaps later than what is typed
     sized = "until stty size | grep -x 24.93; do sleep 0.1; done"
     argv = worker.argv("sh", "-c", f"echo ready; read x; echo got $x; {sized}; exit 5")
-    shell = ["sh", "-c", '"$@"; echo code $?; stty -a | tr " ;" "\\n\\n" | grep -x -e icanon -e echo', "sh", *argv]
+    shell = [
+        "sh",
+        "-c",
+        '"$@"; echo code $?; stty -a | tr " ;" "\\n\\n" | grep -x -e icanon -e echo',
+        "sh",
+        *argv,
+    ]
     terminal = Terminal(shell, env=dict(os.environ), cwd=tmp_path, width=93)
     try:
         terminal.expect("ready")
@@ -175,7 +218,7 @@ def test_login_without_a_terminal(worker):
     done = worker.piped(stdin=subprocess.DEVNULL)
     assert b"only a terminal can be attached" in done.stderr
     with pytest.raises(Unsupported):
-        run.login(None, worker.cluster.scope(worker.name), "worker")
+        exec.login(None, worker.cluster.scope(worker.name), "worker")
 
 
 def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
@@ -208,5 +251,5 @@ def test_a_server_that_is_slow_to_begin_is_waited_for(worker, kube_faults, kube_
     ],
 )
 def test_what_the_status_says(status, code, reason):
-    end = streams.end_of(status)
+    end = exec_stream.end_of(status)
     assert (end.exit_code, end.reason) == (code, reason)

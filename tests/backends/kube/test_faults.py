@@ -14,9 +14,10 @@ from kubetest.faults import Call, Fault, FaultProxy
 from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 from symphony.status import State
-from symphony_kube import delete, launch, look
-from symphony_kube.api import Api
-from symphony_kube.retries import Patience
+from symphony_kube.api.client import Api
+from symphony_kube.api.retries import Patience
+from symphony_kube.lifecycle import delete, launch
+from symphony_kube.status import experiments
 
 from .conftest import space, there, unplaced, until
 
@@ -47,7 +48,9 @@ SUCCEEDED = {
     }
 }
 # Where a fault is silence, a try must be short, and tries many: a server may be slow for seconds.
-HURRIED = Patience(answer=0.6, first=0.6, pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8), silence=10.0, asked=1.0)
+HURRIED = Patience(
+    answer=0.6, first=0.6, pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8), silence=10.0, asked=1.0
+)
 PATIENT = Patience(pauses=(0.02, 0.05, 0.1), asked=1.0)
 
 
@@ -69,9 +72,13 @@ class Trouble(FaultProxy):
     def _take(self, method, path):
         with self._lock:
             number = len(self._calls)
-            hit = self._number is not None and (number == self._number or (self._lasting and number > self._number))
+            hit = self._number is not None and (
+                number == self._number or (self._lasting and number > self._number)
+            )
             fault = self._fault if hit else None
-            self._calls.append(Call(method=method, path=path, fault=fault.action if fault else None))
+            self._calls.append(
+                Call(method=method, path=path, fault=fault.action if fault else None)
+            )
             return fault
 
 
@@ -91,7 +98,9 @@ def patience(request):
 @pytest.fixture
 def api(trouble, patience):
     """Calls through the proxy, by one thread: so they come in one order."""
-    with contextlib.closing(Api(kubeconfig=trouble.kubeconfig, connections=1, patience=patience)) as api:
+    with contextlib.closing(
+        Api(kubeconfig=trouble.kubeconfig, connections=1, patience=patience)
+    ) as api:
         api.call("GET", "/version")
         yield api
 
@@ -125,7 +134,9 @@ def whole(manifest):
     return {
         "pods": [f"{prefix}db", f"{prefix}worker"],
         "services": [f"{prefix}store"],
-        "secrets": [body["metadata"]["name"] for body in manifest.ground if body["kind"] == "Secret"],
+        "secrets": [
+            body["metadata"]["name"] for body in manifest.ground if body["kind"] == "Secret"
+        ],
     }
 
 
@@ -180,7 +191,15 @@ def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=patience)) as api:
         api.call("GET", "/version")
         fault = FAULTS[kind]
-        kube_faults._add(Fault(action=fault.action, status=fault.status, after=fault.after, method=method, path=path))
+        kube_faults._add(
+            Fault(
+                action=fault.action,
+                status=fault.status,
+                after=fault.after,
+                method=method,
+                path=path,
+            )
+        )
         # what cannot even be looked at was never begun
         with pytest.raises(BackendError if method == "GET" else LaunchFailed, match=word) as caught:
             launched(api, manifest)
@@ -190,7 +209,9 @@ def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
     assert there(kube_cluster) == {}
 
 
-def test_trouble_that_lasts_takes_a_new_namespace_back(kube_cluster, kube_faults, patience, spaces, name, tmp_path):
+def test_trouble_that_lasts_takes_a_new_namespace_back(
+    kube_cluster, kube_faults, patience, spaces, name, tmp_path
+):
     manifest = manifest_of(spaces, name, tmp_path)
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=patience)) as api:
         api.call("GET", "/version")
@@ -211,7 +232,10 @@ def test_a_server_that_is_gone_for_good_is_told_with_what_is_left(
         message = str(caught.value)
         trouble.heal()
         found = there(kube_cluster)
-        told = re.findall(rf"(perhaps )?(?:pod|service|secret) '({name}-[a-z-]+)'", message.partition("is left")[2])
+        told = re.findall(
+            rf"(perhaps )?(?:pod|service|secret) '({name}-[a-z-]+)'",
+            message.partition("is left")[2],
+        )
         left = {each for kind in found.values() for each in kind}
         assert {each for perhaps, each in told if not perhaps} <= left <= {each for _, each in told}
         assert "\n" not in message
@@ -261,22 +285,27 @@ def test_trouble_at_one_call_of_a_wait_is_not_noticed(
     kube_cluster, trouble, api, undisturbed, shared, name, monkeypatch, kind, number
 ):
     """A wait makes two: a list, and a watch which a silent loss costs as long as it lasts."""
-    monkeypatch.setattr("symphony_kube.watch.LASTS", 1)
-    monkeypatch.setattr("symphony_kube.watch.LATE", 0.5)
+    monkeypatch.setattr("symphony_kube.api.watch.LASTS", 1)
+    monkeypatch.setattr("symphony_kube.api.watch.LATE", 0.5)
     exp = shared.new_experiment(name)
     unplaced(exp, "worker")
     manifest = shared.manifest(exp)
     launched(undisturbed, manifest)
     trouble.at(number, FAULTS[kind])
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(look.wait, api, manifest.scope, timeout=60, on_change=None)
+        waiting = pool.submit(experiments.wait, api, manifest.scope, timeout=60, on_change=None)
         until(lambda: [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1)
-        kube_cluster.raw.call("PATCH", kube_cluster.path(f"pods/{name}-worker/status"), SUCCEEDED, MERGE_PATCH)
-        assert [(item.name, item.state) for item in waiting.result(timeout=60)] == [("worker", State.SUCCEEDED)]
+        kube_cluster.raw.call(
+            "PATCH", kube_cluster.path(f"pods/{name}-worker/status"), SUCCEEDED, MERGE_PATCH
+        )
+        assert [(item.name, item.state) for item in waiting.result(timeout=60)] == [
+            ("worker", State.SUCCEEDED)
+        ]
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/services"), ("GET", "/jobs"), ("DELETE", "/pods/"), ("DELETE", "/secrets/")]
+    ("method", "path"),
+    [("GET", "/services"), ("GET", "/jobs"), ("DELETE", "/pods/"), ("DELETE", "/secrets/")],
 )
 @pytest.mark.parametrize("kind", ["500", "reset"])
 def test_trouble_that_lasts_fails_the_deletion_which_can_be_repeated(

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from symphony.errors import NotFound, SpecError
-from symphony_kube import forward
+from symphony_kube.access import port_forward
 
 from .conftest import until
 from .using import FOREVER, launched, python, through
@@ -41,7 +41,9 @@ def running(kube_session):
 
     with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
-        until(lambda: answers(cluster.external_url(name, "board")))  # a node leads there when it has heard of it
+        until(
+            lambda: answers(cluster.external_url(name, "board"))
+        )  # a node leads there when it has heard of it
         yield cluster, name
 
 
@@ -68,7 +70,7 @@ def talk(address, data=b"hello", timeout=40):
 
 
 def test_an_exposed_service_answers_at_its_address(running, monkeypatch):
-    monkeypatch.setattr(forward, "TRY", 20.0)
+    monkeypatch.setattr(port_forward, "TRY", 20.0)
     cluster, name = running
     address = cluster.external_url(name, "board")
     assert urllib.request.urlopen(f"http://{address}", timeout=20).status == 200
@@ -98,7 +100,9 @@ def test_several_connections_at_once_and_much_data(running):
             assert list(pool.map(lambda data: _both_ways(route.address, data), sent)) == sent
     with pytest.raises(OSError, match="refused"):
         talk(route.address)
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("forward")] == []
+    assert [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("forward")
+    ] == []
 
 
 def _both_ways(address, data):
@@ -141,20 +145,27 @@ def test_it_heals_when_the_process_is_restarted(running):
         with contextlib.suppress(ConnectionResetError):
             assert talk(route.address, b"die") == b""
         assert talk(route.address) == b"hello"
-        until(lambda: cluster.describe_process(name, "echo").restarts == restarts + 1)  # told a moment later
+        until(
+            lambda: cluster.describe_process(name, "echo").restarts == restarts + 1
+        )  # told a moment later
 
 
 def test_where_nothing_listens_the_connection_breaks_and_is_told(running, monkeypatch):
-    monkeypatch.setattr(forward, "AWAY", 0.5)
+    monkeypatch.setattr(port_forward, "AWAY", 0.5)
     cluster, name = running
     told = []
-    with cluster.port_forward(name, "idle", 9, on_error=told.append) as route, pytest.raises(ConnectionResetError):
+    with (
+        cluster.port_forward(name, "idle", 9, on_error=told.append) as route,
+        pytest.raises(ConnectionResetError),
+    ):
         talk(route.address)
     assert len(told) == 1
     assert "idle, port 9: " in told[0]
 
 
-def test_a_broken_api_connection_ends_the_connection_and_the_next_one_works(running, kube_faults, kube_session):
+def test_a_broken_api_connection_ends_the_connection_and_the_next_one_works(
+    running, kube_faults, kube_session
+):
     _, name = running
     cluster = through(kube_faults.kubeconfig, kube_session, name)
     with cluster.port_forward(name, "echo", 7000) as route:
@@ -168,14 +179,19 @@ def test_a_broken_api_connection_ends_the_connection_and_the_next_one_works(runn
 def test_without_the_right_it_is_said(running, kube_cluster, kube_session, monkeypatch):
     _, name = running
     del name
-    config = kube_cluster.user("reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}])
+    config = kube_cluster.user(
+        "reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
+    )
     kube_cluster.raw.call("POST", kube_cluster.path("pods"), _pod(kube_cluster))
     kube_cluster.wait_for_pod("mine-alone")
     from symphony import Cluster
 
     cluster = Cluster.new("kube", kubeconfig=str(config), namespace=kube_cluster.namespace)
     told = []
-    with cluster.port_forward("mine", "alone", 1, on_error=told.append) as route, pytest.raises(ConnectionResetError):
+    with (
+        cluster.port_forward("mine", "alone", 1, on_error=told.append) as route,
+        pytest.raises(ConnectionResetError),
+    ):
         talk(route.address)
     assert "it takes the right to get and create pods/portforward" in told[0]
     cluster.api.close()
@@ -203,9 +219,12 @@ def _pod(kube):
     ],
 )
 def test_a_load_balancer_by_address_or_name(monkeypatch, status, address):
-    service = {"spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}, "status": {"loadBalancer": status}}
-    monkeypatch.setattr(forward, "_services", lambda api, scope: {"web": service})
-    assert forward.external(None, None, "web") == address
+    service = {
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        "status": {"loadBalancer": status},
+    }
+    monkeypatch.setattr(port_forward, "_services", lambda api, scope: {"web": service})
+    assert port_forward.external(None, None, "web") == address
 
 
 def test_a_node_that_is_reached_from_outside_comes_first():
@@ -218,7 +237,7 @@ def test_a_node_that_is_reached_from_outside_comes_first():
         def call(self, _method, path, query=None):
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
-    from symphony_kube.names import Scope
+    from symphony_kube.render.labels import Scope
 
     service = {"spec": {"selector": {}}}
-    assert forward._node(Api(), Scope(experiment="e", namespace="e"), service) == "5.6.7.8"
+    assert port_forward._node(Api(), Scope(experiment="e", namespace="e"), service) == "5.6.7.8"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from symphony.errors import LaunchFailed
-from symphony_kube.hatches import Hatch, unknown
+from symphony_kube.render.overrides import Hatch, unknown
 
 from .conftest import unplaced
 
@@ -20,7 +20,10 @@ MADE: dict[str, Any] = {
                 "name": "p",
                 "image": "i",
                 "resources": {"limits": {"cpu": "1500m"}},
-                "volumeMounts": [{"mountPath": "/account", "name": "t"}, {"mountPath": "/x", "name": "x"}],
+                "volumeMounts": [
+                    {"mountPath": "/account", "name": "t"},
+                    {"mountPath": "/x", "name": "x"},
+                ],
                 "securityContext": {},
             },
         ],
@@ -42,7 +45,13 @@ def of_container(**written: Any) -> list[str]:
     "written",
     [
         {"resources": {"limits": {"cpu": 1.5}}},
-        {"tty": False, "stdin": None, "securityContext": {"privileged": False}, "lifecycle": {}, "args": []},
+        {
+            "tty": False,
+            "stdin": None,
+            "securityContext": {"privileged": False},
+            "lifecycle": {},
+            "args": [],
+        },
         {"volumeMounts": [{"mountPath": "/x", "name": "x"}]},
     ],
 )
@@ -51,13 +60,18 @@ def test_what_a_server_writes_in_another_way_is_known(written: dict[str, Any]) -
 
 
 def test_what_a_server_adds_or_puts_first_is_no_difference() -> None:
-    spec = {"tolerations": [{"key": "k", "value": "v"}], "containers": [{"name": "p", "image": "i"}]}
+    spec = {
+        "tolerations": [{"key": "k", "value": "v"}],
+        "containers": [{"name": "p", "image": "i"}],
+    }
     assert of_pod(spec=spec, metadata={"labels": {"a": "b"}}) == []
 
 
 def test_a_field_that_is_left_out_is_told_with_its_place() -> None:
     assert of_container(resorces={"limits": {"cpu": 1}}) == ["resorces (did you mean 'resources'?)"]
-    assert of_container(volumeMounts=[{"mountPath": "/x", "readonly": True}]) == ["volumeMounts[0].readonly"]
+    assert of_container(volumeMounts=[{"mountPath": "/x", "readonly": True}]) == [
+        "volumeMounts[0].readonly"
+    ]
     assert of_pod(spec={"bogus": 1}) == ["spec.bogus"]
     spec = {"containers": [{"name": "p", "imag": "j"}], "tolerations": [{"key": "k", "vale": "v"}]}
     assert of_pod(spec=spec) == [
@@ -74,16 +88,35 @@ def test_an_answer_of_another_kind_tells_nothing() -> None:
 @pytest.mark.client
 def test_the_server_check_takes_what_is_written_in_another_way(shared, name):
     exp = shared.new_experiment(name)
-    unplaced(exp, "right").container_yml = {"resources": {"limits": {"cpu": 1.5}}, "stdin": False, "env": None}
+    unplaced(exp, "right").container_yml = {
+        "resources": {"limits": {"cpu": 1.5}},
+        "stdin": False,
+        "env": None,
+    }
     unplaced(exp, "task").job().pod_yml = {"spec": {"hostNetwork": False, "dnsPolicy": "Default"}}
     shared.launch(exp, dry_run="server")
 
 
 WRONG = [
-    (False, "container_yml", {"resorces": {"limits": {"cpu": 1}}}, "create pod .*container_yml of .* resorces"),
-    (False, "pod_yml", {"spec": {"bogus": 1}}, r"create pod .*pod_yml of process 'p'.* spec\.bogus"),
+    (
+        False,
+        "container_yml",
+        {"resorces": {"limits": {"cpu": 1}}},
+        "create pod .*container_yml of .* resorces",
+    ),
+    (
+        False,
+        "pod_yml",
+        {"spec": {"bogus": 1}},
+        r"create pod .*pod_yml of process 'p'.* spec\.bogus",
+    ),
     (True, "pod_yml", {"spec": {"bogus": 1}}, r"create job .*pod_yml of process 'p'.* spec\.bogus"),
-    (True, "container_yml", {"bogus": {"a": 1}}, r"create job .*container_yml of process 'p'.* bogus"),
+    (
+        True,
+        "container_yml",
+        {"bogus": {"a": 1}},
+        r"create job .*container_yml of process 'p'.* bogus",
+    ),
 ]
 
 

@@ -15,10 +15,10 @@ import pytest
 
 from symphony import BackendError
 from symphony.addons import DockerBuilder, clean_images
-from symphony.addons.docker.choosing import find
 from symphony.addons.docker.context import gathered
-from symphony.addons.docker.running import step
-from symphony.spec.images import ContextEntry
+from symphony.addons.docker.detect_engine import find
+from symphony.addons.docker.subprocesses import step
+from symphony.model.images import ContextEntry
 
 from .conftest import there
 
@@ -43,7 +43,9 @@ def engine(kube_cluster, tmp_path, monkeypatch):
         monkeypatch.delenv(variable, raising=False)
     yield found
     clean_images(f"*{kube_cluster.namespace}*", force=True)
-    unnamed = found.docker("image", "ls", "--quiet", "--filter", f"label={LABEL}={kube_cluster.namespace}").split()
+    unnamed = found.docker(
+        "image", "ls", "--quiet", "--filter", f"label={LABEL}={kube_cluster.namespace}"
+    ).split()
     if unnamed:
         found.docker("image", "rm", "--force", *set(unnamed))
 
@@ -69,7 +71,9 @@ def tags(engine, repository):
     """What the registry has, or None where it has never heard of it."""
     name = repository.partition("/")[2]
     try:
-        with urllib.request.urlopen(f"http://{engine.registry}/v2/{name}/tags/list", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://{engine.registry}/v2/{name}/tags/list", timeout=10
+        ) as answer:
             return json.load(answer)["tags"]
     except urllib.error.HTTPError as exc:
         exc.close()
@@ -87,7 +91,9 @@ def folders(tmp_path, **files):
 def project(kube_cluster, tmp_path, repository, label):
     """An experiment of one process that shows what is in its image, which is made from two folders."""
     folders(tmp_path, one="first\n", two="second\n")
-    (tmp_path / "src" / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nCOPY one /one\nCOPY two /two\n")
+    (tmp_path / "src" / "Dockerfile").write_text(
+        f"FROM {kube_cluster.image}\nCOPY one /one\nCOPY two /two\n"
+    )
     described = {
         "name": "exp",
         "images": {
@@ -104,7 +110,14 @@ def project(kube_cluster, tmp_path, repository, label):
 
 @pytest.fixture
 def symphony(kube_cluster, project):
-    options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
+    options = [
+        "-b",
+        "kube",
+        "--kubeconfig",
+        str(kube_cluster.kubeconfig),
+        "--namespace",
+        kube_cluster.namespace,
+    ]
 
     def run(*words):
         command = [sys.executable, "-m", "symphony", "launch", *words, *options]
@@ -113,10 +126,14 @@ def symphony(kube_cluster, project):
     return run
 
 
-def test_an_image_of_two_folders_is_built_pushed_and_run(kube_cluster, engine, repository, project, symphony):
+def test_an_image_of_two_folders_is_built_pushed_and_run(
+    kube_cluster, engine, repository, project, symphony
+):
     dry = symphony("exp.yml", "--build", "--dry-run")
     assert dry.returncode == 0, dry.stderr
-    assert dry.stderr.startswith(f"symphony: would build {repository}:exp from {project}/Dockerfile with one (")
+    assert dry.stderr.startswith(
+        f"symphony: would build {repository}:exp from {project}/Dockerfile with one ("
+    )
     assert f"image: '{repository}:exp'" in dry.stdout
     assert tags(engine, repository) is None
 
@@ -133,9 +150,13 @@ def test_an_image_of_two_folders_is_built_pushed_and_run(kube_cluster, engine, r
     assert (again.returncode, again.stdout) == (0, "first\nchanged\n"), again.stderr
 
 
-def test_a_live_experiment_is_refused_before_anything_is_built(kube_cluster, engine, repository, symphony, shared):
+def test_a_live_experiment_is_refused_before_anything_is_built(
+    kube_cluster, engine, repository, symphony, shared
+):
     live = shared.new_experiment("exp")
-    live.new_process("p", container_image=kube_cluster.image, command=["sleep", "60"]).node_selector("no", "node")
+    live.new_process(
+        "p", container_image=kube_cluster.image, command=["sleep", "60"]
+    ).node_selector("no", "node")
     shared.launch(live)
     done = symphony("exp.yml", "--build")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -189,7 +210,9 @@ def test_a_step_that_fails_is_told_in_plain_words_and_leaves_no_container(
     (tmp_path / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nRUN {coloured}\n")
     options = [*label, "--network=none"]
     with pytest.raises(BackendError, match="failed with exit code") as caught:
-        DockerBuilder(tmp_path / "Dockerfile", folders(tmp_path, one="1"), tmp_path, build_options=options).build()
+        DockerBuilder(
+            tmp_path / "Dockerfile", folders(tmp_path, one="1"), tmp_path, build_options=options
+        ).build()
     said = str(caught.value)
     assert "red" in said
     assert f"of {label[1]}" in said
@@ -210,13 +233,17 @@ def refusing():
         thread.join()
 
 
-def test_a_push_that_is_refused_launches_nothing(kube_cluster, engine, repository, project, symphony, refusing):
+def test_a_push_that_is_refused_launches_nothing(
+    kube_cluster, engine, repository, project, symphony, refusing
+):
     text = (project / "exp.yml").read_text().replace(engine.registry, refusing)
     (project / "exp.yml").write_text(text)
     done = symphony("exp.yml", "--build")
     assert done.returncode == 3
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"symphony: error: pushing {refusing}/{kube_cluster.namespace}:exp failed with exit code 1:")
+    assert last.startswith(
+        f"symphony: error: pushing {refusing}/{kube_cluster.namespace}:exp failed with exit code 1:"
+    )
     assert "nobody may push here" in last or "denied" in last
     assert there(kube_cluster) == {}
 
@@ -230,7 +257,9 @@ def content(engine, image, folder):
     finally:
         engine.docker("rm", container)
     with tarfile.open(fileobj=BytesIO(exported)) as tar:
-        members = [member for member in tar if member.name.startswith(f"{folder}/") and not member.isdir()]
+        members = [
+            member for member in tar if member.name.startswith(f"{folder}/") and not member.isdir()
+        ]
         return {
             member.name.partition("/")[2]: tar.extractfile(member).read().decode()
             if member.isreg()
@@ -263,7 +292,9 @@ FILES = [
 ]  # fmt: skip
 
 
-def test_a_dockerignore_means_to_us_what_it_means_to_the_engine(builders, kube_cluster, tmp_path, label):
+def test_a_dockerignore_means_to_us_what_it_means_to_the_engine(
+    builders, kube_cluster, tmp_path, label
+):
     source = tmp_path / "source"
     for name in FILES:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -275,12 +306,18 @@ def test_a_dockerignore_means_to_us_what_it_means_to_the_engine(builders, kube_c
     with gathered([ContextEntry(name="app", path=str(source))], tmp_path / "temp") as ours:
         app = ours.folder / "app"
         found = {
-            str(path.relative_to(app)): str(path.readlink()) if path.is_symlink() else path.read_text()
+            str(path.relative_to(app)): str(path.readlink())
+            if path.is_symlink()
+            else path.read_text()
             for path in app.rglob("*")
             if path.is_symlink() or not path.is_dir()
         }
     real = find()
-    step("it", real.build_command(source, source / "Dockerfile", tmp_path / "answer", name, label), real.env)
+    step(
+        "it",
+        real.build_command(source, source / "Dockerfile", tmp_path / "answer", name, label),
+        real.env,
+    )
     assert content(builders, name, "c") == found
     assert {"keep.py", "data/small/t/u", "README-a.md", "src/ab.log", "link"} <= set(found)
 
@@ -291,7 +328,9 @@ def test_an_entry_that_was_removed_is_in_no_image_any_more(builders, kube_cluste
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
     name = f"{kube_cluster.namespace}:removed"
     lines = []
-    built = DockerBuilder(tmp_path / "Dockerfile", entries, **settings, output=lines.append).build(name)
+    built = DockerBuilder(tmp_path / "Dockerfile", entries, **settings, output=lines.append).build(
+        name
+    )
     assert content(builders, name, "c") == {"one/said": "1", "two/said": "2"}
     assert built == builders.docker("image", "inspect", "--format", "{{.Id}}", name).strip()
     assert len(lines) > 3
@@ -305,11 +344,19 @@ def test_images_are_cleaned(engine, kube_cluster, tmp_path, label):
     settings = {"temp_directory": tmp_path / "temp", "build_options": label, "verbose": False}
     builder = DockerBuilder(tmp_path / "Dockerfile", folders(tmp_path, one="1"), **settings)
     builder.build()
-    names = [builder.tag(f"{kube_cluster.namespace}-{name}", tag) for name, tag in (("a", "1"), ("a", "2"), ("b", "1"))]
+    names = [
+        builder.tag(f"{kube_cluster.namespace}-{name}", tag)
+        for name, tag in (("a", "1"), ("a", "2"), ("b", "1"))
+    ]
     with pytest.raises(BackendError, match="is not what was built: tag it first"):
         builder.push(f"{engine.registry}/{kube_cluster.namespace}", "1")
     asked = []
-    assert clean_images(f"{kube_cluster.namespace}-a:*", confirm=lambda found: asked.extend(found)).removed == ()
+    assert (
+        clean_images(
+            f"{kube_cluster.namespace}-a:*", confirm=lambda found: asked.extend(found)
+        ).removed
+        == ()
+    )
     assert sorted(asked) == names[:2]
     folders(tmp_path, one="other")
     builder.build()

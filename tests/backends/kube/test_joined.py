@@ -9,13 +9,13 @@ import pytest
 
 from symphony import Experiment, NotFound
 from symphony.errors import BackendError
+from symphony.plan.topology import Link, Service, Topology
 from symphony.status import ExperimentStatus, ProcessStatus
-from symphony.topology import Link, Service, Topology
-from symphony_kube.joined import topology
-from symphony_kube.names import Scope
-from symphony_kube.options import Options
-from symphony_kube.render import render
-from symphony_kube.roster import decode, encode
+from symphony_kube.render.experiment import render
+from symphony_kube.render.labels import Scope
+from symphony_kube.render.options import Options
+from symphony_kube.render.roster import decode, encode
+from symphony_kube.status.topology import topology
 
 from .conftest import FOREVER, python
 from .specimens import FILES, IMAGE, planned
@@ -29,11 +29,16 @@ def of(exp: Experiment, *, environment: bool = True, expose: str = "LoadBalancer
     manifest = render(plan, scope, Options(image=IMAGE, expose=expose), files)  # type: ignore[arg-type]
     roster = decode(encode(manifest.roster))
     processes = tuple(
-        ProcessStatus(name=name, group=unit.name if unit.group else None) for unit in roster for name in unit.processes
+        ProcessStatus(name=name, group=unit.name if unit.group else None)
+        for unit in roster
+        for name in unit.processes
     )
     container = manifest.units[0]["spec"]["containers"][0]
     env = {item["name"]: item.get("value", "") for item in container["env"]} if environment else {}
-    services = sorted((item for item in manifest if item["kind"] == "Service"), key=lambda one: one["metadata"]["name"])
+    services = sorted(
+        (item for item in manifest if item["kind"] == "Service"),
+        key=lambda one: one["metadata"]["name"],
+    )
     status = ExperimentStatus(name=exp.name, backend="kube", processes=processes)
     return topology(status, roster, services, env)
 
@@ -41,7 +46,12 @@ def of(exp: Experiment, *, environment: bool = True, expose: str = "LoadBalancer
 def everything() -> Experiment:
     exp = Experiment("rl")
     exp.new_process("z").binds({"z-db": 7400}, encrypted=True).exposes({"web": 7401})
-    team = exp.new_process_group("team").binds({"of-team": 7402}).connects("z-db").starts_after("z", "started")
+    team = (
+        exp.new_process_group("team")
+        .binds({"of-team": 7402})
+        .connects("z-db")
+        .starts_after("z", "started")
+    )
     team.new_process("one")
     team.new_process("two").binds({"of-two": 7403}).connects("of-team")
     return exp
@@ -78,10 +88,14 @@ def test_what_leads_nowhere_outside_is_not_exposed() -> None:
 # --- live ---
 
 
-def test_without_the_right_to_list_services_that_right_is_named(kube_cluster, open_cluster, shared, name):
+def test_without_the_right_to_list_services_that_right_is_named(
+    kube_cluster, open_cluster, shared, name
+):
     """Of an experiment whose Pods may be seen."""
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
-    restricted = open_cluster(namespace=kube_cluster.namespace, kubeconfig=str(kube_cluster.user("viewer", rules)))
+    restricted = open_cluster(
+        namespace=kube_cluster.namespace, kubeconfig=str(kube_cluster.user("viewer", rules))
+    )
     exp = shared.new_experiment(name)
     python(exp, "server", FOREVER).binds("db")
     shared.launch(exp)
@@ -91,14 +105,23 @@ def test_without_the_right_to_list_services_that_right_is_named(kube_cluster, op
         shared.describe_topology("nowhere")
 
 
-def test_the_command_line_draws_completes_and_says_what_it_would_do(kube_cluster, shared, name, tmp_path, monkeypatch):
+def test_the_command_line_draws_completes_and_says_what_it_would_do(
+    kube_cluster, shared, name, tmp_path, monkeypatch
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     exp = shared.new_experiment(name)
     python(exp, "server", FOREVER).binds({"db": 7400})
     python(exp, "client", FOREVER).connects("db")
     shared.launch(exp)
     kube_cluster.wait_for_pod(f"{name}-server")  # or there is nothing to attach to, or to copy from
-    where = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig), "--namespace", kube_cluster.namespace]
+    where = [
+        "-b",
+        "kube",
+        "--kubeconfig",
+        str(kube_cluster.kubeconfig),
+        "--namespace",
+        kube_cluster.namespace,
+    ]
 
     def symphony(*words):
         argv = [sys.executable, "-m", "symphony", *words]
@@ -107,16 +130,32 @@ def test_the_command_line_draws_completes_and_says_what_it_would_do(kube_cluster
     drawn = symphony("graph", *where, name)
     assert "binds db:7400 ← client" in drawn.stdout, drawn.stderr
     assert "connects db:7400 → server" in drawn.stdout
-    assert symphony("__complete", *where, "forward", name, "").stdout.split() == ["server", "client", "db"]
+    assert symphony("__complete", *where, "forward", name, "").stdout.split() == [
+        "server",
+        "client",
+        "db",
+    ]
     for words, said in {
         ("attach", name, "server"): f"would attach this terminal to server of {name}",
-        ("forward", name, "db"): f"would lead any free port of this machine to port 7400 of db of {name}",
-        ("forward", name, "server", "80:8080"): "would lead port 8080 of this machine to port 80 of server",
+        (
+            "forward",
+            name,
+            "db",
+        ): f"would lead any free port of this machine to port 7400 of db of {name}",
+        (
+            "forward",
+            name,
+            "server",
+            "80:8080",
+        ): "would lead port 8080 of this machine to port 80 of server",
         ("visit", name, "db"): "would lead any free port of this machine to port 7400 of db",
         ("cp", name, "serv:/etc/hosts", "hosts"): f"would copy server:/etc/hosts to hosts ({name})",
     }.items():
         done = symphony(*words, *where, "--dry-run")
         assert (done.returncode, done.stdout, done.stderr[: len(said)]) == (0, "", said)
-    assert "which port of process 'server'?" in symphony("forward", name, "server", *where, "--dry-run").stderr
+    assert (
+        "which port of process 'server'?"
+        in symphony("forward", name, "server", *where, "--dry-run").stderr
+    )
     done = symphony("forward", name, "sever", *where, "--dry-run")
     assert "no process or service 'sever'; did you mean 'server'?" in done.stderr

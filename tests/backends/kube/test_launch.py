@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from symphony.errors import AlreadyExists, LaunchFailed
-from symphony_kube import names
+from symphony_kube.render import labels as names
 
 from .conftest import FOREVER, python, space, there, unplaced, until
 
@@ -38,9 +38,16 @@ def test_everything_is_created_and_marked_by_its_launch(kube_cluster, either, na
     assert found["services"] == [f"{prefix}index", f"{prefix}store"]
     assert len(found["secrets"]) == 1
     runs = set()
-    for group, kind in (("api/v1", "services"), ("api/v1", "secrets"), ("apis/batch/v1", "jobs"), ("api/v1", "pods")):
+    for group, kind in (
+        ("api/v1", "services"),
+        ("api/v1", "secrets"),
+        ("apis/batch/v1", "jobs"),
+        ("api/v1", "pods"),
+    ):
         selector = f"labelSelector={names.EXPERIMENT}%3D{name}"
-        for item in kube_cluster.raw.call("GET", f"/{group}/namespaces/{namespace}/{kind}?{selector}")["items"]:
+        for item in kube_cluster.raw.call(
+            "GET", f"/{group}/namespaces/{namespace}/{kind}?{selector}"
+        )["items"]:
             runs.add(item["metadata"]["labels"][names.RUN])
             template = item.get("spec", {}).get("template")
             if template:
@@ -50,7 +57,9 @@ def test_everything_is_created_and_marked_by_its_launch(kube_cluster, either, na
     either.delete(name)
 
 
-def test_a_launch_asks_twice_and_then_once_for_each_object(kube_cluster, kube_faults, open_cluster, name, tmp_path):
+def test_a_launch_asks_twice_and_then_once_for_each_object(
+    kube_cluster, kube_faults, open_cluster, name, tmp_path
+):
     through = {"kubeconfig": str(kube_faults.kubeconfig)}
     for options in ({"namespace": kube_cluster.namespace}, {}):
         cluster = open_cluster(**through, **options)
@@ -94,7 +103,9 @@ def test_force_replaces_what_is_live_with_its_jobs(kube_cluster, shared, name):
     unplaced(other, "new").job()
     unplaced(other, "both")
     shared.launch(other, force=True)
-    found = until(lambda: len((now := there(kube_cluster))["pods"]) == 2 and now)  # with the one that the Job makes
+    found = until(
+        lambda: len((now := there(kube_cluster))["pods"]) == 2 and now
+    )  # with the one that the Job makes
     assert found["jobs"] == [f"{name}-new"]
     assert "services" not in found
     shared.delete(name)
@@ -119,8 +130,10 @@ def test_a_namespace_of_ours_that_is_going_is_waited_for(kube_cluster, spaces, n
     assert "deletionTimestamp" not in space(kube_cluster, name)["metadata"]
 
 
-def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(kube_cluster, spaces, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.delete.WHOLE", 1.0)
+def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(
+    kube_cluster, spaces, name, monkeypatch
+):
+    monkeypatch.setattr("symphony_kube.lifecycle.delete.WHOLE", 1.0)
     exp = spaces.new_experiment(name)
     unplaced(exp, "worker")
     spaces.launch(exp)
@@ -144,23 +157,33 @@ def test_a_namespace_that_is_not_ours_is_left_alone(kube_cluster, spaces):
     unplaced(exp, "worker")
     for force in (False, True):
         with pytest.raises(
-            LaunchFailed, match=f"'{kube_cluster.namespace}' is there and is not symphony's.*namespace="
+            LaunchFailed,
+            match=f"'{kube_cluster.namespace}' is there and is not symphony's.*namespace=",
         ):
             spaces.launch(exp, force=force)
     assert "deletionTimestamp" not in space(kube_cluster, kube_cluster.namespace)["metadata"]
 
 
 @pytest.mark.parametrize("labels", [{}, {names.MANAGED_BY: "someone"}, {names.EXPERIMENT: "other"}])
-def test_an_object_that_is_not_ours_is_left_alone_and_all_is_taken_back(kube_cluster, shared, name, labels):
-    taken = {"metadata": {"name": f"{name}-web", "labels": labels}, "spec": {"ports": [{"port": 80}]}}
+def test_an_object_that_is_not_ours_is_left_alone_and_all_is_taken_back(
+    kube_cluster, shared, name, labels
+):
+    taken = {
+        "metadata": {"name": f"{name}-web", "labels": labels},
+        "spec": {"ports": [{"port": 80}]},
+    }
     uid = kube_cluster.raw.call("POST", kube_cluster.path("services"), taken)["metadata"]["uid"]
     exp = shared.new_experiment(name)
     unplaced(exp, "worker").binds(["web", "other"])
     for force in (False, True):
-        with pytest.raises(LaunchFailed, match=f"cannot create service '{name}-web'.*not symphony's"):
+        with pytest.raises(
+            LaunchFailed, match=f"cannot create service '{name}-web'.*not symphony's"
+        ):
             shared.launch(exp, force=force)
     assert there(kube_cluster) == {}
-    assert kube_cluster.raw.find(kube_cluster.path(f"services/{name}-web"))["metadata"]["uid"] == uid
+    assert (
+        kube_cluster.raw.find(kube_cluster.path(f"services/{name}-web"))["metadata"]["uid"] == uid
+    )
 
 
 def of_kind(cluster, experiment, kind, rest, file):
@@ -188,13 +211,18 @@ def test_of_two_experiments_whose_names_begin_alike_the_second_is_told_whose_a_n
         said = f"cannot create {kind} '{name}-x-y'.* belongs to experiment '{name}-x'"
         with pytest.raises(LaunchFailed, match=said) as caught:
             shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
-        assert f"{name!r} and '{name}-x' begin alike; rename the experiment or what is in it" in str(caught.value)
+        assert (
+            f"{name!r} and '{name}-x' begin alike; rename the experiment or what is in it"
+            in str(caught.value)
+        )
         assert "delete" not in str(caught.value)
         assert there(kube_cluster) == before
         shared.delete(f"{name}-x")
 
 
-def test_of_a_name_whose_owner_may_not_be_read_nothing_is_claimed(kube_cluster, kube_faults, open_cluster, name):
+def test_of_a_name_whose_owner_may_not_be_read_nothing_is_claimed(
+    kube_cluster, kube_faults, open_cluster, name
+):
     taken = {"metadata": {"name": f"{name}-web"}, "spec": {"ports": [{"port": 80}]}}
     kube_cluster.raw.call("POST", kube_cluster.path("services"), taken)
     kube_faults.answer(403, method="GET", path=f"/services/{name}-web")
@@ -205,14 +233,18 @@ def test_of_a_name_whose_owner_may_not_be_read_nothing_is_claimed(kube_cluster, 
         cluster.launch(exp)
 
 
-def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(kube_cluster, shared, name, monkeypatch):
+def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(
+    kube_cluster, shared, name, monkeypatch
+):
     exp = shared.new_experiment(name)
     unplaced(exp, "worker").binds("web")
     shared.launch(exp)
-    kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-worker"), {"gracePeriodSeconds": 0})
+    kube_cluster.raw.call(
+        "DELETE", kube_cluster.path(f"pods/{name}-worker"), {"gracePeriodSeconds": 0}
+    )
     with pytest.raises(AlreadyExists):  # as young as it is, another launch may have just begun
         shared.launch(exp)
-    monkeypatch.setattr("symphony_kube.launch.BEGINNING", 0.0)
+    monkeypatch.setattr("symphony_kube.lifecycle.launch.BEGINNING", 0.0)
     until(lambda: not there(kube_cluster).get("pods"))
     shared.launch(exp)
     assert there(kube_cluster)["pods"] == [f"{name}-worker"]
@@ -220,7 +252,9 @@ def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(kube_cluster, 
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(kube_cluster, open_cluster, name, same):
+def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(
+    kube_cluster, open_cluster, name, same
+):
     clusters = [open_cluster(namespace=kube_cluster.namespace) for _ in range(2)]
     both = threading.Barrier(2)
     ends = {}
@@ -228,7 +262,9 @@ def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(kube_clu
     def launch(number):
         exp = clusters[number].new_experiment(name)
         for index in range(8):
-            unplaced(exp, f"worker-{index if same else index + 8 * number}").binds(f"service-{index}-{number}")
+            unplaced(exp, f"worker-{index if same else index + 8 * number}").binds(
+                f"service-{index}-{number}"
+            )
         clusters[number].api.find("/api/v1/namespaces/default")  # connected
         both.wait()
         try:
@@ -250,7 +286,9 @@ def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(kube_clu
     clusters[0].delete(name)
 
 
-def test_of_two_launches_into_a_namespace_of_its_own_one_wins(kube_cluster, spaces, open_cluster, name):
+def test_of_two_launches_into_a_namespace_of_its_own_one_wins(
+    kube_cluster, spaces, open_cluster, name
+):
     clusters, both, ends = [spaces, open_cluster()], threading.Barrier(2), []
 
     def launch(cluster):
@@ -276,7 +314,9 @@ def test_of_two_launches_into_a_namespace_of_its_own_one_wins(kube_cluster, spac
 # --- what fails is taken back ---
 
 
-def test_an_object_that_the_server_refuses_takes_everything_back(kube_cluster, either, name, tmp_path):
+def test_an_object_that_the_server_refuses_takes_everything_back(
+    kube_cluster, either, name, tmp_path
+):
     exp = rich(either, name, tmp_path)
     unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
     with pytest.raises(
@@ -313,10 +353,15 @@ def test_ctrl_c_takes_a_launch_back_while_it_waits_for_others(kube_cluster, shar
     options |= {"image": kube_cluster.image}
     given = [json.dumps(options), json.dumps(exp.dump_dict())]
     launcher = subprocess.Popen(
-        [sys.executable, "-u", "-c", program, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-u", "-c", program, *given],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert launcher.stdout.readline() == "waits\n"
-    until(lambda: len(there(kube_cluster)["pods"]) == 2)  # with the one that Kubernetes makes for the Job
+    until(
+        lambda: len(there(kube_cluster)["pods"]) == 2
+    )  # with the one that Kubernetes makes for the Job
     launcher.send_signal(signal.SIGINT)
     _, errors = launcher.communicate(timeout=60)
     assert errors.strip().splitlines()[-1] == "KeyboardInterrupt"
@@ -330,7 +375,8 @@ def test_what_cannot_be_taken_back_is_told(kube_cluster, kube_faults, open_clust
     kube_faults.answer(403, method="POST", path="/pods")
     kube_faults.answer(403, method="DELETE", path=f"/services/{name}-web")
     with pytest.raises(
-        LaunchFailed, match=rf"pod '{name}-worker'.*there is left: service '{name}-web'.*delete '{name}'"
+        LaunchFailed,
+        match=rf"pod '{name}-worker'.*there is left: service '{name}-web'.*delete '{name}'",
     ):
         cluster.launch(exp)
     kube_faults.clear()
@@ -341,12 +387,17 @@ def test_what_cannot_be_taken_back_is_told(kube_cluster, kube_faults, open_clust
 # --- the server's own check ---
 
 
-def test_the_server_checks_everything_and_nothing_is_created(kube_cluster, either, name, tmp_path, capsys):
+def test_the_server_checks_everything_and_nothing_is_created(
+    kube_cluster, either, name, tmp_path, capsys
+):
     exp = rich(either, name, tmp_path)
     manifest = either.launch(exp, dry_run="server")
     assert capsys.readouterr().out == str(manifest)
     assert there(kube_cluster) == {}
     assert space(kube_cluster, name) is None
     unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
-    with pytest.raises(LaunchFailed, match=r"cannot create pod '.*wrong'.*Pod \"(.*-)?wrong\" is invalid.*Sometimes"):
+    with pytest.raises(
+        LaunchFailed,
+        match=r"cannot create pod '.*wrong'.*Pod \"(.*-)?wrong\" is invalid.*Sometimes",
+    ):
         either.launch(exp, dry_run="server")

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError
-from symphony_kube import loglines, logs
-from symphony_kube.loglines import Pieces, Seen
+from symphony_kube.logs import lines as loglines
+from symphony_kube.logs import read
+from symphony_kube.logs.lines import Pieces, Seen
 
 from .conftest import until
 from .using import FOREVER, launched, python, through
@@ -34,7 +35,9 @@ def ended(kube_session):
         python(exp, "crash", CRASH).restart_policy("OnFailure").mount_empty_dir("/keep")
         group = exp.new_process_group("team").termination_grace_period(0)
         for name in ("one", "two"):
-            group.new_process(name, command=["python3", "-u", "-c", f"print('{name}'); print('caf\\xe9')"])
+            group.new_process(
+                name, command=["python3", "-u", "-c", f"print('{name}'); print('caf\\xe9')"]
+            )
         python(exp, "job", "print('tried'); raise SystemExit(1)").job(backoff_limit=1)
         python(exp, "late", "print('late')").starts_after("count", "succeeded")
         python(exp, "never", "print('never')").starts_after("job", "succeeded")
@@ -42,7 +45,9 @@ def ended(kube_session):
 
     lines = []
     with launched(kube_session, build, wait=False) as (cluster, name):
-        follower = threading.Thread(target=lambda: lines.extend(cluster.iter_logs(name, follow=True)))
+        follower = threading.Thread(
+            target=lambda: lines.extend(cluster.iter_logs(name, follow=True))
+        )
         follower.start()
         cluster.wait(name, timeout=110)
         follower.join(timeout=20)
@@ -101,11 +106,15 @@ def test_since_is_to_the_nanosecond_and_tail_counts_what_is_left(ended):
     since = [begin[:26].decode() + "Z" for begin in begins]
     first, second = (cluster.get_log(name, "count", since=at) for at in since)
     for begin, found in zip(begins, (first, second), strict=True):
-        assert found.encode() == b"\n".join(loglines.content(line) for line in loglines.newer(lines, begin))
+        assert found.encode() == b"\n".join(
+            loglines.content(line) for line in loglines.newer(lines, begin)
+        )
     assert first.endswith(second)
     assert first.count("\n") > second.count("\n")
     assert cluster.get_log(name, "count", since=since[0], tail=2) == "line 299\nunfinished"
-    assert [line.text for line in cluster.iter_logs(name, ["count"], since=since[1])] == second.split("\n")
+    assert [
+        line.text for line in cluster.iter_logs(name, ["count"], since=since[1])
+    ] == second.split("\n")
 
 
 def test_merged_they_are_in_the_order_of_time(ended):
@@ -115,16 +124,24 @@ def test_merged_they_are_in_the_order_of_time(ended):
     late = next(number for number, line in enumerate(lines) if line.process == "late")
     last = max(number for number, line in enumerate(lines) if line.process == "count")
     assert late > last
-    assert [line.text for line in cluster.iter_logs(name, ["count", "late"], tail=1)] == ["unfinished", "late"]
+    assert [line.text for line in cluster.iter_logs(name, ["count", "late"], tail=1)] == [
+        "unfinished",
+        "late",
+    ]
     assert list(cluster.iter_logs(name, ["count"], follow=True, tail=0)) == []
-    assert [line.text for line in cluster.iter_logs(name, ["team/one"], follow=True)] == ["one", "café"]
+    assert [line.text for line in cluster.iter_logs(name, ["team/one"], follow=True)] == [
+        "one",
+        "café",
+    ]
 
 
 def test_they_are_saved_as_files(ended, tmp_path):
     cluster, name, _ = ended
     files = cluster.save_logs(name, tmp_path / "logs")
     assert files["count"].read_text() == cluster.get_log(name, "count")
-    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == sorted(f"{process}.log" for process in files)
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == sorted(
+        f"{process}.log" for process in files
+    )
     cluster.save_logs(name, tmp_path / "more", ["team/one", "late"], follow=True)
     assert (tmp_path / "more" / "one.log").read_text() == "one\ncafé\n"
 
@@ -166,16 +183,24 @@ def test_of_a_restarted_process_the_log_goes_on_and_the_previous_one_is_shown_al
     assert [line.text for line in itertools.islice(cluster.iter_logs(name, ["again"], follow=True), 3)] == [
         "first", "end", "second",
     ]  # fmt: skip
-    until(lambda: cluster.describe_process(name, "again").restarts == 1)  # told perhaps later than it writes
+    until(
+        lambda: cluster.describe_process(name, "again").restarts == 1
+    )  # told perhaps later than it writes
     assert cluster.get_log(name, "again") == "first\nendsecond\n"
     assert cluster.get_log(name, "again", previous=True) == "first\nend"
     assert cluster.get_log(name, "again", previous=True, tail=1) == "end"
 
 
-def test_connections_that_break_lose_and_repeat_nothing(talking, kube_faults, kube_session, monkeypatch):
+def test_connections_that_break_lose_and_repeat_nothing(
+    talking, kube_faults, kube_session, monkeypatch
+):
     opened = []
-    really = logs.open_log
-    monkeypatch.setattr(logs, "open_log", lambda *args, **kwargs: opened.append(really(*args, **kwargs)) or opened[-1])
+    really = read.open_log
+    monkeypatch.setattr(
+        read,
+        "open_log",
+        lambda *args, **kwargs: opened.append(really(*args, **kwargs)) or opened[-1],
+    )
     _, name = talking
     cluster = through(kube_faults.kubeconfig, kube_session, name)
     kube_faults.answer(500, path="follow=true", times=1)
@@ -206,7 +231,10 @@ def test_tail_and_since_of_what_goes_on(talking):
     for options, begins in (
         ({"tail": 0}, lambda first, before: first > before),
         ({"tail": 3}, lambda first, before: first > before - 3),
-        ({"since": "5s"}, lambda first, before: before - 1400 < first <= before),  # 200 a second, at most
+        (
+            {"since": "5s"},
+            lambda first, before: before - 1400 < first <= before,
+        ),  # 200 a second, at most
     ):
         before = int(cluster.get_log(name, "talk", tail=1))
         lines = cluster.iter_logs(name, ["talk"], follow=True, **options)
@@ -220,7 +248,9 @@ def test_following_ends_when_the_process_is_deleted(talking, kube_session):
     cluster, name = talking
     lines = cluster.iter_logs(name, ["doomed"], follow=True)
     next(lines)
-    kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}/pods/{name}-doomed", {"gracePeriodSeconds": 0})
+    kube_session.api.call(
+        "DELETE", f"/api/v1/namespaces/{name}/pods/{name}-doomed", {"gracePeriodSeconds": 0}
+    )
     seen = [int(line.text) for line in lines]
     assert seen == list(range(1, len(seen) + 1))
 
@@ -246,12 +276,17 @@ def line(second, text=b"x", nano=0):
 def test_pieces_become_lines(size):
     data = b"a\n\nbc\nrest"
     pieces = Pieces()
-    found = [one for start in range(0, len(data), size) for one in pieces.add(data[start : start + size])]
+    found = [
+        one for start in range(0, len(data), size) for one in pieces.add(data[start : start + size])
+    ]
     assert (found, pieces.last()) == ([b"a", b"", b"bc"], [b"rest"])
 
 
 def test_times_of_other_zones_compare():
-    assert loglines.time_of(b"2024-01-01T02:00:00.000000001+02:00 x") == b"2024-01-01T00:00:00.000000001"
+    assert (
+        loglines.time_of(b"2024-01-01T02:00:00.000000001+02:00 x")
+        == b"2024-01-01T00:00:00.000000001"
+    )
     assert loglines.content(b"2024-01-01T02:00:00.000000001+02:00 x") == b"x"
     assert loglines.stamp(1704067200.5) == b"2024-01-01T00:00:00.500000000"
     assert loglines.seconds(loglines.stamp(1704067200.5), back=1) == "2023-12-31T23:59:59Z"
@@ -259,7 +294,10 @@ def test_times_of_other_zones_compare():
 
 def test_times_within_long_lines_go_and_those_of_the_users_stay():
     whole = b"p" * (1 << 14)
-    assert loglines.content(line(1, whole + line(2, whole + line(3, b"end")))) == whole + whole + b"end"
+    assert (
+        loglines.content(line(1, whole + line(2, whole + line(3, b"end"))))
+        == whole + whole + b"end"
+    )
     user = whole + b"and " + line(2, b"of mine")
     assert loglines.content(line(1, user)) == user
 

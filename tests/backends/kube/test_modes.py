@@ -17,12 +17,16 @@ def as_user(kube_cluster, open_cluster):
 
     def new(*rules, **options):
         kubeconfig = str(kube_cluster.user("someone", list(rules)))
-        return open_cluster(kubeconfig=kubeconfig, **{"namespace": kube_cluster.namespace, **options})
+        return open_cluster(
+            kubeconfig=kubeconfig, **{"namespace": kube_cluster.namespace, **options}
+        )
 
     return new
 
 
-def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(kube_cluster, as_user, shared, name):
+def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(
+    kube_cluster, as_user, shared, name
+):
     cluster = as_user(READ, JOBS, jobs_only=True)
     exp = cluster.new_experiment(name)
     python(exp, "server", f"print('up'){HELD}").ready(log="^up")
@@ -36,7 +40,9 @@ def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(kube_clust
     assert there(kube_cluster) == {}
 
 
-def test_jobs_that_may_be_listed_and_not_watched_are_followed_by_their_pods(kube_cluster, as_user, name):
+def test_jobs_that_may_be_listed_and_not_watched_are_followed_by_their_pods(
+    kube_cluster, as_user, name
+):
     cluster = as_user(READ, {**JOBS, "verbs": ["create", "get", "list", "delete"]}, jobs_only=True)
     exp = cluster.new_experiment(name)
     python(exp, "one", "print('hello')")
@@ -47,9 +53,12 @@ def test_jobs_that_may_be_listed_and_not_watched_are_followed_by_their_pods(kube
 
 
 @pytest.mark.parametrize(
-    ("what", "right"), [("service", "create services"), ("secret", "create secrets"), ("config", "create configmaps")]
+    ("what", "right"),
+    [("service", "create services"), ("secret", "create secrets"), ("config", "create configmaps")],
 )
-def test_a_missing_right_is_named_and_nothing_is_left(kube_cluster, as_user, name, tmp_path, what, right):
+def test_a_missing_right_is_named_and_nothing_is_left(
+    kube_cluster, as_user, name, tmp_path, what, right
+):
     (tmp_path / "file").write_text("swordfish")
     cluster = as_user(READ, JOBS, jobs_only=True)
     secrets = {"token": str(tmp_path / "file")} if what == "secret" else None
@@ -59,7 +68,9 @@ def test_a_missing_right_is_named_and_nothing_is_left(kube_cluster, as_user, nam
         worker.binds("web")
     if what == "config":
         worker.mount_config("settings", "/etc/settings", files=[str(tmp_path / "file")])
-    with pytest.raises(LaunchFailed, match=f"cannot create .*ask for the right to {right} in namespace") as caught:
+    with pytest.raises(
+        LaunchFailed, match=f"cannot create .*ask for the right to {right} in namespace"
+    ) as caught:
         cluster.launch(exp)
     assert "swordfish" not in str(caught.value)
     assert there(kube_cluster) == {}
@@ -89,13 +100,17 @@ def test_a_stranger_is_told_which_verb_on_what(kube_cluster, as_user, name, verb
     cluster = as_user()
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker")
-    with pytest.raises(BackendError, match='cannot list pods in namespace.*cannot list resource "pods"') as caught:
+    with pytest.raises(
+        BackendError, match='cannot list pods in namespace.*cannot list resource "pods"'
+    ) as caught:
         cluster.launch(exp) if verb == "launch" else cluster.delete(name)
     assert "ask for the right to list pods" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_user_who_may_create_secrets_and_not_list_them_is_told_when_deleting(kube_cluster, as_user, name, tmp_path):
+def test_a_user_who_may_create_secrets_and_not_list_them_is_told_when_deleting(
+    kube_cluster, as_user, name, tmp_path
+):
     (tmp_path / "token").write_text("swordfish")
     secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "delete"]}
     pods = {**READ, "verbs": [*READ["verbs"], "create", "delete"]}
@@ -132,13 +147,19 @@ def test_a_shared_namespace_that_is_not_there_is_told(open_cluster, name):
     cluster = open_cluster(namespace="symphony-test-none")
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker").binds("web")
-    with pytest.raises(LaunchFailed, match=r"namespaces \"symphony-test-none\" not found; create namespace"):
+    with pytest.raises(
+        LaunchFailed, match=r"namespaces \"symphony-test-none\" not found; create namespace"
+    ):
         cluster.launch(exp)
 
 
-def test_a_name_that_is_too_long_with_the_experiments_is_refused_before_anything(kube_cluster, shared):
+def test_a_name_that_is_too_long_with_the_experiments_is_refused_before_anything(
+    kube_cluster, shared
+):
     exp = shared.new_experiment("a" * 40)
     unplaced(exp, "b" * 30)
-    with pytest.raises(SpecError, match=r"has 71 characters, and Kubernetes takes 63.*shorten 'a+' or 'b+'"):
+    with pytest.raises(
+        SpecError, match=r"has 71 characters, and Kubernetes takes 63.*shorten 'a+' or 'b+'"
+    ):
         shared.launch(exp)
     assert there(kube_cluster) == {}

@@ -3,7 +3,7 @@
 import pytest
 
 from symphony.errors import BackendError
-from symphony_kube.nodes import offered
+from symphony_kube.node_pools.allocatable_gpus import offered
 
 GPU = "nvidia.com/gpu"
 
@@ -11,7 +11,11 @@ GPU = "nvidia.com/gpu"
 def test_nodes_that_take_no_pods_offer_nothing():
     nodes = [
         {"metadata": {"name": "a"}, "status": {"allocatable": {GPU: "4"}}},
-        {"metadata": {"name": "b"}, "spec": {"unschedulable": True}, "status": {"allocatable": {GPU: "8"}}},
+        {
+            "metadata": {"name": "b"},
+            "spec": {"unschedulable": True},
+            "status": {"allocatable": {GPU: "8"}},
+        },
         {"metadata": {"name": "c"}},
     ]
     assert offered(nodes, GPU) == {"a": 4, "c": 0}
@@ -26,6 +30,8 @@ def test_the_gpus_of_real_nodes(kube_cluster, shared):
 
 
 def test_without_the_right_to_list_nodes(kube_cluster, open_cluster):
-    stranger = open_cluster(kubeconfig=str(kube_cluster.user("nobody", [])), namespace=kube_cluster.namespace)
+    stranger = open_cluster(
+        kubeconfig=str(kube_cluster.user("nobody", [])), namespace=kube_cluster.namespace
+    )
     with pytest.raises(BackendError, match="nodes"):
         stranger.node_gpus()

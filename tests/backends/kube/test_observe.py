@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from symphony.status import State
-from symphony_kube import causes, names
-from symphony_kube.containers import seconds
-from symphony_kube.observe import JOBS, PODS, Observer, observe
-from symphony_kube.roster import Unit, encode
+from symphony_kube.render import labels
+from symphony_kube.render.roster import Unit, encode
+from symphony_kube.status import reasons
+from symphony_kube.status.observe import JOBS, PODS, Observer, observe
+from symphony_kube.status.pod_status import seconds
 
 RECORDED = Path(__file__).parent / "recorded"
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
@@ -30,7 +31,13 @@ NOT_FOUND = "executable file not found in $PATH"
 # case: by process its state, exit code and reason
 ENDS = {
     "scheduling": {"no-gpu": (PENDING, None, "being scheduled")},
-    "no-gpu": {"no-gpu": (PENDING, None, f"Unschedulable: 0/3 nodes fit: 2 insufficient nvidia.com/gpu, {TAINT}")},
+    "no-gpu": {
+        "no-gpu": (
+            PENDING,
+            None,
+            f"Unschedulable: 0/3 nodes fit: 2 insufficient nvidia.com/gpu, {TAINT}",
+        )
+    },
     "no-cpu": {
         "no-cpu": (
             PENDING,
@@ -38,19 +45,39 @@ ENDS = {
             f"Unschedulable: 0/3 nodes fit: 2 insufficient cpu, 2 insufficient memory, {TAINT}",
         )
     },
-    "no-node": {"no-node": (PENDING, None, f"Unschedulable: 0/3 nodes fit: {TAINT}, 2 not matching the node selector")},
+    "no-node": {
+        "no-node": (
+            PENDING,
+            None,
+            f"Unschedulable: 0/3 nodes fit: {TAINT}, 2 not matching the node selector",
+        )
+    },
     "no-volume": {
-        "no-volume": (PENDING, None, 'Unschedulable: 0/3 nodes fit: 3 persistentvolumeclaim "nope" not found')
+        "no-volume": (
+            PENDING,
+            None,
+            'Unschedulable: 0/3 nodes fit: 3 persistentvolumeclaim "nope" not found',
+        )
     },
     "creating": {"done": (PENDING, None, "ContainerCreating")},
-    "bad-image": {"bad-image": (PENDING, None, "ErrImagePull: 127.0.0.1:5000/none:1: connection refused")},
+    "bad-image": {
+        "bad-image": (PENDING, None, "ErrImagePull: 127.0.0.1:5000/none:1: connection refused")
+    },
     "bad-image-again": {"bad-image": (PENDING, None, "ImagePullBackOff: 127.0.0.1:5000/none:1")},
-    "no-registry": {"no-registry": (PENDING, None, "ErrImagePull: registry.invalid/none:1: no such host")},
+    "no-registry": {
+        "no-registry": (PENDING, None, "ErrImagePull: registry.invalid/none:1: no such host")
+    },
     "invalid-image": {
-        "invalid-image": (PENDING, None, "InvalidImageName: UPPER:bad:tag: repository name must be lowercase")
+        "invalid-image": (
+            PENDING,
+            None,
+            "InvalidImageName: UPPER:bad:tag: repository name must be lowercase",
+        )
     },
     "never-pull": {"never-pull": (PENDING, None, NEVER_PULL)},
-    "no-secret": {"no-secret": (PENDING, None, 'CreateContainerConfigError: secret "nope" not found')},
+    "no-secret": {
+        "no-secret": (PENDING, None, 'CreateContainerConfigError: secret "nope" not found')
+    },
     "no-secret-volume": {"no-secret-volume": (PENDING, None, "ContainerCreating")},
     "init-runs": {"init-slow": (PENDING, None, "init container 'checkout' runs")},
     "init-image": {
@@ -82,9 +109,15 @@ ENDS = {
     "oom": {"oom": (FAILED, 137, "OOMKilled: more than its memory limit of 48Mi")},
     "no-command": {"no-command": (FAILED, None, f"cannot be started with 'nope': {NOT_FOUND}")},
     "no-command-path": {
-        "no-command-path": (FAILED, None, "cannot be started with '/no/such': no such file or directory")
+        "no-command-path": (
+            FAILED,
+            None,
+            "cannot be started with '/no/such': no such file or directory",
+        )
     },
-    "no-exec": {"no-exec": (FAILED, None, "cannot be started with '/etc/passwd': permission denied")},
+    "no-exec": {
+        "no-exec": (FAILED, None, "cannot be started with '/etc/passwd': permission denied")
+    },
     "no-dir": {
         "no-dir": (
             FAILED,
@@ -98,11 +131,17 @@ ENDS = {
     "crash": {"crash": (PENDING, 4, "restarts now (exit code 4)")},
     "crash-loop": {"crash": (PENDING, 4, "CrashLoopBackOff: restarts in 40 s (exit code 4)")},
     "onfail-ok": {"onfail-ok/a": (SUCCEEDED, 0, ""), "onfail-ok/b": (RUNNING, None, "")},
-    "team": {"team/good": (SUCCEEDED, 0, ""), "team/bad": (FAILED, 5, ""), "team/on": (RUNNING, None, "")},
+    "team": {
+        "team/good": (SUCCEEDED, 0, ""),
+        "team/bad": (FAILED, 5, ""),
+        "team/on": (RUNNING, None, ""),
+    },
     "ready": {"ready": (RUNNING, None, "")},
     "unready": {"unready": (RUNNING, None, "")},
     "pod-deadline": {"pod-deadline": (FAILED, 143, "DeadlineExceeded: ran longer than 3 s")},
-    "evicted": {"evicted": (FAILED, None, 'Evicted: Usage of EmptyDir volume "d" exceeds the limit "1Mi"')},
+    "evicted": {
+        "evicted": (FAILED, None, 'Evicted: Usage of EmptyDir volume "d" exceeds the limit "1Mi"')
+    },
     "rejected-cpu": {
         "rejected-cpu": (
             FAILED,
@@ -110,7 +149,9 @@ ENDS = {
             "OutOfcpu: Pod Node didn't have enough resource: cpu, requested: 5000000, used: 0, capacity: 2000",
         )
     },
-    "rejected-affinity": {"rejected-affinity": (FAILED, None, "NodeAffinity: Pod Predicate NodeAffinity failed")},
+    "rejected-affinity": {
+        "rejected-affinity": (FAILED, None, "NodeAffinity: Pod Predicate NodeAffinity failed")
+    },
     "deleting": {"deleted": (RUNNING, None, "its Pod is being deleted")},
     "deleting-ended": {"deleted": (RUNNING, None, "its Pod is being deleted")},
     "job-ok": {"job-ok": (SUCCEEDED, 0, "")},
@@ -120,7 +161,9 @@ ENDS = {
     "job-retry": {"job-retry": (FAILED, 3, "BackoffLimitExceeded: failed 2 times")},
     "job-onfail-restarts": {"job-onfail": (RUNNING, None, "")},
     "job-onfail": {"job-onfail": (FAILED, None, "BackoffLimitExceeded")},
-    "job-deadline-dying": {"job-deadline": (RUNNING, None, "DeadlineExceeded: ran longer than 4 s")},
+    "job-deadline-dying": {
+        "job-deadline": (RUNNING, None, "DeadlineExceeded: ran longer than 4 s")
+    },
     "job-deadline": {"job-deadline": (FAILED, None, "DeadlineExceeded: ran longer than 4 s")},
 }
 
@@ -131,7 +174,11 @@ def recorded(case: str) -> dict[str, Any]:
 
 def moment(case: dict[str, Any]) -> float:
     """A second after the latest time that the objects tell of."""
-    found = (seconds(word) for word in json.dumps(case).split('"') if word[:2] == "20" and word[-1:] == "Z")
+    found = (
+        seconds(word)
+        for word in json.dumps(case).split('"')
+        if word[:2] == "20" and word[-1:] == "Z"
+    )
     return max(filter(None, found)) + 1
 
 
@@ -164,7 +211,9 @@ def test_times_and_restarts():
 
 
 def test_readiness():
-    assert {item.name: item.ready for case in ("ready", "unready") for item in looked(case).status} == {
+    assert {
+        item.name: item.ready for case in ("ready", "unready") for item in looked(case).status
+    } == {
         "ready": True,
         "unready": False,
     }
@@ -178,14 +227,16 @@ def test_readiness():
 # --- newer versions, and what takes a broken node ---
 
 
-def pod(status: dict[str, Any] | None = None, *, name: str = "p", meta: Any = None, **spec: Any) -> dict[str, Any]:
+def pod(
+    status: dict[str, Any] | None = None, *, name: str = "p", meta: Any = None, **spec: Any
+) -> dict[str, Any]:
     """A Pod with one container, as the API gives it."""
     return {
         "metadata": {
             "name": name,
             "uid": f"uid-{name}",
             "creationTimestamp": stamp(0),
-            "labels": {names.UNIT: name},
+            "labels": {labels.UNIT: name},
             **(meta or {}),
         },
         "spec": {
@@ -204,7 +255,9 @@ def stamp(offset: float) -> str:
     return datetime.fromtimestamp(AT + offset, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def container(state: dict[str, Any], *, name: str = "p", phase: str = "Running", **more: Any) -> dict[str, Any]:
+def container(
+    state: dict[str, Any], *, name: str = "p", phase: str = "Running", **more: Any
+) -> dict[str, Any]:
     """A Pod's status with one container."""
     status = {"name": name, "state": state, "ready": "running" in state, "restartCount": 0}
     return {"phase": phase, "containerStatuses": [status], **more}
@@ -214,13 +267,17 @@ def running(*, since: float = 1, **more: Any) -> dict[str, Any]:
     return container({"running": {"startedAt": stamp(since)}}, **more)
 
 
-def ended(code: int, *, at: float = 2, why: str = "", phase: str = "Failed", **more: Any) -> dict[str, Any]:
+def ended(
+    code: int, *, at: float = 2, why: str = "", phase: str = "Failed", **more: Any
+) -> dict[str, Any]:
     reason = why or ("Error" if code else "Completed")
     state = {"exitCode": code, "reason": reason, "startedAt": stamp(1), "finishedAt": stamp(at)}
     return container({"terminated": state}, phase=phase, **more)
 
 
-def condition(kind: str, status: str, reason: str = "", message: str = "", at: float = 1) -> dict[str, Any]:
+def condition(
+    kind: str, status: str, reason: str = "", message: str = "", at: float = 1
+) -> dict[str, Any]:
     return {
         "type": kind,
         "status": status,
@@ -242,22 +299,38 @@ def track(one: dict[str, Any], *, after: float = 10, jobs: Any = (), roster: Any
 DELETED = {"deletionTimestamp": stamp(5), "deletionGracePeriodSeconds": 2}
 POD_GC = condition("DisruptionTarget", "True", "DeletionByPodGC", "PodGC: node no longer exists")
 TAINTED = condition(
-    "DisruptionTarget", "True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
+    "DisruptionTarget",
+    "True",
+    "DeletionByTaintManager",
+    "Taint manager: deleting due to NoExecute taint",
 )
 SHIM = "failed to create containerd task: failed to create shim task: OCI runtime create failed"
 LOST = "The container could not be located when the pod was terminated"
 
 NEWER = {
     "scheduling gates": (
-        pod({"phase": "Pending", "conditions": [condition("PodScheduled", "False", "SchedulingGated", "gated")]}),
+        pod(
+            {
+                "phase": "Pending",
+                "conditions": [condition("PodScheduled", "False", "SchedulingGated", "gated")],
+            }
+        ),
         (PENDING, None, "SchedulingGated: gated"),
     ),
     "its sandbox is there and its image is not": (
-        pod(waiting("ContainerCreating", conditions=[condition("PodReadyToStartContainers", "True")])),
+        pod(
+            waiting(
+                "ContainerCreating", conditions=[condition("PodReadyToStartContainers", "True")]
+            )
+        ),
         (PENDING, None, "pulling image rl:1"),
     ),
     "its sandbox is not there": (
-        pod(waiting("ContainerCreating", conditions=[condition("PodReadyToStartContainers", "False")])),
+        pod(
+            waiting(
+                "ContainerCreating", conditions=[condition("PodReadyToStartContainers", "False")]
+            )
+        ),
         (PENDING, None, "ContainerCreating"),
     ),
     "back-off that says why (1.32)": (
@@ -305,7 +378,12 @@ NEWER = {
         (FAILED, None, f"cannot be started with 'nope': {NOT_FOUND}"),
     ),
     "a signal told as such": (
-        pod(container({"terminated": {"exitCode": 0, "signal": 15, "finishedAt": stamp(2)}}, phase="Failed")),
+        pod(
+            container(
+                {"terminated": {"exitCode": 0, "signal": 15, "finishedAt": stamp(2)}},
+                phase="Failed",
+            )
+        ),
         (FAILED, 143, "killed by SIGTERM"),
     ),
     "out of memory without a limit of its own": (
@@ -313,7 +391,13 @@ NEWER = {
         (FAILED, 137, "OOMKilled"),
     ),
     "evicted, with its containers' ends": (
-        pod(ended(137, reason="Evicted", message="The node was low on resource: memory. Container p was using 9Gi.")),
+        pod(
+            ended(
+                137,
+                reason="Evicted",
+                message="The node was low on resource: memory. Container p was using 9Gi.",
+            )
+        ),
         (FAILED, 137, "Evicted: The node was low on resource: memory. Container p was using 9Gi"),
     ),
     "evicted after it had failed of itself": (
@@ -331,7 +415,14 @@ NEWER = {
     "its container was lost": (
         pod(
             container(
-                {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": LOST}}, phase="Failed"
+                {
+                    "terminated": {
+                        "exitCode": 137,
+                        "reason": "ContainerStatusUnknown",
+                        "message": LOST,
+                    }
+                },
+                phase="Failed",
             )
         ),
         (
@@ -345,11 +436,19 @@ NEWER = {
         (UNKNOWN, None, "nobody saw its end: node node1 is gone"),
     ),
     "its node left the cluster before 1.26": (
-        pod(running(phase="Running", reason="NodeLost", message="Node node1 which was running pod p is unresponsive")),
+        pod(
+            running(
+                phase="Running",
+                reason="NodeLost",
+                message="Node node1 which was running pod p is unresponsive",
+            )
+        ),
         (UNKNOWN, None, "nobody saw its end: node node1 is gone"),
     ),
     "its node does not answer": (
-        pod(running(conditions=[condition("Ready", "False"), condition("ContainersReady", "True")])),
+        pod(
+            running(conditions=[condition("Ready", "False"), condition("ContainersReady", "True")])
+        ),
         (RUNNING, None, "node node1 does not answer"),
     ),
     "its node has not answered for long": (
@@ -381,7 +480,13 @@ NEWER = {
         ),
     ),
     "preempted by a kubelet": (
-        pod({"phase": "Failed", "reason": "Preempting", "message": "Preempted in order to admit critical pod"}),
+        pod(
+            {
+                "phase": "Failed",
+                "reason": "Preempting",
+                "message": "Preempted in order to admit critical pod",
+            }
+        ),
         (FAILED, None, "Preempting: Preempted in order to admit critical pod"),
     ),
     "refused by a kubelet": (
@@ -401,7 +506,13 @@ NEWER = {
         ),
     ),
     "its node was shut down": (
-        pod(ended(143, reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")),
+        pod(
+            ended(
+                143,
+                reason="Terminated",
+                message="Pod was terminated in response to imminent node shutdown.",
+            )
+        ),
         (FAILED, 143, "Terminated: Pod was terminated in response to imminent node shutdown"),
     ),
     "a sidecar that runs before": (
@@ -409,7 +520,12 @@ NEWER = {
             {
                 **running(),
                 "initContainerStatuses": [
-                    {"name": "side", "started": True, "ready": True, "state": {"running": {"startedAt": stamp(0)}}}
+                    {
+                        "name": "side",
+                        "started": True,
+                        "ready": True,
+                        "state": {"running": {"startedAt": stamp(0)}},
+                    }
                 ],
             },
             initContainers=[{"name": "side", "restartPolicy": "Always"}],
@@ -430,7 +546,12 @@ NEWER = {
     "a long back-off": (
         pod(
             container(
-                {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container=p"}}
+                {
+                    "waiting": {
+                        "reason": "CrashLoopBackOff",
+                        "message": "back-off 5m0s restarting failed container=p",
+                    }
+                }
             ),
             restartPolicy="Always",
         ),
@@ -478,15 +599,18 @@ def test_states_and_reasons_of_newer_versions(case):
             '0/3 nodes fit: persistentvolumeclaim "nope" not found',
         ),
         ("no nodes available to schedule pods", "no nodes available to schedule pods"),
-        ("pod has unbound immediate PersistentVolumeClaims", "pod has unbound immediate PersistentVolumeClaims"),
+        (
+            "pod has unbound immediate PersistentVolumeClaims",
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
     ],
 )
 def test_why_no_node_takes_a_pod(message, told):
-    assert causes.unschedulable(message) == f"Unschedulable: {told}"
+    assert reasons.unschedulable(message) == f"Unschedulable: {told}"
 
 
 def test_a_long_message_is_cut():
-    assert len(causes.unschedulable("0/9 nodes are available: " + "1 x y z, " * 200)) < 250
+    assert len(reasons.unschedulable("0/9 nodes are available: " + "1 x y z, " * 200)) < 250
 
 
 # --- readiness over time ---
@@ -508,7 +632,10 @@ def test_one_that_is_not_ready_in_time():
     assert (early.tracks["p"].never_ready, early.tracks["p"].reason) == (False, "")
     assert early.until == AT + 31
     late = observe("e", [one], now=AT + 31, roster=roster)
-    assert (late.tracks["p"].never_ready, late.tracks["p"].reason) == (True, "not ready within 30 s")
+    assert (late.tracks["p"].never_ready, late.tracks["p"].reason) == (
+        True,
+        "not ready within 30 s",
+    )
     assert late.status.processes[0].state is State.RUNNING
     assert (early.status.processes[0].late, late.status.processes[0].late) == (False, True)
 
@@ -540,7 +667,12 @@ def test_one_that_was_ready_once_is_not_late():
     assert observer.look(AT + 5).tracks["p"].was_ready
     observer.apply(PODS, "MODIFIED", unready())
     found = observer.look(AT + 500).tracks["p"]
-    assert (found.ready, found.was_ready, found.never_ready, found.reason) == (False, True, False, "")
+    assert (found.ready, found.was_ready, found.never_ready, found.reason) == (
+        False,
+        True,
+        False,
+        "",
+    )
     observer.apply(PODS, "MODIFIED", pod(ended(0, phase="Succeeded"), containers=PROBED))
     assert observer.look(AT + 501).tracks["p"].was_ready
 
@@ -553,8 +685,11 @@ LOG = (
 
 def test_a_log_tells_by_an_annotation():
     before = observe("e", [pod(running())], now=AT + 5, roster=LOG)
-    assert (before.tracks["p"].ready, before.tracks["q"].reason) == (False, "waiting for p to be ready")
-    noted = pod(running(), meta={"annotations": {names.READY: "x,p"}})
+    assert (before.tracks["p"].ready, before.tracks["q"].reason) == (
+        False,
+        "waiting for p to be ready",
+    )
+    noted = pod(running(), meta={"annotations": {labels.READY: "x,p"}})
     after = observe("e", [noted], now=AT + 5, roster=LOG)
     assert (after.tracks["p"].ready, after.tracks["q"].reason) == (True, "")
 
@@ -566,10 +701,12 @@ def test_a_log_for_which_nobody_waits_is_not_watched():
 # --- the start order ---
 
 
-def described(pods: list[dict[str, Any]], roster: Any, now: float, jobs: Any = ()) -> dict[str, tuple[State, str]]:
+def described(
+    pods: list[dict[str, Any]], roster: Any, now: float, jobs: Any = ()
+) -> dict[str, tuple[State, str]]:
     """What somebody sees who only knows the objects: the roster is on the first Pod."""
     first = pods[0]
-    first["metadata"] = {**first["metadata"], "annotations": {names.ROSTER: encode(roster)}}
+    first["metadata"] = {**first["metadata"], "annotations": {labels.ROSTER: encode(roster)}}
     status = observe("e", pods, jobs, now=AT + now).status
     return {item.path: (item.state, item.reason) for item in status}
 
@@ -626,10 +763,16 @@ def test_the_launcher_itself_waits_without_end():
 def test_a_long_chain_is_no_trouble():
     chain = ["p", *(f"u{index}" for index in range(3000))]
     followers = [
-        Unit(name=name, processes=(name,), starts_after={before: "succeeded"}) for before, name in pairwise(chain)
+        Unit(name=name, processes=(name,), starts_after={before: "succeeded"})
+        for before, name in pairwise(chain)
     ]
     # the last first: each is told after those that it waits for all the same
-    found = observe("e", [pod(ended(1))], now=AT, roster=(Unit(name="p", processes=("p",)), *reversed(followers)))
+    found = observe(
+        "e",
+        [pod(ended(1))],
+        now=AT,
+        roster=(Unit(name="p", processes=("p",)), *reversed(followers)),
+    )
     assert all(item.state is FAILED for item in found.status)
     assert max(len(item.reason) for item in found.status) < 400
 
@@ -640,7 +783,7 @@ def test_without_a_roster_the_pods_are_told(text):
         {"phase": "Running"},
         name="team",
         containers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}],
-        meta={"annotations": {names.ROSTER: text}},
+        meta={"annotations": {labels.ROSTER: text}},
     )
     status = observe("e", [team, pod(running())], now=AT + 9).status
     assert [item.path for item in status] == ["p", "team/a", "team/b"]
@@ -679,7 +822,9 @@ def test_what_was_seen_to_end_before_is_remembered(listed):
 
 
 def test_an_experiment_that_is_being_deleted_says_so():
-    assert observe("e", [pod(running(), meta=DELETED)], now=AT + 4).status.note == "is being deleted"
+    assert (
+        observe("e", [pod(running(), meta=DELETED)], now=AT + 4).status.note == "is being deleted"
+    )
     both = [pod(running(), meta=DELETED), pod(running(), name="q")]
     assert observe("e", both, now=AT + 4).status.note == ""
 
@@ -687,7 +832,9 @@ def test_an_experiment_that_is_being_deleted_says_so():
 def test_a_pod_that_failed_gives_its_processes_their_grace_period():
     case = recorded("pod-deadline-dying")
     now = moment(case)
-    case["pods"][0]["metadata"]["managedFields"] = [{"time": case["pods"][0]["metadata"]["creationTimestamp"]}]
+    case["pods"][0]["metadata"]["managedFields"] = [
+        {"time": case["pods"][0]["metadata"]["creationTimestamp"]}
+    ]
     seen = observe("rec", case["pods"], now=now)
     dying = seen.status.processes[0]
     assert (dying.state, dying.reason) == (RUNNING, "DeadlineExceeded: ran longer than 3 s")
@@ -699,27 +846,43 @@ def test_a_pod_that_failed_gives_its_processes_their_grace_period():
 # --- Jobs ---
 
 
-def job(*conditions: dict[str, Any], limit: int = 0, name: str = "p", **status: Any) -> dict[str, Any]:
+def job(
+    *conditions: dict[str, Any], limit: int = 0, name: str = "p", **status: Any
+) -> dict[str, Any]:
     template = {"spec": {"containers": [{"name": name}]}}
     return {
-        "metadata": {"name": name, "uid": "j", "creationTimestamp": stamp(0), "labels": {names.UNIT: name}},
+        "metadata": {
+            "name": name,
+            "uid": "j",
+            "creationTimestamp": stamp(0),
+            "labels": {labels.UNIT: name},
+        },
         "spec": {"backoffLimit": limit, "template": template},
         "status": {"conditions": list(conditions), **status},
     }
 
 
 OWNED = {"ownerReferences": [{"kind": "Job", "name": "p", "uid": "j"}]}
-TRIED_OUT = condition("Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit", at=9)
+TRIED_OUT = condition(
+    "Failed", "True", "BackoffLimitExceeded", "Job has reached the specified backoff limit", at=9
+)
 
 
 def test_a_job_that_is_about_to_fail_has_failed():
-    target = condition("FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline")
+    target = condition(
+        "FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline"
+    )
     found = observe("e", [], [job(target)], now=AT + 5).status.processes[0]
-    assert (found.state, found.reason) == (FAILED, "DeadlineExceeded: Job was active longer than specified deadline")
+    assert (found.state, found.reason) == (
+        FAILED,
+        "DeadlineExceeded: Job was active longer than specified deadline",
+    )
 
 
 def test_a_job_whose_pod_was_cleared_away_has_succeeded():
-    found = observe("e", [], [job(condition("Complete", "True", at=7))], now=AT + 9).status.processes[0]
+    found = observe(
+        "e", [], [job(condition("Complete", "True", at=7))], now=AT + 9
+    ).status.processes[0]
     assert (found.state, found.exit_code, found.ended) == (SUCCEEDED, 0, AT + 7)
 
 
@@ -730,12 +893,16 @@ def test_a_job_without_a_pod_says_what_it_waits_for():
     assert "its Job has made no Pod" in late.status.processes[0].reason
     suspended = job()
     suspended["spec"]["suspend"] = True
-    assert observe("e", [], [suspended], now=now).status.processes[0].reason == "its Job is suspended"
+    assert (
+        observe("e", [], [suspended], now=now).status.processes[0].reason == "its Job is suspended"
+    )
 
 
 def test_a_job_that_restarts_in_place_keeps_the_last_exit_code_while_it_is_followed():
     crashed = {
-        **container({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed"}}),
+        **container(
+            {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting failed"}}
+        ),
     }
     crashed["containerStatuses"][0] |= {
         "restartCount": 2,
@@ -756,7 +923,9 @@ def test_a_job_that_restarts_in_place_keeps_the_last_exit_code_while_it_is_follo
 
 def test_a_job_that_failed_gives_its_processes_their_grace_period():
     """Its Pod may be told to be deleted before or after that: it goes one way, and never back."""
-    late = condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5)
+    late = condition(
+        "Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5
+    )
     observer = Observer("e")
     observer.replace(PODS, [pod(running(), meta=OWNED, terminationGracePeriodSeconds=2)])
     observer.replace(JOBS, [job(late)])
@@ -774,7 +943,9 @@ def test_a_job_that_failed_gives_its_processes_their_grace_period():
 
 @pytest.mark.parametrize(("at", "told"), [(4, "OOMKilled"), (6, "DeadlineExceeded")])
 def test_what_befalls_a_process_after_its_job_failed_is_the_jobs_doing(at, told):
-    late = condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5)
+    late = condition(
+        "Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5
+    )
     one = pod(ended(137, at=at, why="OOMKilled"), meta=OWNED)
     found = observe("e", [one], [job(late)], now=AT + 9).status.processes[0]
     assert (found.state, found.exit_code) == (FAILED, 137)
@@ -783,9 +954,13 @@ def test_what_befalls_a_process_after_its_job_failed_is_the_jobs_doing(at, told)
 
 def test_a_process_that_was_about_to_start_when_its_job_failed_may_yet_run():
     """A kubelet starts what it had begun to start: told as failed it would come back to life."""
-    late = condition("Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5)
+    late = condition(
+        "Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5
+    )
     observer = Observer("e")
-    observer.replace(PODS, [pod(waiting("ContainerCreating"), meta=OWNED, terminationGracePeriodSeconds=2)])
+    observer.replace(
+        PODS, [pod(waiting("ContainerCreating"), meta=OWNED, terminationGracePeriodSeconds=2)]
+    )
     observer.replace(JOBS, [job(late)])
     states = [observer.look(AT + 5).status.processes[0].state]
     for event, status in (
@@ -802,7 +977,9 @@ def test_a_process_that_was_about_to_start_when_its_job_failed_may_yet_run():
 
 def test_the_next_pod_of_a_job_takes_over():
     first = pod(ended(3), meta=OWNED)
-    second = pod(running(since=20), meta={**OWNED, "name": "p-2", "uid": "2", "creationTimestamp": stamp(15)})
+    second = pod(
+        running(since=20), meta={**OWNED, "name": "p-2", "uid": "2", "creationTimestamp": stamp(15)}
+    )
     found = observe("e", [second, first], [job(limit=1)], now=AT + 30).status.processes[0]
     assert (found.state, found.restarts, found.started) == (RUNNING, 1, AT + 20)
 
@@ -821,7 +998,9 @@ def test_nothing_is_computed_anew_for_what_did_not_change():
     before = observer.look(AT + 5)
     observer.apply(PODS, "MODIFIED", pod(ended(0, phase="Succeeded"), name="p7"))
     after = observer.look(AT + 6)
-    changed = [new.name for new, old in zip(after.status, before.status, strict=True) if new is not old]
+    changed = [
+        new.name for new, old in zip(after.status, before.status, strict=True) if new is not old
+    ]
     assert changed == ["p7"]
     assert not after.same(before)
     assert replace(after, until=1.0).same(after)

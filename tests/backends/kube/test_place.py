@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from symphony.plugins import find
-from symphony_kube.place import place
+from symphony.cluster.plugins import find
+from symphony_kube.api.cluster_identity import place
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,11 @@ def home(tmp_path, monkeypatch):
 def test_options_that_lead_elsewhere_are_another_place(home):
     same = place({"image": "x"})
     assert same == place({})
-    others = [place({"namespace": "a"}), place({"context": "a"}), place({"kubeconfig": str(home / "a")})]
+    others = [
+        place({"namespace": "a"}),
+        place({"context": "a"}),
+        place({"kubeconfig": str(home / "a")}),
+    ]
     assert all(other != same for other in others)
     assert len({repr(other) for other in others}) == 3
 
@@ -45,4 +49,4 @@ def test_a_kubeconfig_that_was_written_to_is_another_place(home):
 
 
 def test_the_record_names_it():
-    assert find("kube").place == "symphony_kube.place:place"
+    assert find("kube").place == "symphony_kube.api.cluster_identity:place"

@@ -17,7 +17,9 @@ from symphony.errors import NotFound
 from .specimens import IMAGE, SPECIMENS
 
 
-def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(tmp_path: Path) -> None:
+def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(
+    tmp_path: Path,
+) -> None:
     manifest = SPECIMENS["everything"].manifest()
     for name in ("new.yml", "old.yml"):
         path = tmp_path / name
@@ -105,7 +107,10 @@ def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
     ("target", "said"),
     [
         ("e.yml", "e.yml is the file of the experiment itself"),
-        ("out", "cannot write to out: it is a pipe; values of secrets are written to a file of its own"),
+        (
+            "out",
+            "cannot write to out: it is a pipe; values of secrets are written to a file of its own",
+        ),
         ("token", "cannot write to token: the experiment is made from that file"),
         ("", "'' names no file"),
     ],
@@ -119,8 +124,21 @@ def test_the_command_line_refuses_in_one_line(tmp_path: Path, target: str, said:
         (tmp_path / name).write_text(text)
     (tmp_path / "out").symlink_to("/dev/stdout")
     for words in ([], ["--dry-run"]):
-        argv = [sys.executable, "-m", "symphony", "render", "e.yml", "-b", "kube", "--with-secrets", target, *words]
-        done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        argv = [
+            sys.executable,
+            "-m",
+            "symphony",
+            "render",
+            "e.yml",
+            "-b",
+            "kube",
+            "--with-secrets",
+            target,
+            *words,
+        ]
+        done = subprocess.run(
+            argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+        )
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
         assert done.stderr.count("\n") == 1

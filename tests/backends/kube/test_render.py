@@ -14,19 +14,23 @@ import pytest
 import yaml
 
 from symphony import Cluster, Experiment, SpecError
-from symphony_kube.manifest import REDACTED, KubeManifest, encoded
-from symphony_kube.names import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
-from symphony_kube.options import Options
-from symphony_kube.render import render
-from symphony_kube.roster import Unit, decode
+from symphony_kube.render.experiment import render
+from symphony_kube.render.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
+from symphony_kube.render.manifest import REDACTED, KubeManifest, encoded
+from symphony_kube.render.options import Options
+from symphony_kube.render.roster import Unit, decode
 
 from .specimens import FILES, GOLDEN, IMAGE, SPECIMENS, Specimen, planned, written
 
 Object = dict[str, Any]
 
 
-def rendered(exp: Experiment, options: Options | None = None, *, namespace: str | None = None) -> KubeManifest:
-    scope = Scope(experiment=exp.name, namespace=namespace or exp.name, shared=namespace is not None)
+def rendered(
+    exp: Experiment, options: Options | None = None, *, namespace: str | None = None
+) -> KubeManifest:
+    scope = Scope(
+        experiment=exp.name, namespace=namespace or exp.name, shared=namespace is not None
+    )
     return render(planned(exp, scope), scope, options or Options(image=IMAGE), FILES)
 
 
@@ -70,7 +74,7 @@ def test_every_golden_file_has_its_experiment() -> None:
 DIGEST = """
 import hashlib
 from tests.backends.kube.specimens import SPECIMENS
-from symphony_kube.manifest import encoded
+from symphony_kube.render.manifest import encoded
 digest = hashlib.sha256()
 for specimen in SPECIMENS.values():
     manifest = specimen.manifest()
@@ -96,7 +100,11 @@ def test_two_processes_render_the_same_bytes() -> None:
 def test_sixteen_agents_in_groups_of_four_and_one_process_in_none() -> None:
     manifest = SPECIMENS["fleet"].manifest()
     kinds = by_kind(manifest)
-    assert {kind: len(items) for kind, items in kinds.items()} == {"Namespace": 1, "Service": 2, "Pod": 5}
+    assert {kind: len(items) for kind, items in kinds.items()} == {
+        "Namespace": 1,
+        "Service": 2,
+        "Pod": 5,
+    }
     assert [len(pod["spec"]["containers"]) for pod in kinds["Pod"]] == [1, 4, 4, 4, 4]
     agents = [item for item in containers_of(manifest).values() if item["name"] != "learner"]
     assert [item["args"] for item in agents] == [["agent.py", str(number)] for number in range(16)]
@@ -104,7 +112,10 @@ def test_sixteen_agents_in_groups_of_four_and_one_process_in_none() -> None:
     for number, item in enumerate(agents):
         env = {variable["name"]: variable["value"] for variable in item["env"]}
         assert env["SYMPH_REPLAY_ADDR"] == "replay:7000"
-        assert (env["SYMPHONY_ROLE"], env["SYMPHONY_GROUP"]) == (f"agent-{number}", f"agents-{number // 4}")
+        assert (env["SYMPHONY_ROLE"], env["SYMPHONY_GROUP"]) == (
+            f"agent-{number}",
+            f"agents-{number // 4}",
+        )
     for service in kinds["Service"]:
         assert service["spec"]["selector"] == {EXPERIMENT: "fleet", UNIT: "learner"}
 
@@ -113,7 +124,9 @@ def test_a_hundred_agents_with_a_secret() -> None:
     exp = Experiment("many", secrets={"token": "tokens/wandb"})
     for number in range(100):
         agent = exp.new_process(f"agent-{number}", command="agent", args=number)
-        agent.set_env_secret("TOKEN", "token").mount_secret("certs", "/certs", files={"ca.pem": "certs/ca.pem"})
+        agent.set_env_secret("TOKEN", "token").mount_secret(
+            "certs", "/certs", files={"ca.pem": "certs/ca.pem"}
+        )
     manifest = rendered(exp)
     kinds = by_kind(manifest)
     assert [item["metadata"]["name"] for item in kinds["Secret"]] == ["symphony-secrets", "certs"]
@@ -144,7 +157,10 @@ def test_every_object_is_ours_and_in_its_place(specimen: Specimen) -> None:
     scope = specimen.scope()
     for item in specimen.manifest():
         metadata = item["metadata"]
-        assert (metadata["labels"][MANAGED_BY], metadata["labels"][EXPERIMENT]) == ("symphony", specimen.name)
+        assert (metadata["labels"][MANAGED_BY], metadata["labels"][EXPERIMENT]) == (
+            "symphony",
+            specimen.name,
+        )
         if item["kind"] == "Namespace":
             assert metadata["name"] == specimen.name
             continue
@@ -179,9 +195,12 @@ def test_a_name_that_becomes_too_long_in_a_shared_namespace_is_refused() -> None
 
 
 @pytest.mark.parametrize(
-    ("expose", "kind"), [("LoadBalancer", "LoadBalancer"), ("NodePort", "NodePort"), ("none", "ClusterIP")]
+    ("expose", "kind"),
+    [("LoadBalancer", "LoadBalancer"), ("NodePort", "NodePort"), ("none", "ClusterIP")],
 )
-def test_what_is_exposed_gets_what_was_asked_for_and_one_service_with_what_is_bound(expose: Any, kind: str) -> None:
+def test_what_is_exposed_gets_what_was_asked_for_and_one_service_with_what_is_bound(
+    expose: Any, kind: str
+) -> None:
     exp, process = one()
     process.binds(["inner", "both"]).exposes({"both": None, "outer": 80})
     services = by_kind(rendered(exp, Options(image=IMAGE, expose=expose)))["Service"]
@@ -210,7 +229,10 @@ def test_a_job_is_tried_again_only_where_that_was_asked(
     if policy:
         process.restart_policy(policy)
     (job,) = rendered(exp).units
-    assert (job["spec"]["template"]["spec"]["restartPolicy"], job["spec"]["backoffLimit"]) == expected
+    assert (
+        job["spec"]["template"]["spec"]["restartPolicy"],
+        job["spec"]["backoffLimit"],
+    ) == expected
 
 
 def test_jobs_only_makes_a_job_of_everything() -> None:
@@ -219,7 +241,9 @@ def test_jobs_only_makes_a_job_of_everything() -> None:
     assert all(unit.job for unit in manifest.roster)
 
 
-@pytest.mark.parametrize(("jobs_only", "mend"), [(False, "leave job() out"), (True, "launch without jobs_only")])
+@pytest.mark.parametrize(
+    ("jobs_only", "mend"), [(False, "leave job() out"), (True, "launch without jobs_only")]
+)
 def test_a_job_that_is_always_restarted_is_refused(jobs_only: bool, mend: str) -> None:
     exp, process = one()
     process.restart_policy("Always")
@@ -237,7 +261,9 @@ def test_a_job_that_is_always_restarted_is_refused(jobs_only: bool, mend: str) -
 def test_a_number_that_kubernetes_cannot_hold_is_refused(name: str) -> None:
     exp, process = one()
     process.job(**{name: 2**31})
-    with pytest.raises(SpecError, match=f"process 'p' has a job with {name}=2147483648; Kubernetes takes at most"):
+    with pytest.raises(
+        SpecError, match=f"process 'p' has a job with {name}=2147483648; Kubernetes takes at most"
+    ):
         rendered(exp)
 
 
@@ -266,9 +292,12 @@ def test_an_images_own_entry_point_may_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "what"), [({"preamble_cmds": "a"}, "preamble_cmds"), ({"start_dir": "a"}, "a relative start_dir")]
+    ("options", "what"),
+    [({"preamble_cmds": "a"}, "preamble_cmds"), ({"start_dir": "a"}, "a relative start_dir")],
 )
-def test_an_entry_point_that_a_shell_would_have_to_know_is_refused(options: dict[str, str], what: str) -> None:
+def test_an_entry_point_that_a_shell_would_have_to_know_is_refused(
+    options: dict[str, str], what: str
+) -> None:
     exp = Experiment("e")
     exp.new_process("p", container_image=IMAGE, **options)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=f"process 'p' has {what} and no command: "):
@@ -279,7 +308,9 @@ def test_an_entry_point_that_a_shell_would_have_to_know_is_refused(options: dict
 def test_a_variable_that_kubernetes_refuses_is_refused_first(name: str) -> None:
     exp, process = one()
     process.set_env(name, "x")
-    with pytest.raises(SpecError, match="process 'p' has a variable '.*', which Kubernetes refuses; rename it"):
+    with pytest.raises(
+        SpecError, match="process 'p' has a variable '.*', which Kubernetes refuses; rename it"
+    ):
         rendered(exp)
 
 
@@ -300,7 +331,9 @@ def test_another_gpu_may_be_asked_for() -> None:
 
 
 def test_a_test_runs_behind_the_preamble_of_its_process(tmp_path: Path) -> None:
-    exp, process = one(command="sleep 1", start_dir="deep", preamble_cmds=["export A=1; echo said", "cd ."])
+    exp, process = one(
+        command="sleep 1", start_dir="deep", preamble_cmds=["export A=1; echo said", "cd ."]
+    )
     process.ready(command=["sh", "-c", 'echo $A "$1"', "x", "a b"])
     (tmp_path / "deep").mkdir()
     command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
@@ -326,7 +359,11 @@ def test_the_roster_tells_of_everybody_and_is_on_the_first_that_waits_for_nobody
     own.pod_yml = {"spec": {"restartPolicy": "Always"}}
     manifest = rendered(exp)
     assert manifest.roster == (
-        Unit(name="late", processes=("late",), starts_after={"db": "ready", "a": "started", "b": "started"}),
+        Unit(
+            name="late",
+            processes=("late",),
+            starts_after={"db": "ready", "a": "started", "b": "started"},
+        ),
         Unit(name="db", processes=("db",), ready={"db": 5.0}, logs={"db": "^up$"}),
         Unit(
             name="team",
@@ -364,7 +401,9 @@ def test_its_text_is_its_objects_without_the_values_of_secrets() -> None:
     assert first["stringData"] == {"wandb": REDACTED, "ssh": REDACTED}
     assert second["stringData"] == {"ca.pem": REDACTED}
     assert "data" not in first
-    assert [item for item in shown if item["kind"] != "Secret"] == [i for i in manifest if i["kind"] != "Secret"]
+    assert [item for item in shown if item["kind"] != "Secret"] == [
+        i for i in manifest if i["kind"] != "Secret"
+    ]
     for content in ("wandb-token", "d2FuZGItdG9rZW4K", "AP8ga2V5"):
         assert content not in text + json.dumps(manifest.to_dict())
 
@@ -395,10 +434,19 @@ def test_in_a_shared_namespace_a_secret_may_have_a_longer_name_than_a_pod() -> N
     assert [volume["secret"]["secretName"] for volume in spec["volumes"] if "secret" in volume] == [
         secret["metadata"]["name"]
     ]
-    assert spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"] == secret["metadata"]["name"]
-    assert spec["volumes"][1]["configMap"]["name"] == config["metadata"]["name"] == f"{'e' * 60}-{'c' * 190}"
+    assert (
+        spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"]
+        == secret["metadata"]["name"]
+    )
+    assert (
+        spec["volumes"][1]["configMap"]["name"]
+        == config["metadata"]["name"]
+        == f"{'e' * 60}-{'c' * 190}"
+    )
     process.mount_config("d" * 193, "/d", files=["conf/blob"])
-    with pytest.raises(SpecError, match=f"254 characters, and Kubernetes takes 253.*shorten '{'e' * 60}' or 'd"):
+    with pytest.raises(
+        SpecError, match=f"254 characters, and Kubernetes takes 253.*shorten '{'e' * 60}' or 'd"
+    ):
         rendered(exp, namespace="team-a")
 
 

@@ -8,14 +8,18 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony_kube.names import EXPERIMENT, MANAGED_BY, RUN, UNIT
-from symphony_kube.options import Options
+from symphony_kube.render.labels import EXPERIMENT, MANAGED_BY, RUN, UNIT
 from symphony_kube.render.merge import merged, plain
+from symphony_kube.render.options import Options
 
 from .test_render import IMAGE, one, rendered, spec_of
 
 MERGED: dict[str, tuple[Any, Any, Any]] = {
-    "a mapping": ({"a": {"b": 1, "c": 2}}, {"a": {"c": 3, "d": 4}}, {"a": {"b": 1, "c": 3, "d": 4}}),
+    "a mapping": (
+        {"a": {"b": 1, "c": 2}},
+        {"a": {"c": 3, "d": 4}},
+        {"a": {"b": 1, "c": 3, "d": 4}},
+    ),
     "a scalar over a mapping": ({"a": {"b": 1}}, {"a": 2}, {"a": 2}),
     "a mapping over a scalar": ({"a": 1}, {"a": {"b": 2}}, {"a": {"b": 2}}),
     "null takes away": ({"a": 1, "b": 2}, {"a": None, "c": None}, {"b": 2}),
@@ -28,10 +32,19 @@ MERGED: dict[str, tuple[Any, Any, Any]] = {
     "things without names": ({"x": [{"key": "a"}]}, {"x": [{"key": "b"}]}, {"x": [{"key": "b"}]}),
     "words": ({"x": ["a", "b"]}, {"x": ["c"]}, {"x": ["c"]}),
     "an empty list": ({"x": [{"name": "a"}]}, {"x": []}, {"x": [{"name": "a"}]}),
-    "a list where there was none": ({}, {"x": [{"name": "a", "b": None}]}, {"x": [{"name": "a", "b": None}]}),
+    "a list where there was none": (
+        {},
+        {"x": [{"name": "a", "b": None}]},
+        {"x": [{"name": "a", "b": None}]},
+    ),
     "mounts go by their path": (
         {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
-        {"volumeMounts": [{"name": "v", "mountPath": "/b", "readOnly": True}, {"name": "v", "mountPath": "/c"}]},
+        {
+            "volumeMounts": [
+                {"name": "v", "mountPath": "/b", "readOnly": True},
+                {"name": "v", "mountPath": "/c"},
+            ]
+        },
         {
             "volumeMounts": [
                 {"name": "v", "mountPath": "/a"},
@@ -42,12 +55,32 @@ MERGED: dict[str, tuple[Any, Any, Any]] = {
     ),
     "a variable has one source": (
         {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]},
-        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, {"name": "B", "value": "3"}]},
-        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, {"name": "B", "value": "3"}]},
+        {
+            "env": [
+                {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}},
+                {"name": "B", "value": "3"},
+            ]
+        },
+        {
+            "env": [
+                {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "x"}}},
+                {"name": "B", "value": "3"},
+            ]
+        },
     ),
     "a volume is of one kind": (
-        {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "nfs": {"server": "s", "path": "/p"}}]},
-        {"volumes": [{"name": "a", "nfs": {"server": "t"}}, {"name": "b", "nfs": {"readOnly": True}}]},
+        {
+            "volumes": [
+                {"name": "a", "emptyDir": {}},
+                {"name": "b", "nfs": {"server": "s", "path": "/p"}},
+            ]
+        },
+        {
+            "volumes": [
+                {"name": "a", "nfs": {"server": "t"}},
+                {"name": "b", "nfs": {"readOnly": True}},
+            ]
+        },
         {
             "volumes": [
                 {"name": "a", "nfs": {"server": "t"}},
@@ -68,7 +101,10 @@ def test_what_is_laid_over(below: Any, over: Any, result: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"a": [{"b": object}]}, "pod_yml.a[0].b is text, a number, true, false, a list or a mapping"),
+        (
+            {"a": [{"b": object}]},
+            "pod_yml.a[0].b is text, a number, true, false, a list or a mapping",
+        ),
         ({"a": {1: "x"}}, "pod_yml.a has a key that is not text: 1; quote it"),
         ({"a": float("nan")}, "pod_yml.a is text"),
     ],
@@ -104,7 +140,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("own", "message"), REFUSED)
 @pytest.mark.parametrize("job", [False, True])
-def test_a_pod_that_symphony_would_not_find_again_is_refused(own: dict[str, Any], message: str, job: bool) -> None:
+def test_a_pod_that_symphony_would_not_find_again_is_refused(
+    own: dict[str, Any], message: str, job: bool
+) -> None:
     exp, process = one()
     process.pod_yml = own
     with pytest.raises(SpecError) as refusal:
@@ -116,7 +154,9 @@ def test_a_pod_that_symphony_would_not_find_again_is_refused(own: dict[str, Any]
 def test_a_container_keeps_its_name() -> None:
     exp, process = one()
     process.container_yml = {"name": "q"}
-    with pytest.raises(SpecError, match="container_yml of process 'p' changes the name of the container"):
+    with pytest.raises(
+        SpecError, match="container_yml of process 'p' changes the name of the container"
+    ):
         rendered(exp)
 
 
@@ -124,7 +164,9 @@ def test_a_container_keeps_its_name() -> None:
 def test_symphonys_own_labels_cannot_be_set(key: str) -> None:
     exp, process = one()
     process.add_label(key, "x")
-    with pytest.raises(SpecError, match=f"process 'p' has a label '{key}', which is symphony's own"):
+    with pytest.raises(
+        SpecError, match=f"process 'p' has a label '{key}', which is symphony's own"
+    ):
         rendered(exp)
 
 
@@ -161,7 +203,13 @@ def test_one_of_several_members_may_be_changed() -> None:
     group = exp.new_process_group("g")
     for name in ("a", "b"):
         group.new_process(name, command="c")
-    group.pod_yml = {"spec": {"containers": [{"name": "b", "tty": True}, {"name": "sidecar", "image": "s"}]}}
+    group.pod_yml = {
+        "spec": {"containers": [{"name": "b", "tty": True}, {"name": "sidecar", "image": "s"}]}
+    }
     found = spec_of(rendered(exp), "g")["containers"]
-    assert [(item["name"], item.get("tty")) for item in found] == [("a", None), ("b", True), ("sidecar", None)]
+    assert [(item["name"], item.get("tty")) for item in found] == [
+        ("a", None),
+        ("b", True),
+        ("sidecar", None),
+    ]
     assert [item["command"] for item in found[:2]] == [["c"], ["c"]]

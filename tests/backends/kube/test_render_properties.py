@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment
-from symphony.plan import Plan, argv
-from symphony_kube.names import Scope
-from symphony_kube.options import Options
-from symphony_kube.render import render
+from symphony.plan.resolve import Plan, argv
+from symphony_kube.render.experiment import render
+from symphony_kube.render.labels import Scope
+from symphony_kube.render.options import Options
 from symphony_kube.render.text import distinct, escaped, is_port_name, port_name
 from tests.unit.strategies import experiments, names, texts
 
@@ -68,7 +68,14 @@ dollars = st.text(st.sampled_from("$()X a\n"), max_size=12)
 
 @pytest.mark.parametrize(
     ("text", "result"),
-    [("$(X)", "wrong"), ("$$(X)", "$(X)"), ("$(Y)", "$(Y)"), ("$(X", "$(X"), ("$X $", "$X $"), ("$$$$(X)", "$$(X)")],
+    [
+        ("$(X)", "wrong"),
+        ("$$(X)", "$(X)"),
+        ("$(Y)", "$(Y)"),
+        ("$(X", "$(X"),
+        ("$X $", "$X $"),
+        ("$$$$(X)", "$$(X)"),
+    ],
 )
 def test_the_oracle_expands_as_kubernetes_does(text: str, result: str) -> None:
     assert expanded(text, X) == result
@@ -120,10 +127,14 @@ def _components(data: Object) -> Iterator[Object]:
 
 def _services(data: Object) -> list[str]:
     keys = ("binds", "exposes")
-    return [name for component in _components(data) for key in keys for name in component.get(key, {})]
+    return [
+        name for component in _components(data) for key in keys for name in component.get(key, {})
+    ]
 
 
-def made(data: Object, *, shared: bool = False, jobs_only: bool = False) -> tuple[Plan, list[Object]]:
+def made(
+    data: Object, *, shared: bool = False, jobs_only: bool = False
+) -> tuple[Plan, list[Object]]:
     """The plan and the objects of an experiment in its file form."""
     exp = Experiment.load_dict(data)
     scope = Scope(experiment=exp.name, namespace="team-a" if shared else exp.name, shared=shared)
@@ -150,7 +161,9 @@ def test_arguments_and_variables_arrive_as_they_were_written(data: Object) -> No
     assert list(containers) == [process.name for process in plan]
     for process in plan:
         item = containers[process.name]
-        env = {variable["name"]: variable["value"] for variable in item["env"] if "value" in variable}
+        env = {
+            variable["name"]: variable["value"] for variable in item["env"] if "value" in variable
+        }
         arrived = {key: expanded(value, env) for key, value in env.items()}
         arrived.pop("SYMPHONY_SECRETS_DIR", None)
         assert arrived == {**plan.environment(process)}
@@ -160,7 +173,10 @@ def test_arguments_and_variables_arrive_as_they_were_written(data: Object) -> No
             assert got == argv(process, "/bin/sh")
             assert item.get("workingDir") == folder
         elif process.command:
-            assert got[-len(process.command) - len(process.args) :] == [*process.command, *process.args]
+            assert got[-len(process.command) - len(process.args) :] == [
+                *process.command,
+                *process.args,
+            ]
 
 
 @given(whole, st.booleans(), st.booleans())
@@ -224,7 +240,10 @@ def test_rendering_is_the_same_again_only_reads_and_is_plain_data(data: Object) 
     before = json.dumps(plan.to_dict())
     scope = Scope(experiment=plan.experiment, namespace=plan.experiment)
     again = render(
-        plan, scope, Options(image=IMAGE), dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish")
+        plan,
+        scope,
+        Options(image=IMAGE),
+        dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish"),
     )
     assert json.dumps(list(again)) == json.dumps(objects)
     assert json.dumps(plan.to_dict()) == before
@@ -236,7 +255,10 @@ def test_its_yaml_says_the_same(data: Object) -> None:
     plan, _ = made(data)
     scope = Scope(experiment=plan.experiment, namespace=plan.experiment)
     manifest = render(
-        plan, scope, Options(image=IMAGE), dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish")
+        plan,
+        scope,
+        Options(image=IMAGE),
+        dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish"),
     )
     text = str(manifest)
     assert "swordfish" not in text
@@ -247,7 +269,12 @@ def test_its_yaml_says_the_same(data: Object) -> None:
 # --- names that are made up ---
 
 
-@given(st.lists(st.one_of(names, st.from_regex(r"[a-z]([-a-z]{0,20}[a-z0-9])?", fullmatch=True)), unique=True))
+@given(
+    st.lists(
+        st.one_of(names, st.from_regex(r"[a-z]([-a-z]{0,20}[a-z0-9])?", fullmatch=True)),
+        unique=True,
+    )
+)
 def test_ports_have_names_of_their_own(services: list[str]) -> None:
     taken: list[str] = []
     for service in services:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony_kube.names import Scope
-from symphony_kube.options import Options
-from symphony_kube.render import read_files, render
+from symphony_kube.render.experiment import read_files, render
 from symphony_kube.render.files import MOST
+from symphony_kube.render.labels import Scope
+from symphony_kube.render.options import Options
 from symphony_kube.render.volumes import _CHECK_OUT
 
 from .specimens import IMAGE, SPECIMENS, planned
@@ -29,14 +29,18 @@ def mounted(spec: Object, container: str = "p") -> dict[str, Object]:
     volumes = {item["name"]: item for item in spec["volumes"]}
     assert len(volumes) == len(spec["volumes"])
     return {
-        mount["mountPath"]: {key: value for key, value in volumes[mount["name"]].items() if key != "name"}
+        mount["mountPath"]: {
+            key: value for key, value in volumes[mount["name"]].items() if key != "name"
+        }
         for mount in found["volumeMounts"]
     }
 
 
 def test_what_is_alike_is_not_the_same() -> None:
     found = mounted(spec_of(SPECIMENS["volumes"].manifest(), "lone"), "lone")
-    assert [found[path]["nfs"]["path"] for path in ("/a", "/b", "/i")] == [f"/exports/{x}" for x in "abc"]
+    assert [found[path]["nfs"]["path"] for path in ("/a", "/b", "/i")] == [
+        f"/exports/{x}" for x in "abc"
+    ]
     paths = [found[path]["hostPath"] for path in ("/c", "/d", "/e", "/f", "/j")]
     assert paths == [
         {"path": "/one/data"},
@@ -48,20 +52,31 @@ def test_what_is_alike_is_not_the_same() -> None:
 
 
 def names_at(spec: Object, *paths: str) -> list[str]:
-    mounts = {m["mountPath"]: m["name"] for item in spec["containers"] for m in item["volumeMounts"]}
+    mounts = {
+        m["mountPath"]: m["name"] for item in spec["containers"] for m in item["volumeMounts"]
+    }
     return [mounts[path] for path in paths]
 
 
 def test_to_be_written_to_is_a_matter_of_the_mount() -> None:
     exp, process = one()
     process.mount_host_path("/data", "/a").mount_host_path("/data", "/b", read_only=True)
-    process.mount_pvc("claim", "/c").mount_pvc("claim", "/d", read_only=True).mount_pvc("other", "/e", read_only=True)
+    process.mount_pvc("claim", "/c").mount_pvc("claim", "/d", read_only=True).mount_pvc(
+        "other", "/e", read_only=True
+    )
     spec = spec_of(rendered(exp), "p")
     a, b, c, d, e = names_at(spec, "/a", "/b", "/c", "/d", "/e")
     assert (a, c) == (b, d)
-    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in spec["containers"][0]["volumeMounts"]}
+    mounts = {
+        mount["mountPath"]: mount.get("readOnly", False)
+        for mount in spec["containers"][0]["volumeMounts"]
+    }
     assert mounts == {"/a": False, "/b": True, "/c": False, "/d": True, "/e": True}
-    claims = {item["name"]: item["persistentVolumeClaim"] for item in spec["volumes"] if "hostPath" not in item}
+    claims = {
+        item["name"]: item["persistentVolumeClaim"]
+        for item in spec["volumes"]
+        if "hostPath" not in item
+    }
     assert claims == {c: {"claimName": "claim"}, e: {"claimName": "other", "readOnly": True}}
 
 
@@ -84,7 +99,9 @@ def group_of_two() -> tuple[Experiment, Any, Any, Any]:
         ({"mount_path": "/x", "name": "n"}, {"mount_path": "/x", "name": "n", "size": 1}, False),
     ],
 )
-def test_which_empty_folders_members_of_a_group_share(first: Object, second: Object, same: bool) -> None:
+def test_which_empty_folders_members_of_a_group_share(
+    first: Object, second: Object, same: bool
+) -> None:
     exp, _, a, b = group_of_two()
     a.mount_empty_dir(**first)
     b.mount_empty_dir(**second)
@@ -98,7 +115,9 @@ def test_a_name_that_stands_for_one_thing_is_kept_whatever_others_are_called() -
     exp, process = one()
     process.mount_nfs("s", "/a", "/a")
     (generated,) = names_at(spec_of(rendered(exp), "p"), "/a")
-    process.mount_nfs("t", "/b", "/b", name=generated).mount_pvc("c", "/c", name="x").mount_pvc("c", "/d", name="x")
+    process.mount_nfs("t", "/b", "/b", name=generated).mount_pvc("c", "/c", name="x").mount_pvc(
+        "c", "/d", name="x"
+    )
     process.mount_pvc("c", "/e", name="symphony-secrets")
     spec = spec_of(rendered(exp), "p")
     first, own, c, d, reserved = names_at(spec, "/a", "/b", "/c", "/d", "/e")
@@ -146,12 +165,16 @@ def test_what_kubernetes_cannot_mount_is_refused(call: Any, message: str) -> Non
 def test_one_secret_is_made_from_the_same_files() -> None:
     exp = Experiment("e")
     for name in ("a", "b"):
-        exp.new_process(name, command="c").mount_secret("certs", f"/{name}", files={"ca.pem": "certs/ca.pem"})
+        exp.new_process(name, command="c").mount_secret(
+            "certs", f"/{name}", files={"ca.pem": "certs/ca.pem"}
+        )
     exp.new_process("c", command="c").mount_secret("certs", "/c")
     manifest = rendered(exp, namespace="team-a")
     assert [item["metadata"]["name"] for item in by_kind(manifest)["Secret"]] == ["e-certs"]
     for name in ("a", "b", "c"):
-        assert mounted(spec_of(manifest, name), name)[f"/{name}"] == {"secret": {"secretName": "e-certs"}}
+        assert mounted(spec_of(manifest, name), name)[f"/{name}"] == {
+            "secret": {"secretName": "e-certs"}
+        }
 
 
 def test_one_that_exists_has_the_name_it_has() -> None:
@@ -160,14 +183,19 @@ def test_one_that_exists_has_the_name_it_has() -> None:
     manifest = rendered(exp, namespace="team-a")
     assert set(by_kind(manifest)) == {"Pod"}
     found = mounted(spec_of(manifest, "p"))
-    assert found == {"/a": {"secret": {"secretName": "theirs"}}, "/b": {"configMap": {"name": "my.conf"}}}
+    assert found == {
+        "/a": {"secret": {"secretName": "theirs"}},
+        "/b": {"configMap": {"name": "my.conf"}},
+    }
 
 
 @pytest.mark.parametrize("kind", ["secret", "config"])
 def test_one_name_for_different_files_is_refused(kind: str) -> None:
     exp = Experiment("e")
     for name, source in (("a", "conf/blob"), ("b", "certs/ca.pem")):
-        getattr(exp.new_process(name, command="c"), f"mount_{kind}")("x", "/x", files={"file": source})
+        getattr(exp.new_process(name, command="c"), f"mount_{kind}")(
+            "x", "/x", files={"file": source}
+        )
     with pytest.raises(SpecError) as refusal:
         rendered(exp)
     assert str(refusal.value) == (
@@ -182,7 +210,9 @@ def planned_with(files: Any, tmp_path: Path) -> Any:
     return planned(exp, Scope(experiment="e", namespace="e"))
 
 
-def test_files_are_read_from_the_folder_of_the_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_from_the_folder_of_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"\x00\xff")
     (tmp_path / "b").write_bytes(b"")
     absolute = str(tmp_path / "b")
@@ -202,14 +232,18 @@ def test_a_file_that_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
         assert str(refusal.value) == f"secret 's', file 'x': there is no file {tmp_path / name}"
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine").write_text("x")
 
     def refused(*_: object) -> None:  # root may read every file
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(SpecError, match="secret 's', file 'x': .*/mine cannot be read by this user"):
+    with pytest.raises(
+        SpecError, match="secret 's', file 'x': .*/mine cannot be read by this user"
+    ):
         read_files(planned_with({"x": "mine"}, tmp_path))
 
 
@@ -217,7 +251,9 @@ def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * (MOST + 1))
     (tmp_path / "half").write_bytes(b"x" * (MOST // 2))
     (tmp_path / "more").write_bytes(b"x" * (MOST // 2 + 1))
-    with pytest.raises(SpecError, match="big has more than the 1 MiB that Kubernetes takes; mount it from a volume"):
+    with pytest.raises(
+        SpecError, match="big has more than the 1 MiB that Kubernetes takes; mount it from a volume"
+    ):
         read_files(planned_with({"x": "big"}, tmp_path))
     scope = Scope(experiment="e", namespace="e")
     for second, fits in (("half", True), ("more", False)):
@@ -226,7 +262,9 @@ def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
         if fits:
             render(plan, scope, Options(image=IMAGE), files)
             continue
-        with pytest.raises(SpecError, match=r"the secret 's' has 1.00 MiB in 2 files, and Kubernetes takes 1 MiB"):
+        with pytest.raises(
+            SpecError, match=r"the secret 's' has 1.00 MiB in 2 files, and Kubernetes takes 1 MiB"
+        ):
             render(plan, scope, Options(image=IMAGE), files)
 
 
@@ -261,9 +299,17 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("revision", "what"),
-    [("", "third"), ("main", "third"), ("feature", "second"), ("v1", "first"), ("HEAD~1", "second")],
+    [
+        ("", "third"),
+        ("main", "third"),
+        ("feature", "second"),
+        ("v1", "first"),
+        ("HEAD~1", "second"),
+    ],
 )
-def test_a_revision_is_checked_out(repository: Path, tmp_path: Path, revision: str, what: str) -> None:
+def test_a_revision_is_checked_out(
+    repository: Path, tmp_path: Path, revision: str, what: str
+) -> None:
     if revision == "HEAD~1":
         parse = ["git", "-C", repository, "rev-parse", revision]
         revision = subprocess.check_output(parse, text=True).strip()
@@ -275,7 +321,9 @@ def test_a_revision_is_checked_out(repository: Path, tmp_path: Path, revision: s
     arguments = [argument.replace("$$", "$") for argument in init["args"][:2]]
     for _ in range(2):  # a container that has been run may be run again
         command = [*init["command"], *arguments, str(target)]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"})
+        subprocess.run(
+            command, check=True, capture_output=True, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}
+        )
         assert (target / "what").read_text() == f"{what}\n"
         (target / "kept").touch()
 
@@ -283,7 +331,9 @@ def test_a_revision_is_checked_out(repository: Path, tmp_path: Path, revision: s
 def test_a_checkout_that_fails_can_be_tried_again(repository: Path, tmp_path: Path) -> None:
     target = tmp_path / "checkout"
     command = ["/bin/sh", "-c", _CHECK_OUT, "/bin/sh", str(repository)]
-    failed = subprocess.run([*command, "none", str(target)], check=False, capture_output=True, text=True)
+    failed = subprocess.run(
+        [*command, "none", str(target)], check=False, capture_output=True, text=True
+    )
     assert failed.returncode != 0
     assert "none" in failed.stderr
     assert not target.exists()

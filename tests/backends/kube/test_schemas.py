@@ -13,9 +13,13 @@ from .specimens import SPECIMENS, Specimen
 
 Object = dict[str, Any]
 
-SHIPPED = sorted({version.rpartition(".")[0] for version in utils.all_versions()}, key=utils.major_minor)
+SHIPPED = sorted(
+    {version.rpartition(".")[0] for version in utils.all_versions()}, key=utils.major_minor
+)
 # The oldest that the package has, the newest, and some on the way. Older servers are asked themselves.
-VERSIONS = list(dict.fromkeys([SHIPPED[0], *(v for v in ("1.29", "1.33") if v in SHIPPED), SHIPPED[-1]]))
+VERSIONS = list(
+    dict.fromkeys([SHIPPED[0], *(v for v in ("1.29", "1.33") if v in SHIPPED), SHIPPED[-1]])
+)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -10,10 +10,10 @@ import pytest
 from kubetest.accounts import wait_for_account
 from kubetest.plugin import KubeCluster
 from symphony import Experiment
-from symphony_kube.manifest import KubeManifest
-from symphony_kube.names import Scope
-from symphony_kube.options import Options
-from symphony_kube.render import render
+from symphony_kube.render.experiment import render
+from symphony_kube.render.labels import Scope
+from symphony_kube.render.manifest import KubeManifest
+from symphony_kube.render.options import Options
 
 from .specimens import FILES, IMAGE, SPECIMENS, Specimen, planned
 
@@ -50,14 +50,24 @@ def _missing(sent: Any, got: Any, where: str) -> list[str]:
         ]
     if isinstance(sent, list) and isinstance(got, list) and len(got) >= len(sent):
         pairs = zip(sent, got, strict=False)
-        return [problem for number, (a, b) in enumerate(pairs) for problem in _missing(a, b, f"{where}[{number}]")]
-    return [] if sent == got or (not sent and got is None) else [f"{where} was {sent!r} and is {got!r}"]
+        return [
+            problem
+            for number, (a, b) in enumerate(pairs)
+            for problem in _missing(a, b, f"{where}[{number}]")
+        ]
+    return (
+        []
+        if sent == got or (not sent and got is None)
+        else [f"{where} was {sent!r} and is {got!r}"]
+    )
 
 
 @pytest.fixture
 def account(kube_cluster: KubeCluster) -> None:
     """The service account that a specimen names: without it no Pod is let in."""
-    kube_cluster.raw.call("POST", kube_cluster.path("serviceaccounts"), {"metadata": {"name": "trainer"}})
+    kube_cluster.raw.call(
+        "POST", kube_cluster.path("serviceaccounts"), {"metadata": {"name": "trainer"}}
+    )
     wait_for_account(kube_cluster.raw, kube_cluster.namespace, "trainer")
 
 
@@ -65,18 +75,28 @@ def account(kube_cluster: KubeCluster) -> None:
 def test_a_server_takes_every_golden_object(kube_cluster: KubeCluster) -> None:
     for specimen in SPECIMENS.values():
         for item in specimen.manifest(kube_cluster.namespace):
-            assert refused(kube_cluster, item) == "", f"{specimen.name}: {item['kind']} {item['metadata']['name']}"
+            assert refused(kube_cluster, item) == "", (
+                f"{specimen.name}: {item['kind']} {item['metadata']['name']}"
+            )
 
 
 def amounts(exp: Experiment) -> None:
     """Every way in which an amount may be written, and names at their longest."""
     for number, amount in enumerate(["2", "500m", "1.5", ".5", "2.", "0", "1e3", "2E", "1k"]):
-        exp.new_process(f"{'p' * 60}{number:03d}", container_image=IMAGE).resource_request(cpu=amount)
-    memory = exp.new_process("memory", container_image=IMAGE).resource_request(memory="4Gi").resource_limit(mem=2**33)
+        exp.new_process(f"{'p' * 60}{number:03d}", container_image=IMAGE).resource_request(
+            cpu=amount
+        )
+    memory = (
+        exp.new_process("memory", container_image=IMAGE)
+        .resource_request(memory="4Gi")
+        .resource_limit(mem=2**33)
+    )
     memory.mount_shared_memory("1.5Gi").mount_empty_dir("/x", size="1e6", name="x" * 63)
     for letter in "ab":
         memory.mount_empty_dir(f"/{letter}", size=ord(letter), name="y" * 63)
-    memory.binds(["s" * 63, "s" * 62 + "t", "a--b", "a-b", "x1"]).ready(command=["test", "$(x)", ""])
+    memory.binds(["s" * 63, "s" * 62 + "t", "a--b", "a-b", "x1"]).ready(
+        command=["test", "$(x)", ""]
+    )
 
 
 def test_a_server_takes_amounts_and_names_of_every_kind(kube_cluster: KubeCluster) -> None:
@@ -91,7 +111,9 @@ def test_kubectl_takes_what_a_dry_run_shows(kube_cluster: KubeCluster, verb: str
         manifest = SPECIMENS[name].manifest(kube_cluster.namespace)
         kubectl(kube_cluster, [verb, "--dry-run=server", "-f", "-"], _without_namespace(manifest))
     shown = kubectl(
-        kube_cluster, [verb, "--dry-run=client", "-o", "name", "-f", "-"], str(SPECIMENS["everything"].manifest())
+        kube_cluster,
+        [verb, "--dry-run=client", "-o", "name", "-f", "-"],
+        str(SPECIMENS["everything"].manifest()),
     )
     kinds = [line.partition("/")[0] for line in shown.split()]
     assert kinds == ["namespace", "secret", "secret", "configmap", *["service"] * 5, "pod"]
@@ -105,7 +127,9 @@ def _without_namespace(manifest: KubeManifest) -> str:
 
 def kubectl(kube: KubeCluster, arguments: list[str], text: str) -> str:
     command = [kube.kubectl, "--kubeconfig", str(kube.kubeconfig), *arguments]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -116,13 +140,17 @@ def test_awkward_words_arrive_in_a_real_container(kube_cluster: KubeCluster) -> 
     program = "import json, os, sys; print(json.dumps({'args': sys.argv[1:], **os.environ}))"
     words = ["$(WORD) $$(WORD) $WORD", "a\n$(X)\n", "$$", "$", ""]
     exp.secrets["wandb"] = "tokens/wandb"
-    process = exp.new_process("words", container_image=kube_cluster.image, command=["python3", "-c", program])
+    process = exp.new_process(
+        "words", container_image=kube_cluster.image, command=["python3", "-c", program]
+    )
     process.args = words
     process.set_env("WORD", "$(TOKEN) $$").set_env_secret("TOKEN", "wandb")
     scope = Scope(experiment="words", namespace=kube_cluster.namespace)
     for item in render(planned(exp, scope), scope, Options(), FILES):
         if item["kind"] != "Namespace":
-            kube_cluster.raw.call("POST", f"/{PLACES[item['kind']].format(kube_cluster.namespace)}", item)
+            kube_cluster.raw.call(
+                "POST", f"/{PLACES[item['kind']].format(kube_cluster.namespace)}", item
+            )
     kube_cluster.wait_for_pod("words", "Succeeded", "Failed")
     log = kube_cluster.raw.call("GET", kube_cluster.path("pods/words/log"))
     assert (log["args"], log["WORD"], log["TOKEN"]) == (words, "$(TOKEN) $$", "wandb-token\n")

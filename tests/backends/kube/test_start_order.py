@@ -11,7 +11,9 @@ from .held import HELD, let_go
 SERVE = f"import os, socket; s = socket.create_server(('', int(os.environ['SYMPH_WEB_PORT']))); {FOREVER}"
 
 
-def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(kube_cluster, shared, name):
+def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(
+    kube_cluster, shared, name
+):
     exp = shared.new_experiment(name)
     python(exp, "server", HELD + SERVE).binds("web").ready(tcp="web")
     python(exp, "logger", f"{HELD}print('go'); {FOREVER}").ready(log="^go$")
@@ -24,7 +26,9 @@ def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(kube_
 
     def see(status):
         seen.append(status)
-        for process in [item.name for item in status if item.name in held and item.state is State.RUNNING]:
+        for process in [
+            item.name for item in status if item.name in held and item.state is State.RUNNING
+        ]:
             held.remove(process)
             let_go(shared, name, process)
 
@@ -33,13 +37,18 @@ def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(kube_
     first = {process.name: process.reason for process in seen[0]}
     assert first["after-ready"] == "waiting for server to be ready and logger to be ready"
     assert first["after-end"] == "waiting for short to succeed"
-    pods = {item["metadata"]["name"]: item for item in kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]}
+    pods = {
+        item["metadata"]["name"]: item
+        for item in kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
+    }
     notes = pods[f"{name}-logger"]["metadata"]["annotations"]
     assert notes["symphony/ready"] == "logger"
     ready = pods[f"{name}-server"]["status"]["conditions"]
     when = next(item["lastTransitionTime"] for item in ready if item["type"] == "Ready")
     assert pods[f"{name}-after-ready"]["metadata"]["creationTimestamp"] >= when
-    ended = pods[f"{name}-short"]["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
+    ended = pods[f"{name}-short"]["status"]["containerStatuses"][0]["state"]["terminated"][
+        "finishedAt"
+    ]
     assert pods[f"{name}-after-end"]["metadata"]["creationTimestamp"] >= ended
     shared.delete(name)
 
@@ -54,9 +63,16 @@ def test_who_can_never_start_is_not_created_and_the_rest_is(kube_cluster, shared
     python(exp, "after-silent", FOREVER).starts_after("silent")
     python(exp, "after-good", "print(1)").starts_after("good", "succeeded")
     shared.launch(exp)
-    assert there(kube_cluster)["pods"] == [f"{name}-{each}" for each in ("after-good", "bad", "good", "silent")]
+    assert there(kube_cluster)["pods"] == [
+        f"{name}-{each}" for each in ("after-good", "bad", "good", "silent")
+    ]
     status = {process.name: process for process in shared.describe_experiment(name)}
-    assert status["after-bad"].state is status["after-that"].state is status["after-silent"].state is State.FAILED
+    assert (
+        status["after-bad"].state
+        is status["after-that"].state
+        is status["after-silent"].state
+        is State.FAILED
+    )
     assert status["after-bad"].reason == "never started: bad failed"
     assert status["after-silent"].reason == "never started: silent was not ready within 1 s"
     shared.delete(name)
@@ -75,7 +91,9 @@ def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, share
     shared.delete(name)
 
 
-def test_a_launch_returns_when_it_is_noted_who_was_ready(kube_cluster, kube_faults, open_cluster, name):
+def test_a_launch_returns_when_it_is_noted_who_was_ready(
+    kube_cluster, kube_faults, open_cluster, name
+):
     """Else nobody would know once the launcher's program has ended."""
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     kube_faults.delay(2, method="PATCH", times=1)

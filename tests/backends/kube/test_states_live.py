@@ -43,10 +43,16 @@ def every_kind(name: str, image: str) -> Experiment:
     env = [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "nope", "key": "key"}}}]
     python(experiment, "no-secret", FOREVER).container_yml = {"env": env}
     experiment.new_process("no-command", command=["nope"])
-    prepare = {"name": "prepare", "image": image, "command": ["python3", "-c", "raise SystemExit(7)"]}
+    prepare = {
+        "name": "prepare",
+        "image": image,
+        "command": ["python3", "-c", "raise SystemExit(7)"],
+    }
     python(experiment, "no-checkout", FOREVER).pod_yml = {"spec": {"initContainers": [prepare]}}
     python(experiment, "hog", HOG).resource_limit(memory="48Mi")
-    python(experiment, "fat", FAT).mount_empty_dir("/data", size="1Mi")  # kubelets look for these once a minute
+    python(experiment, "fat", FAT).mount_empty_dir(
+        "/data", size="1Mi"
+    )  # kubelets look for these once a minute
     python(experiment, "crash", "raise SystemExit(4)").restart_policy("Always")
     team = experiment.new_process_group("team")
     python(team, "good", "pass")
@@ -93,7 +99,9 @@ def fits(item) -> bool:
     state, code, reason = COMES_TO[item.name]
     if item.name == "late":  # with an exit code, where it had started
         code = item.exit_code
-    return (item.state, item.exit_code) == (state, code) and re.fullmatch(reason, item.reason) is not None
+    return (item.state, item.exit_code) == (state, code) and re.fullmatch(
+        reason, item.reason
+    ) is not None
 
 
 def test_a_pod_that_is_deleted_by_hand_is_unknown(kube_cluster, shared, name):
@@ -106,7 +114,9 @@ def test_a_pod_that_is_deleted_by_hand_is_unknown(kube_cluster, shared, name):
 
     def delete_one(status):
         if not deleted:
-            kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0})
+            kube_cluster.raw.call(
+                "DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0}
+            )
             deleted.append(True)
         return status.processes[1].state is UNKNOWN
 
@@ -140,7 +150,9 @@ def test_wait_ends_with_not_found_when_the_experiment_is_deleted(either, name):
             thread.join()
 
 
-def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(kube_cluster, spaces, name):
+def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(
+    kube_cluster, spaces, name
+):
     experiment = spaces.new_experiment(name)
     python(experiment, "only", FOREVER)
     spaces.launch(experiment)
@@ -148,14 +160,18 @@ def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(kube_
 
     def delete(status):
         if not gone and status.processes[0].state is RUNNING:
-            kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}/pods/only", {"gracePeriodSeconds": 0})
+            kube_cluster.raw.call(
+                "DELETE", f"/api/v1/namespaces/{name}/pods/only", {"gracePeriodSeconds": 0}
+            )
             gone.append(True)
 
     status = spaces.wait(name, timeout=60, on_change=delete)
     assert [(item.name, item.state) for item in status] == [("only", UNKNOWN)]
     assert status.exit_code == 1
     assert name in spaces.list_experiments()
-    assert spaces.describe_experiment(name).note.startswith("nothing of it is left but its namespace")
+    assert spaces.describe_experiment(name).note.startswith(
+        "nothing of it is left but its namespace"
+    )
 
 
 def test_jobs_alone_are_told_to_one_who_may_not_read_jobs(kube_cluster, open_cluster, name):

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from symphony.status import ExperimentStatus, State
-from symphony_kube.stuck import reason
+from symphony_kube.status.pod_events import reason
 
 from .conftest import FOREVER, python, until
 
 Object = dict[str, Any]
 
 SECRET = 'MountVolume.SetUp failed for volume "secret-60179e3a" : secret "nosuch" not found'
-LATE = "Unable to attach or mount volumes: unmounted volumes=[x]: timed out waiting for the condition"
+LATE = (
+    "Unable to attach or mount volumes: unmounted volumes=[x]: timed out waiting for the condition"
+)
 NFS = """MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32
 Mounting command: mount
 Mounting arguments: -t nfs 127.0.0.1:/x /var/lib/kubelet/pods/c0d301c7-6e82-443d-9f64-b3c4476952ce/volumes/nfs
@@ -58,12 +60,16 @@ def test_what_the_last_warnings_say(events: list[Object], said: str) -> None:
 
 
 def test_a_late_volume_of_which_no_more_is_known_is_told_so() -> None:
-    assert reason("u", [event(LATE, 5)]).startswith("FailedMount: Unable to attach or mount volumes")
+    assert reason("u", [event(LATE, 5)]).startswith(
+        "FailedMount: Unable to attach or mount volumes"
+    )
 
 
 @pytest.mark.client
-def test_a_secret_that_is_not_there_becomes_the_reason(kube_cluster, kube_faults, open_cluster, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.stuck.SLOW", -60.0)
+def test_a_secret_that_is_not_there_becomes_the_reason(
+    kube_cluster, kube_faults, open_cluster, name, monkeypatch
+):
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", -60.0)
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)
     python(exp, "one", FOREVER).mount_secret("nosuch", "/x")
@@ -81,23 +87,27 @@ def test_a_secret_that_is_not_there_becomes_the_reason(kube_cluster, kube_faults
         'FailedMount: configmap "nosuch-either" not found',
     ]
     kube_faults.answer(403, path="/events")
-    assert [process.reason for process in cluster.describe_experiment(name)] == ["ContainerCreating"] * 2
+    assert [process.reason for process in cluster.describe_experiment(name)] == [
+        "ContainerCreating"
+    ] * 2
     kube_faults.clear()
     with monkeypatch.context() as often:
-        often.setattr("symphony_kube.stuck.SLOW", 0.1)
+        often.setattr("symphony_kube.status.pod_events.SLOW", 0.1)
         told: list[ExperimentStatus] = []
         with pytest.raises(TimeoutError):
             cluster.wait(name, until="started", timeout=2, on_change=told.append)
         assert all(before != after for before, after in itertools.pairwise(told))
-    monkeypatch.setattr("symphony_kube.stuck.SLOW", 3600.0)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", 3600.0)
     before = kube_faults.count()
-    assert [process.reason for process in cluster.describe_experiment(name)] == ["ContainerCreating"] * 2
+    assert [process.reason for process in cluster.describe_experiment(name)] == [
+        "ContainerCreating"
+    ] * 2
     assert kube_faults.count() - before == 1
 
 
 @pytest.mark.client
 def test_who_waits_is_told_it_too_though_nothing_changes(shared, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.stuck.SLOW", 0.5)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", 0.5)
     exp = shared.new_experiment(name)
     python(exp, "one", FOREVER).mount_secret("nosuch", "/x")
     shared.launch(exp)

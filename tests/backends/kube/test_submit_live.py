@@ -21,7 +21,14 @@ FEW_RIGHTS = [
 @pytest.fixture
 def argv(kube_cluster):
     def words(verb, *rest, kubeconfig=kube_cluster.kubeconfig):
-        where = ["-b", "kube", "--kubeconfig", str(kubeconfig), "--namespace", kube_cluster.namespace]
+        where = [
+            "-b",
+            "kube",
+            "--kubeconfig",
+            str(kubeconfig),
+            "--namespace",
+            kube_cluster.namespace,
+        ]
         return [sys.executable, "-m", "symphony", verb, *where, *map(str, rest)]
 
     return words
@@ -41,7 +48,9 @@ def running(argv):
     with contextlib.ExitStack() as stack:
 
         def start(*words):
-            begun = stack.enter_context(subprocess.Popen(argv(*words), stdout=-1, stderr=-1, text=True))
+            begun = stack.enter_context(
+                subprocess.Popen(argv(*words), stdout=-1, stderr=-1, text=True)
+            )
             stack.callback(begun.kill)
             return begun
 
@@ -59,8 +68,20 @@ def node(kube_cluster):
 
 def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
     bob = kube_cluster.user("bob", FEW_RIGHTS)
-    words = ["--jobs-only", "--name", "train", "--image", kube_cluster.image, "--cpu", "100m", "--memory", "50Mi"]
-    done = symphony("submit", *words, "--follow", "--", "sh", "-c", "echo hi; exit 3", kubeconfig=bob)
+    words = [
+        "--jobs-only",
+        "--name",
+        "train",
+        "--image",
+        kube_cluster.image,
+        "--cpu",
+        "100m",
+        "--memory",
+        "50Mi",
+    ]
+    done = symphony(
+        "submit", *words, "--follow", "--", "sh", "-c", "echo hi; exit 3", kubeconfig=bob
+    )
     assert (done.returncode, done.stdout) == (3, "hi\n"), done.stderr
     assert done.stderr.splitlines()[-1] == "main failed: exit code 3"
     (pod,) = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
@@ -71,12 +92,22 @@ def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
     # It has ended, and its name is taken all the same.
     again = symphony("submit", *words, "--", "true", kubeconfig=bob)
     assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
-    assert "'train' is there already (failed), and a job cannot be changed: replace it with --force" in again.stderr
+    assert (
+        "'train' is there already (failed), and a job cannot be changed: replace it with --force"
+        in again.stderr
+    )
 
 
 @pytest.mark.parametrize("how", [("--follow", "--json"), ("--wait",)], ids=str)
 def test_a_job_that_no_node_takes_says_why_once(kube_cluster, running, symphony, how):
-    words = ["--name", "stuck", "--image", kube_cluster.image, "--node-selector", "symphony.test/no-such-node=true"]
+    words = [
+        "--name",
+        "stuck",
+        "--image",
+        kube_cluster.image,
+        "--node-selector",
+        "symphony.test/no-such-node=true",
+    ]
     run = running("submit", *words, *how, "--", "true")
     assert run.stderr.readline().startswith(("launched stuck", "submitted stuck"))
     while not (line := run.stderr.readline()).startswith("main: pending: Unschedulable: 0/"):
@@ -86,11 +117,40 @@ def test_a_job_that_no_node_takes_says_why_once(kube_cluster, running, symphony,
     assert (shown, "pending" in said) == ("", False)
 
 
-def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(kube_cluster, running, symphony, node):
+def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(
+    kube_cluster, running, symphony, node
+):
     folder = kube_cluster.namespace
-    words = ["--name", "train", "--image", kube_cluster.image, "--mount", "/tmp:/save", "--node-selector", node]
-    program = ["python3", "-c", TRAIN, "--checkpoint", f"/save/{folder}/train.json", "--save-every", "1000000"]
-    first = ["--time", "0:30:00", "--follow", "--", *program, "--pause", "0.05", "--epochs", "1000000"]
+    words = [
+        "--name",
+        "train",
+        "--image",
+        kube_cluster.image,
+        "--mount",
+        "/tmp:/save",
+        "--node-selector",
+        node,
+    ]
+    program = [
+        "python3",
+        "-c",
+        TRAIN,
+        "--checkpoint",
+        f"/save/{folder}/train.json",
+        "--save-every",
+        "1000000",
+    ]
+    first = [
+        "--time",
+        "0:30:00",
+        "--follow",
+        "--",
+        *program,
+        "--pause",
+        "0.05",
+        "--epochs",
+        "1000000",
+    ]
     run = running("submit", *words, *first)
     while "epoch 3:" not in (line := run.stdout.readline()):
         assert line, run.stderr.read()
@@ -110,7 +170,9 @@ def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(kub
 
     # The second ends at once, and takes the folder away.
     clean = ["sh", "-c", f'"$@" && rm -r /save/{folder}', "sh"]
-    second = symphony("submit", *words, "--force", "--follow", "--", *clean, *program, "--epochs", "1")
+    second = symphony(
+        "submit", *words, "--force", "--follow", "--", *clean, *program, "--epochs", "1"
+    )
     assert second.returncode == 0, second.stdout + second.stderr
     resumed, done = second.stdout.splitlines()
     assert resumed == f"resumed after epoch {saved}"

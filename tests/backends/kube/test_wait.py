@@ -44,9 +44,13 @@ def test_who_is_waited_for_is_told_when_the_time_is_up(shared, name):
     shared.launch(experiment)
     reached(shared, name, lambda status: status.processes[1].ready)
     for until in ("started", "ready"):
-        with pytest.raises(TimeoutError, match=f"experiment '{name}' is not {until} after 0.1 s: nowhere$"):
+        with pytest.raises(
+            TimeoutError, match=f"experiment '{name}' is not {until} after 0.1 s: nowhere$"
+        ):
             shared.wait(name, until=until, timeout=0.1)
-    with pytest.raises(SpecError, match="until is started, ready, ended, not 'redy'; did you mean 'ready'"):
+    with pytest.raises(
+        SpecError, match="until is started, ready, ended, not 'redy'; did you mean 'ready'"
+    ):
         shared.wait(name, until="redy")
 
 

@@ -11,13 +11,14 @@ import pytest
 from symphony.errors import NotFound, Unreachable
 from symphony.status import State
 from symphony.testing.contract import until
-from symphony_kube import look, watch
-from symphony_kube.api import Api
-from symphony_kube.errors import ApiError
-from symphony_kube.names import Scope
-from symphony_kube.retries import Patience
-from symphony_kube.roster import Unit
-from symphony_kube.watch import Change, Watcher
+from symphony_kube.api import watch
+from symphony_kube.api.client import Api
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.retries import Patience
+from symphony_kube.api.watch import Change, Watcher
+from symphony_kube.render.labels import Scope
+from symphony_kube.render.roster import Unit
+from symphony_kube.status import experiments
 
 from .conftest import FOREVER, python
 from .conftest import until as until_so
@@ -49,7 +50,10 @@ def event(kind: str, version: int) -> dict:
 
 
 def error(code: int) -> dict:
-    return {"type": "ERROR", "object": {"kind": "Status", "code": code, "reason": "Expired", "message": "too old"}}
+    return {
+        "type": "ERROR",
+        "object": {"kind": "Status", "code": code, "reason": "Expired", "message": "too old"},
+    }
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -72,7 +76,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "watch=true" not in self.path:
             self.server.listed += 1
             version = str(100 * self.server.listed)
-            self.answer(json.dumps({"metadata": {"resourceVersion": version}, "items": [pod(1)]}).encode())
+            self.answer(
+                json.dumps({"metadata": {"resourceVersion": version}, "items": [pod(1)]}).encode()
+            )
             return
         self.server.watched.append(self.path.partition("resourceVersion=")[2].partition("&")[0])
         step = self.server.script.pop(0) if self.server.script else None
@@ -86,7 +92,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.over.wait(20)
             return
         for part in step:
-            self.wfile.write(part.encode() if isinstance(part, str) else json.dumps(part).encode() + b"\n")
+            self.wfile.write(
+                part.encode() if isinstance(part, str) else json.dumps(part).encode() + b"\n"
+            )
 
     def answer(self, content: bytes, status: int = 200):
         self.send_response(status)
@@ -112,7 +120,12 @@ def serve(tmp_path, monkeypatch):
         config.write_text(
             json.dumps(
                 {
-                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                    "clusters": [
+                        {
+                            "name": "c",
+                            "cluster": {"server": f"http://127.0.0.1:{server.server_port}"},
+                        }
+                    ],
                     "users": [{"name": "u", "user": {}}],
                     "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
                     "current-context": "c",
@@ -145,7 +158,11 @@ def test_a_watch_that_ends_goes_on_where_it_was(serve):
     server, api = serve([event("MODIFIED", 101), event("MODIFIED", 102)], [event("DELETED", 103)])
     with Watcher(api, PODS, "a=b") as watcher:
         assert [item["metadata"]["name"] for item in watcher.start("pods")] == ["p"]
-        assert versions(told(watcher, 3)) == [("MODIFIED", "101"), ("MODIFIED", "102"), ("DELETED", "103")]
+        assert versions(told(watcher, 3)) == [
+            ("MODIFIED", "101"),
+            ("MODIFIED", "102"),
+            ("DELETED", "103"),
+        ]
         assert (server.watched[:2], server.listed) == (["100", "102"], 1)
 
 
@@ -173,7 +190,9 @@ def test_a_watch_that_breaks_off_goes_on_where_it_was(serve, end):
         assert (server.watched[:3], server.listed) == (["100", "101", "101"], 1)
 
 
-@pytest.mark.parametrize("end", [410, [error(410)], [error(504)]], ids=["an answer", "an event", "too new"])
+@pytest.mark.parametrize(
+    "end", [410, [error(410)], [error(504)]], ids=["an answer", "an event", "too new"]
+)
 def test_a_place_that_is_not_known_is_left_for_a_new_list(serve, end):
     server, api = serve(end, [event("MODIFIED", 201)])
     with Watcher(api, PODS, "a=b") as watcher:
@@ -229,7 +248,7 @@ def test_a_refusal_is_told_at_once(serve):
 
 def test_one_who_waits_ends_when_it_is_closed(serve):
     _, api = serve()
-    following = look.follow(api, SCOPE)
+    following = experiments.follow(api, SCOPE)
     assert following.first().status.processes[0].name == "p"
     timer = threading.Timer(0.2, following.close)
     timer.start()
@@ -244,12 +263,15 @@ def test_one_who_waits_ends_when_it_is_closed(serve):
 def test_a_deadline_wakes_without_an_event(serve, monkeypatch):
     """One that is not ready in time is told when its time is over, though the server is silent."""
     running = {"running": {"startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
-    status = {"phase": "Running", "containerStatuses": [{"name": "p", "state": running, "ready": False}]}
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "p", "state": running, "ready": False}],
+    }
     changed = {**pod(101), "status": status}
     changed["spec"]["containers"][0]["readinessProbe"] = {}
     _, api = serve([{"type": "MODIFIED", "object": changed}])
     roster = (Unit(name="p", processes=("p",), ready={"p": 2.0}),)
-    with look.follow(api, SCOPE, roster=roster) as following:
+    with experiments.follow(api, SCOPE, roster=roster) as following:
         late = next(seen for seen in following if seen.tracks["p"].never_ready)
         assert late.status.processes[0].reason == "not ready within 2 s"
 
@@ -264,7 +286,9 @@ def through(kube_cluster, kube_faults, open_cluster):
 
 
 def is_list(proxy) -> int:
-    return sum("watch=true" not in call.path for call in proxy.calls(method="GET", path=r"/(pods|jobs)\?"))
+    return sum(
+        "watch=true" not in call.path for call in proxy.calls(method="GET", path=r"/(pods|jobs)\?")
+    )
 
 
 def is_watch(proxy) -> int:
@@ -281,7 +305,7 @@ def once_watched(shared, kube_faults, name, monkeypatch):
     """A function of how many watches there will be, for ``on_change``: the first process, which is held, goes on then,
     after something else is done."""
     # Nothing more is asked of a Pod that is set up slowly.
-    monkeypatch.setattr("symphony_kube.stuck.SLOW", 3600.0)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", 3600.0)
 
     def later(watches, first=lambda: None):
         done = []
@@ -309,7 +333,9 @@ def test_wait_makes_one_list_and_one_watch(shared, through, kube_faults, name, o
     assert kube_faults.count() == 3
 
 
-def test_with_a_job_it_is_one_list_and_one_watch_of_each_kind(shared, through, kube_faults, name, once_watched):
+def test_with_a_job_it_is_one_list_and_one_watch_of_each_kind(
+    shared, through, kube_faults, name, once_watched
+):
     experiment = shared.new_experiment(name)
     python(experiment, "p", HELD)
     python(experiment, "job", "pass").job()
@@ -372,7 +398,9 @@ def test_a_relist_notices_what_went_meanwhile(kube_cluster, shared, through, kub
         if not done and all(item.state is State.RUNNING for item in status):
             done.append(True)
             kube_faults.answer(410, path="watch=true", times=1)
-            kube_cluster.raw.call("DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0})
+            kube_cluster.raw.call(
+                "DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0}
+            )
             cut(kube_faults)
 
     def second_is_lost(status):

@@ -41,7 +41,10 @@ def launched(session, build, *, wait=True):
 def until_succeeded(cluster, name, *processes):
     """Wait until these have ended: one that is seen to run may have nothing left to do."""
     until_status(
-        cluster, name, lambda now: {p.name for p in now if p.state is State.SUCCEEDED}.issuperset(processes), timeout=60
+        cluster,
+        name,
+        lambda now: {p.name for p in now if p.state is State.SUCCEEDED}.issuperset(processes),
+        timeout=60,
     )
 
 

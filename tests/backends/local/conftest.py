@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from symphony import Cluster
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def experiment(cluster):
 
 def python(to, name, program, *args, **options):
     """A process that runs a Python program, unbuffered."""
-    return to.new_process(name, command=[sys.executable, "-u", "-c", program], args=list(args), **options)
+    return to.new_process(
+        name, command=[sys.executable, "-u", "-c", program], args=list(args), **options
+    )
 
 
 def supervisor_of(cluster, name="exp"):
@@ -51,7 +53,10 @@ def marked(run_id):
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("SYMPHONY_RUN") == run_id and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get("SYMPHONY_RUN") == run_id
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process.pid)
         except psutil.Error:
             continue

@@ -27,15 +27,21 @@ def said(cluster, *argv, name="p"):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_command_is_where_the_preamble_led(cluster, experiment, tmp_path, activate, way):
     (tmp_path / "deep").mkdir()
-    experiment.new_process("p", preamble_cmds=[activate, "cd deep"], start_dir=str(tmp_path), env={"P": "a b"}, **way)
+    experiment.new_process(
+        "p", preamble_cmds=[activate, "cd deep"], start_dir=str(tmp_path), env={"P": "a b"}, **way
+    )
     cluster.launch(experiment)
     assert said(cluster, "sh", "-c", 'echo "$VIRTUAL_ENV $P $SYMPHONY_ROLE"; pwd') == (
         f"/my/venv a b,more p\n{tmp_path}/deep\n"
     )
 
 
-def test_what_the_supervisor_would_know_is_found_without_it(cluster, experiment, tmp_path, activate):
-    experiment.new_process("p", preamble_cmds=activate, start_dir=str(tmp_path), cmds=["true", "sleep 600"])
+def test_what_the_supervisor_would_know_is_found_without_it(
+    cluster, experiment, tmp_path, activate
+):
+    experiment.new_process(
+        "p", preamble_cmds=activate, start_dir=str(tmp_path), cmds=["true", "sleep 600"]
+    )
     cluster.launch(experiment)
     kill(supervisor_of(cluster))
     assert said(cluster, "sh", "-c", "echo $VIRTUAL_ENV $SYMPHONY_ROLE") == "/my/venv p\n"
@@ -65,19 +71,27 @@ def test_a_preamble_that_fails_now_is_said(cluster, experiment, tmp_path):
     flag = tmp_path / "fine"
     flag.touch()
     preamble = f"test -e {flag} || {{ echo no flag >&2; false; }}"
-    experiment.new_process("p", preamble_cmds=preamble, cmd="echo past it; sleep 600; :").ready(log="past it")
+    experiment.new_process("p", preamble_cmds=preamble, cmd="echo past it; sleep 600; :").ready(
+        log="past it"
+    )
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[0].ready)
     assert said(cluster, "echo", "fine") == "fine\n"
     flag.unlink()
-    with pytest.raises(SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1: no flag$"):
+    with pytest.raises(
+        SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1: no flag$"
+    ):
         cluster.exec_command("exp", "p", ["echo", "never"])
-    with pytest.raises(SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1"):
+    with pytest.raises(
+        SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1"
+    ):
         cluster.exec_command("exp", "p", ["echo", "never"], interactive=True)
 
 
 def test_a_program_that_is_not_there_is_told_from_one_that_ends_so(cluster, experiment, tmp_path):
-    experiment.new_process("p", preamble_cmds="true", command=["sleep", "600"], start_dir=str(tmp_path))
+    experiment.new_process(
+        "p", preamble_cmds="true", command=["sleep", "600"], start_dir=str(tmp_path)
+    )
     cluster.launch(experiment)
     (tmp_path / "plain").touch()
     for argv, why in (
@@ -116,10 +130,16 @@ def tool(tmp_path):
 
 
 def test_a_test_of_readiness_sees_the_preamble(cluster, experiment, tmp_path, tool):
-    process = experiment.new_process("p", command=["mytool", "60"], preamble_cmds=tool, start_dir=str(tmp_path))
+    process = experiment.new_process(
+        "p", command=["mytool", "60"], preamble_cmds=tool, start_dir=str(tmp_path)
+    )
     process.ready(command=["mytool", "0"])
     cluster.launch(experiment)
-    assert until(cluster, "exp", lambda now: now.processes[0].ready or now.processes[0].reason).processes[0].ready
+    assert (
+        until(cluster, "exp", lambda now: now.processes[0].ready or now.processes[0].reason)
+        .processes[0]
+        .ready
+    )
 
 
 # What a test of readiness says is of no interest: that tells it from the process.
@@ -151,5 +171,8 @@ def test_a_test_that_could_run_in_the_end_is_just_late(cluster, experiment, tmp_
     process = python(experiment, "p", FOREVER, start_dir=str(tmp_path), preamble_cmds=fails_once)
     process.ready(command=["false"], timeout=2)
     cluster.launch(experiment)
-    assert until(cluster, "exp", lambda now: now.processes[0].reason).processes[0].reason == "not ready within 2 s"
+    assert (
+        until(cluster, "exp", lambda now: now.processes[0].reason).processes[0].reason
+        == "not ready within 2 s"
+    )
     assert (tmp_path / "seen").is_dir()

@@ -13,8 +13,8 @@ import pytest
 
 from symphony import Cluster, Experiment, State
 from symphony.host.cluster import HostCluster
-from symphony.host.policy import Backoff
-from symphony.host.trees import environment
+from symphony.host.processes.tree import environment
+from symphony.host.supervisor.restart_policy import Backoff
 from symphony.status import ENDED
 from symphony.testing import until
 from symphony_local.environment import Environment
@@ -57,8 +57,12 @@ def test_each_child_has_the_common_variables_with_its_own_above_and_nothing_of_t
     assert inherited() == other
 
 
-@pytest.mark.parametrize(("name", "error"), [("", OSError), ("a=b", ValueError), ("a\0b", ValueError)])
-def test_a_variable_that_cannot_be_set_leaves_nothing_to_the_next_child(name: str, error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("name", "error"), [("", OSError), ("a=b", ValueError), ("a\0b", ValueError)]
+)
+def test_a_variable_that_cannot_be_set_leaves_nothing_to_the_next_child(
+    name: str, error: type[Exception]
+) -> None:
     env = Environment()
     env.become(COMMON, {"HOME": "/one"})
     with pytest.raises(error):
@@ -86,7 +90,9 @@ def test_a_variable_without_a_name_is_inherited_as_it_came() -> None:
         "subprocess.run(['env', '-0'])"
     )
     begun = ["env", "-i", "=x", f"PATH={COMMON['PATH']}", f"PYTHONPATH={os.pathsep.join(sys.path)}"]
-    said = subprocess.run([*begun, sys.executable, "-c", code], capture_output=True, check=True).stdout
+    said = subprocess.run(
+        [*begun, sys.executable, "-c", code], capture_output=True, check=True
+    ).stdout
     assert {b"=x", b"OWN=1"} < set(said.split(b"\0"))
 
 
@@ -96,14 +102,18 @@ REPORT = "import json, os; print(json.dumps({k: os.environ.get(k) for k in ('OWN
 def test_restarts_and_probes_have_the_environment_of_their_process_and_not_of_the_last_that_started(
     state: Path, tmp_path: Path
 ) -> None:
-    cluster = Cluster.new("local", state_dir=state, backoff=Backoff(first=0.05, longest=0.1, reset=600))
+    cluster = Cluster.new(
+        "local", state_dir=state, backoff=Backoff(first=0.05, longest=0.1, reset=600)
+    )
     experiment = cluster.new_experiment("exp")
     experiment.set_env("COLOUR", "all")
     report = [sys.executable, "-S", "-c", REPORT]
     first = experiment.new_process("first", command=report).set_envs({"OWN": "1", "COLOUR": "red"})
     first.restart_policy("Always")
     probe = f"test $OWN$COLOUR = 2green && test -z $OTHERS && echo $OWN$COLOUR$OTHERS > {tmp_path}/probed"
-    second = experiment.new_process("second", command=["sleep", "1000"]).set_envs({"OWN": "2", "COLOUR": "green"})
+    second = experiment.new_process("second", command=["sleep", "1000"]).set_envs(
+        {"OWN": "2", "COLOUR": "green"}
+    )
     second.ready(command=["sh", "-c", probe])
     experiment.new_process("third", command=["sleep", "1000"]).set_env("OTHERS", "3")
     try:
@@ -115,7 +125,10 @@ def test_restarts_and_probes_have_the_environment_of_their_process_and_not_of_th
             json.dumps({"OWN": "1", "COLOUR": "red", "OTHERS": None})
         }
         assert (tmp_path / "probed").read_text() == "2green\n"
-        assert cluster.exec_command("exp", "third", ["sh", "-c", "echo $OWN-$COLOUR-$OTHERS"]).stdout == "-all-3\n"
+        assert (
+            cluster.exec_command("exp", "third", ["sh", "-c", "echo $OWN-$COLOUR-$OTHERS"]).stdout
+            == "-all-3\n"
+        )
     finally:
         cluster.delete("exp")
 
@@ -158,19 +171,34 @@ for number in range(20):
 def test_more_processes_than_descriptors(cluster: HostCluster, state: Path, limit: int) -> None:
     code = FEW_DESCRIPTORS.replace("{}", MANY)
     subprocess.run([sys.executable, "-c", code, str(state), str(limit)], check=True)
-    status = until(cluster, "exp", lambda now: all(process.state in ENDED for process in now.processes[:-1]))
+    status = until(
+        cluster, "exp", lambda now: all(process.state in ENDED for process in now.processes[:-1])
+    )
     assert status.processes[-1].state is State.RUNNING
-    assert [process.exit_code for process in status] == [number % 3 for number in range(120)] + [0, None]
+    assert [process.exit_code for process in status] == [number % 3 for number in range(120)] + [
+        0,
+        None,
+    ]
     assert status.processes[120].restarts == 1
     assert status.note == ""
 
 
-def test_an_end_that_came_before_signals_were_heeded_is_seen(cluster: HostCluster, state: Path) -> None:
-    subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS.replace("{}", ONE_ENDS), str(state), "40"], check=True)
-    assert until(cluster, "exp", lambda now: now.processes[0].state in ENDED).processes[0].exit_code == 3
+def test_an_end_that_came_before_signals_were_heeded_is_seen(
+    cluster: HostCluster, state: Path
+) -> None:
+    subprocess.run(
+        [sys.executable, "-c", FEW_DESCRIPTORS.replace("{}", ONE_ENDS), str(state), "40"],
+        check=True,
+    )
+    assert (
+        until(cluster, "exp", lambda now: now.processes[0].state in ENDED).processes[0].exit_code
+        == 3
+    )
 
 
-def test_an_end_that_came_before_it_was_watched_for_is_seen(cluster: HostCluster, experiment: Experiment) -> None:
+def test_an_end_that_came_before_it_was_watched_for_is_seen(
+    cluster: HostCluster, experiment: Experiment
+) -> None:
     """The first of many has ended long before the last has started, and pidfds are opened after that."""
     for number in range(100):
         experiment.new_process(f"p-{number}", command=["sh", "-c", f"exit {number % 5}"])

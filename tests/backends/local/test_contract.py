@@ -23,7 +23,9 @@ class TestContract(BackendContract):
         folder = Path(cluster._root) / ".mine"
         folder.mkdir(parents=True)
         process = subprocess.Popen(
-            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={"SYMPHONY_RUN": "another", "PATH": "/bin"}
+            [sys.executable, "-c", "input()"],
+            stdin=subprocess.PIPE,
+            env={"SYMPHONY_RUN": "another", "PATH": "/bin"},
         )
         try:
             yield lambda: process.poll() is None and folder.is_dir()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from symphony.errors import NotFound, SpecError
-from symphony.host import copying
+from symphony.host import copy
 from tests import awkward
 
 from .conftest import python
@@ -42,7 +42,9 @@ def cp(cluster, experiment, home, here):
     python(experiment.new_process_group("team"), "other", "pass", start_dir=str(home))
     cluster.launch(experiment)
     cluster.wait("exp", timeout=60)
-    return lambda source, target, **options: cluster.transfer_file("exp", str(source), str(target), **options)
+    return lambda source, target, **options: cluster.transfer_file(
+        "exp", str(source), str(target), **options
+    )
 
 
 def tree(folder):
@@ -50,7 +52,9 @@ def tree(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         told = path.lstat()
-        kind = os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+        kind = (
+            os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
+        )
         when = None if kind is None else told.st_mtime_ns
         found[str(path.relative_to(folder))] = (stat.S_IMODE(told.st_mode), when, kind)
     return found
@@ -79,9 +83,7 @@ def test_a_folder_there_and_back_is_the_same(cp, sample, home, here):
 
 
 def test_a_process_that_runs_is_copied_from_while_it_writes(cluster, experiment, home, here):
-    program = (
-        "import os, time; os.mkdir('out'); open('out/model.pt', 'w').write('weights'); print('saved'); time.sleep(1000)"
-    )
+    program = "import os, time; os.mkdir('out'); open('out/model.pt', 'w').write('weights'); print('saved'); time.sleep(1000)"
     python(experiment, "learner", program, start_dir=str(home)).ready(log="saved")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=60, until="ready")
@@ -98,7 +100,13 @@ def test_into_a_folder_under_its_name_and_into_its_content(cp, home, here):
     (home / "into" / "a" / "deep" / "kept").write_text("k")
     (home / "into" / "a").chmod(0o711)
     cp("a", "worker:into/")
-    assert sorted(path for path in tree(home / "into")) == ["a", "a/deep", "a/deep/kept", "a/deep/new", "a/one"]
+    assert sorted(path for path in tree(home / "into")) == [
+        "a",
+        "a/deep",
+        "a/deep/kept",
+        "a/deep/new",
+        "a/one",
+    ]
     assert (home / "into" / "a" / "one").read_text() == "1"
     assert stat.S_IMODE((home / "into" / "a").stat().st_mode) == 0o711
     cp("a/.", f"worker:{home}/into")
@@ -160,7 +168,9 @@ def test_special_bits_and_sockets_stay_behind(cp, home, here):
         ("worker:file", "/dev/null", SpecError, "neither a file nor a folder"),
     ],
 )
-def test_what_cannot_be_copied_is_one_line_and_leaves_all(cp, home, here, source, target, error, said):
+def test_what_cannot_be_copied_is_one_line_and_leaves_all(
+    cp, home, here, source, target, error, said
+):
     (here / "mine").write_text("whole")
     (here / "folder" / "inner").mkdir(parents=True)
     (home / "file").write_text("theirs")
@@ -184,8 +194,14 @@ def test_a_dry_run_of_what_can_be_copied_copies_nothing(cp, home, here):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda folder: os.mkfifo(folder / "z-pipe"), "z-pipe': it is neither a file, a folder nor a link"),
-        (lambda folder: (folder / "z-in-the-way").mkdir(), "a folder cannot take the place of a file"),
+        (
+            lambda folder: os.mkfifo(folder / "z-pipe"),
+            "z-pipe': it is neither a file, a folder nor a link",
+        ),
+        (
+            lambda folder: (folder / "z-in-the-way").mkdir(),
+            "a folder cannot take the place of a file",
+        ),
         (lambda folder: (folder / "z-full").touch(), "a file cannot take the place of a folder"),
     ],
     ids=["pipe", "file-in-the-way", "folder-in-the-way"],
@@ -215,7 +231,7 @@ def test_an_interrupted_copy_leaves_nothing(cp, home, here, monkeypatch):
         shutil.copy2(source, target)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(copying, "_copy_file", interrupted)
+    monkeypatch.setattr(copy, "_copy_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         cp("worker:out", ".")
     with pytest.raises(KeyboardInterrupt):
@@ -239,7 +255,11 @@ except Exception as exc:
         ("worker:secret", "x", r"SpecError cannot copy '.*/home/secret': Permission denied"),
         ("worker:out", "x", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
         ("worker:out", "tree", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
-        ("worker:file", "shut", r"SpecError cannot copy to 'shut': this user may not write to shut"),
+        (
+            "worker:file",
+            "shut",
+            r"SpecError cannot copy to 'shut': this user may not write to shut",
+        ),
         ("worker:tree", ".", r"SpecError cannot copy to '.': this user may not write to tree/deep"),
         ("worker:file", "blind/x", r"SpecError cannot copy .*'blind"),
     ],
@@ -258,7 +278,9 @@ def test_what_this_user_may_not(cp, state, home, here, source, target, said):
         path.chmod(mode)
     try:
         words = [*without_rights(), sys.executable, "-c", ATTEMPT, str(state), source, target]
-        done = subprocess.run(words, cwd=here, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            words, cwd=here, capture_output=True, text=True, timeout=60, check=False
+        )
     finally:
         for path in modes:
             path.chmod(0o755)
@@ -272,5 +294,7 @@ def without_rights():
     if os.geteuid() != 0:
         return []
     if shutil.which("setpriv") is None:
-        pytest.skip("NOT TESTED: root may do everything, and there is no setpriv (util-linux) to take that away")
+        pytest.skip(
+            "NOT TESTED: root may do everything, and there is no setpriv (util-linux) to take that away"
+        )
     return ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]

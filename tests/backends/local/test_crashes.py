@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, NotFound, State
-from symphony.host.rundir import RunDirectory
+from symphony.host.run.directory import RunDirectory
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
@@ -37,7 +37,10 @@ def carrying(mark):
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get("TEST_MARK") == mark
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process.pid)
         except psutil.Error:
             continue
@@ -49,7 +52,10 @@ def launcher(state, request):
     """A launcher in a process of its own, ready to launch, with the mark of what it launches."""
     mark = f"{os.getpid()}-{request.node.name}"
     process = subprocess.Popen(
-        [sys.executable, "-c", LAUNCHER, str(state), mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LAUNCHER, str(state), mark],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout.readline() == "ready\n"
     yield process, mark
@@ -76,7 +82,9 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
         """All of it is there, or none of it."""
         if "exp" in cluster.list_experiments():
             return all_running(cluster.describe_experiment("exp")) and len(carrying(mark)) == 20
-        return not carrying(mark) and not any(RunDirectory(state / name).locked() for name in left_in(state))
+        return not carrying(mark) and not any(
+            RunDirectory(state / name).locked() for name in left_in(state)
+        )
 
     eventually(settled)
     cluster.delete("exp")
@@ -91,7 +99,7 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
 
 def test_a_launcher_killed_before_its_supervisor_lives(cluster, experiment, state):
     code = (
-        "import os, signal, sys; from symphony import Cluster; from symphony.host import detach;"
+        "import os, signal, sys; from symphony import Cluster; from symphony.host.supervisor import handover as detach;"
         "detach._spawn = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
         "cluster = Cluster.new('local', state_dir=sys.argv[1]); experiment = cluster.new_experiment('exp');"
         "experiment.new_process('p', command='true'); cluster.launch(experiment)"
@@ -125,7 +133,9 @@ def test_a_dead_supervisor_is_said_to_be_dead(cluster, experiment):
     until(
         cluster,
         "exp",
-        lambda now: [item.state.value for item in now] == ["running", "running", "failed", "pending"],
+        lambda now: (
+            [item.state.value for item in now] == ["running", "running", "failed", "pending"]
+        ),
     )
     ends = cluster.describe_process("exp", "ends").pid
     kill(supervisor_of(cluster))
@@ -204,7 +214,9 @@ while True:
 """
 
 
-def test_a_delete_that_is_late_leaves_what_was_launched_under_the_name_meanwhile(cluster, experiment, monkeypatch):
+def test_a_delete_that_is_late_leaves_what_was_launched_under_the_name_meanwhile(
+    cluster, experiment, monkeypatch
+):
     from symphony.host import stop
 
     def stopped(run, **options):
@@ -223,7 +235,9 @@ def test_a_delete_that_is_late_leaves_what_was_launched_under_the_name_meanwhile
     assert all_running(cluster.describe_experiment("exp"))
 
 
-def test_a_supervisor_that_dies_while_launching_is_a_failed_launch(cluster, experiment, monkeypatch, state):
+def test_a_supervisor_that_dies_while_launching_is_a_failed_launch(
+    cluster, experiment, monkeypatch, state
+):
     experiment.new_process("p", command=["sleep", "1000"])
     broken = state.parent / "broken"
     broken.mkdir()
@@ -280,13 +294,17 @@ def test_the_terminal_and_the_group_of_the_launcher_may_go(state):
         cluster.delete("exp")
 
 
-def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(cluster, experiment, tmp_path):
+def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(
+    cluster, experiment, tmp_path
+):
     """The supervisor goes on, and ends when its processes have."""
     import shutil
 
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    experiment.new_process("p", command=["sh", "-c", f"echo up; cat {gate}; echo down"]).set_env("TEST_MARK", "by-hand")
+    experiment.new_process("p", command=["sh", "-c", f"echo up; cat {gate}; echo down"]).set_env(
+        "TEST_MARK", "by-hand"
+    )
     cluster.launch(experiment)
     supervisor = psutil.Process(supervisor_of(cluster))
     # In one step: the supervisor may be writing to it just now.

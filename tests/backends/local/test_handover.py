@@ -16,9 +16,9 @@ import pytest
 
 from symphony import BackendError, Cluster, Experiment, LaunchFailed, SpecError
 from symphony.host.cluster import HostCluster
-from symphony.host.leases import take
-from symphony.host.rundir import RunDirectory
-from symphony.host.trees import marked
+from symphony.host.processes.tree import marked
+from symphony.host.resources.leases import take
+from symphony.host.run.directory import RunDirectory
 
 from .conftest import eventually, run_id_of, supervisor_of
 
@@ -35,7 +35,9 @@ MOMENTS = {
 STRUCK = """
 import os, sys
 from symphony import Cluster
-from symphony.host import checks, detach, leases
+from symphony.host import preflight as checks
+from symphony.host.resources import leases
+from symphony.host.supervisor import handover as detach
 state, where, number = sys.argv[1:]
 *path, name = where.split(".")
 owner = {"checks": checks, "detach": detach, "leases": leases}[path[0]]
@@ -55,7 +57,9 @@ cluster.launch(experiment)
 """.replace("PORT", str(PORT))
 
 
-def strike(state: Path, moment: str, number: signal.Signals, mark: str) -> subprocess.CompletedProcess[str]:
+def strike(
+    state: Path, moment: str, number: signal.Signals, mark: str
+) -> subprocess.CompletedProcess[str]:
     """A launcher that a signal meets at a moment of its launch. All that it starts carries the mark."""
     return subprocess.run(
         [sys.executable, "-c", STRUCK, str(state), MOMENTS[moment], str(int(number))],
@@ -70,7 +74,10 @@ def carrying(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("TEST_MARK") == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get("TEST_MARK") == mark
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
         except psutil.Error:
             continue
@@ -115,7 +122,9 @@ def test_an_interrupted_launch_is_taken_back(state: Path, moment: str, mark: str
     eventually(lambda: carrying(mark) == [])
 
 
-@pytest.mark.parametrize("moment", [moment for moment in MOMENTS if moment != "the orders are given"])
+@pytest.mark.parametrize(
+    "moment", [moment for moment in MOMENTS if moment != "the orders are given"]
+)
 def test_a_launcher_that_is_killed_before_its_orders_leaves_no_supervisor(
     cluster: HostCluster, experiment: Experiment, state: Path, moment: str, mark: str
 ) -> None:
@@ -128,7 +137,9 @@ def test_a_launcher_that_is_killed_before_its_orders_leaves_no_supervisor(
     assert left_in(state) == ["exp"]
 
 
-def test_orders_are_obeyed_when_the_launcher_is_killed_after_them(cluster: HostCluster, state: Path, mark: str) -> None:
+def test_orders_are_obeyed_when_the_launcher_is_killed_after_them(
+    cluster: HostCluster, state: Path, mark: str
+) -> None:
     strike(state, "the orders are given", signal.SIGKILL, mark)
     eventually(lambda: cluster.list_experiments() == ["exp"] and len(carrying(mark)) == 2)
     assert leased(PORT)
@@ -156,7 +167,9 @@ def port_of_another(experiment: Experiment) -> None:
 
 
 @pytest.mark.parametrize("wrong", [no_command, no_such_command, too_many_gpus, port_of_another])
-def test_a_refused_launch_leaves_nothing_behind(state: Path, wrong: Callable[[Experiment], None], mark: str) -> None:
+def test_a_refused_launch_leaves_nothing_behind(
+    state: Path, wrong: Callable[[Experiment], None], mark: str
+) -> None:
     gpu = f"test-{mark}"
     cluster = Cluster.new("local", state_dir=state, gpus=[gpu])
     experiment = cluster.new_experiment("exp")
@@ -172,7 +185,9 @@ def test_a_refused_launch_leaves_nothing_behind(state: Path, wrong: Callable[[Ex
 
 
 @pytest.fixture
-def children_of(cluster: HostCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str | None], None]:
+def children_of(
+    cluster: HostCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[str | None], None]:
     """Lets processes be started by ``Children`` of a module with that text."""
 
     def write(text: str | None) -> None:
@@ -205,7 +220,9 @@ def test_a_supervisor_that_cannot_prepare_itself_is_a_failed_launch(
 ) -> None:
     children_of(text)
     experiment.new_process("p", command="true").binds({"a": PORT})
-    with pytest.raises(BackendError, match=f"the supervisor of 'exp' died while launching: .*{reason}"):
+    with pytest.raises(
+        BackendError, match=f"the supervisor of 'exp' died while launching: .*{reason}"
+    ):
         cluster.launch(experiment)
     assert left_in(state) == []
     assert not leased(PORT)
@@ -213,7 +230,11 @@ def test_a_supervisor_that_cannot_prepare_itself_is_a_failed_launch(
 
 
 def test_a_refused_launch_waits_for_no_supervisor(
-    cluster: HostCluster, experiment: Experiment, children_of: Callable[[str | None], None], state: Path, mark: str
+    cluster: HostCluster,
+    experiment: Experiment,
+    children_of: Callable[[str | None], None],
+    state: Path,
+    mark: str,
 ) -> None:
     children_of("import time; time.sleep(1000)")
     experiment.new_process("p", command="no-such-thing")
@@ -226,16 +247,23 @@ def test_a_refused_launch_waits_for_no_supervisor(
 # --- what is handed over ---
 
 
-def test_hundreds_of_descriptors_are_handed_over_and_let_go_one_process_at_a_time(state: Path, mark: str) -> None:
+def test_hundreds_of_descriptors_are_handed_over_and_let_go_one_process_at_a_time(
+    state: Path, mark: str
+) -> None:
     names = [f"test-{os.getpid()}-{number}" for number in range(300)]
     cluster = Cluster.new("local", state_dir=state, gpus=names)
     experiment = cluster.new_experiment("exp", port_range=(7500, 7999))
     experiment.new_process("one", command=["sleep", "1000"]).resource_limit(gpu=1)
     experiment.new_process("rest", command="true").resource_limit(gpu=299)
     services = [f"s-{number}" for number in range(100)]
-    experiment.new_process("server", command=["sleep", "1000"]).binds(services).starts_after("one", "succeeded")
+    experiment.new_process("server", command=["sleep", "1000"]).binds(services).starts_after(
+        "one", "succeeded"
+    )
     try:
-        ports = [int(address.rpartition(":")[2]) for address in cluster.launch(experiment).services.values()]
+        ports = [
+            int(address.rpartition(":")[2])
+            for address in cluster.launch(experiment).services.values()
+        ]
         assert len(ports) == 100
         assert all(leased(port) for port in ports)
         with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
@@ -257,7 +285,7 @@ def gpu_is_leased(name: str) -> bool:
 
 CROWDED = """
 import errno, os, resource, socket, threading
-from symphony.host import detach
+from symphony.host.supervisor import handover as detach
 if os.getuid() == 0:
     os.setuid(65534)  # the kernel limits all but the superuser
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
@@ -285,7 +313,9 @@ detach._send(ours, descriptors)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit of Linux")
 def test_descriptors_wait_for_those_that_nobody_has_received_yet() -> None:
-    done = subprocess.run([sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("ETOOMANYREFS\n", "", 0)
 
 

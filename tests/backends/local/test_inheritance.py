@@ -38,7 +38,9 @@ def unused(port: int) -> bool:
 def test_a_server_can_bind_while_the_others_are_still_being_started(cluster: HostCluster) -> None:
     port = next(port for port in range(7300, 8900) if unused(port))
     experiment = cluster.new_experiment("holds", port_range=(port, port))
-    experiment.new_process("server", command=[sys.executable, "-S", "-c", PLAIN_SERVER]).binds("echo")
+    experiment.new_process("server", command=[sys.executable, "-S", "-c", PLAIN_SERVER]).binds(
+        "echo"
+    )
     for number in range(200):
         experiment.new_process(f"other-{number}", command="true")
     cluster.launch(experiment)
@@ -55,7 +57,9 @@ def test_an_experiment_that_a_process_launches_outlives_it(tmp_path: Path) -> No
     try:
         cluster.launch(outer)
         assert cluster.wait("outer", timeout=60).exit_code == 0
-        cluster.delete("outer")  # returns when its supervisor has had its last look for what it must stop
+        cluster.delete(
+            "outer"
+        )  # returns when its supervisor has had its last look for what it must stop
         until(cluster, "inner", lambda status: status.processes[0].state is State.RUNNING)
     finally:
         cluster.delete_batch(["outer", "inner"])

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from symphony import Cluster, LaunchFailed, NotFound, SpecError, State
-from symphony.host.policy import Backoff
+from symphony.host.supervisor.restart_policy import Backoff
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
 
@@ -54,7 +54,11 @@ def test_on_failure_restarts_until_it_succeeds(quick, tmp_path):
 def test_a_process_that_waits_for_its_restart_says_so(cluster, experiment):
     experiment.new_process("p", cmd="exit 3").restart_policy("OnFailure")
     cluster.launch(experiment)
-    status = until(cluster, "exp", lambda now: now.processes[0].restarts == 1 and now.processes[0].exit_code == 3)
+    status = until(
+        cluster,
+        "exp",
+        lambda now: now.processes[0].restarts == 1 and now.processes[0].exit_code == 3,
+    )
     assert status.processes[0].state is State.PENDING
     assert status.processes[0].reason == "restarts in 10 s (exit code 3)"
 
@@ -122,10 +126,14 @@ def test_what_waits_for_something_never_ready_has_failed(cluster, experiment):
 
 
 def test_gpus_are_leased_across_experiments(state):
-    cluster = Cluster.new("local", state_dir=state, gpus=[f"test-{os.getpid()}-{number}" for number in range(3)])
+    cluster = Cluster.new(
+        "local", state_dir=state, gpus=[f"test-{os.getpid()}-{number}" for number in range(3)]
+    )
     try:
         first = cluster.new_experiment("first")
-        python(first, "two", REPORT + "input() if 0 else __import__('time').sleep(1000)").resource_limit(gpu=2)
+        python(
+            first, "two", REPORT + "input() if 0 else __import__('time').sleep(1000)"
+        ).resource_limit(gpu=2)
         python(first, "none", FOREVER)
         cluster.launch(first)
         other = cluster.new_experiment("other")
@@ -133,7 +141,9 @@ def test_gpus_are_leased_across_experiments(state):
         with pytest.raises(LaunchFailed, match="asks for 2 GPUs, and 1 of 3 are free"):
             cluster.launch(other)
         assert cluster.list_experiments() == ["first"]
-        commands = {item["name"]: item["env"] for item in manifest_of(cluster, "first")["processes"]}
+        commands = {
+            item["name"]: item["env"] for item in manifest_of(cluster, "first")["processes"]
+        }
         assert len(commands["two"]["CUDA_VISIBLE_DEVICES"].split(",")) == 2
         assert "CUDA_VISIBLE_DEVICES" not in commands["none"]
         cluster.delete("first")
@@ -210,7 +220,9 @@ def test_folders_join_from_the_outside_in(state, tmp_path):
 def test_preambles_run_from_the_outside_in_and_leave_their_environment(state):
     cluster = Cluster.new("local", state_dir=state, preamble_cmds="export P=cluster")
     experiment = cluster.new_experiment("exp", preamble_cmds=["export P=$P,experiment"])
-    group = experiment.new_process_group("team", preamble_cmds=["export P=$P,group # and a comment"])
+    group = experiment.new_process_group(
+        "team", preamble_cmds=["export P=$P,group # and a comment"]
+    )
     group.new_process("argv", command=["sh", "-c", 'echo "$P" "$@"', "sh"], args=["two  words"])
     group.new_process("line", cmd='echo "$P"; f() { echo f; }; f')
     experiment.new_process("broken", cmd="echo never", preamble_cmds=["( exit 5 )"])
@@ -242,15 +254,23 @@ def test_the_launchers_environment_lies_below(cluster, experiment, monkeypatch):
 
 def test_processes_begin_as_plain_children_would(cluster, experiment, tmp_path):
     """Signals, the limit of descriptors and the descriptors themselves are those of a bare Popen."""
-    look = "grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status; ulimit -Sn; ulimit -Hn; ls /proc/self/fd"
-    gate = tmp_path / "gate"  # until the launch is through, a process may have the limits of its supervisor
+    look = (
+        "grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status; ulimit -Sn; ulimit -Hn; ls /proc/self/fd"
+    )
+    gate = (
+        tmp_path / "gate"
+    )  # until the launch is through, a process may have the limits of its supervisor
     os.mkfifo(gate)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
     hung_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
     try:
         bare = subprocess.run(
-            ["bash", "-c", f"true; {look}"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+            ["bash", "-c", f"true; {look}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         experiment.new_process("p", cmd=f"cat {gate}; {look}").binds("a")
         cluster.launch(experiment)
@@ -287,10 +307,14 @@ def test_the_supervisor_waits_without_pidfds_too(cluster, experiment, monkeypatc
 
 
 def test_a_command_runs_with_what_the_preamble_set(cluster, experiment, tmp_path):
-    python(experiment, "p", FOREVER, preamble_cmds=["export VENV=on"], start_dir=str(tmp_path)).ready(log="up")
+    python(
+        experiment, "p", FOREVER, preamble_cmds=["export VENV=on"], start_dir=str(tmp_path)
+    ).ready(log="up")
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[0].ready)
-    result = cluster.exec_command("exp", "p", ["sh", "-c", "echo $VENV; pwd; echo oops >&2; kill -9 $$"])
+    result = cluster.exec_command(
+        "exp", "p", ["sh", "-c", "echo $VENV; pwd; echo oops >&2; kill -9 $$"]
+    )
     assert (result.stdout, result.stderr, result.exit_code) == (f"on\n{tmp_path}\n", "oops\n", 137)
     with pytest.raises(SpecError, match="cannot run 'no-such-thing'"):
         cluster.exec_command("exp", "p", "no-such-thing")
@@ -340,9 +364,13 @@ def test_a_launch_that_fails_half_way_takes_back_what_it_started(cluster, experi
     broken.write_bytes(b"\x7fELF nonsense")
     broken.chmod(0o755)
     for number in range(10):
-        experiment.new_process(f"p-{number}", command=["sleep", "1000"]).set_env("TEST_MARK", "half-way")
+        experiment.new_process(f"p-{number}", command=["sleep", "1000"]).set_env(
+            "TEST_MARK", "half-way"
+        )
     experiment.new_process("broken", command=str(broken))
-    with pytest.raises(LaunchFailed, match="'broken' cannot be started .*Exec format error.*was stopped"):
+    with pytest.raises(
+        LaunchFailed, match="'broken' cannot be started .*Exec format error.*was stopped"
+    ):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []
     listed = subprocess.run(["ps", "e", "-A"], capture_output=True, text=True, check=True).stdout

@@ -8,9 +8,9 @@ import pytest
 
 from symphony import Cluster, SpecError
 from symphony.errors import AlreadyExists
-from symphony.host.leases import PortLeases
-from symphony.host.own import OwnPorts
-from symphony.host.rundir import RunDirectory
+from symphony.host.resources.leases import PortLeases
+from symphony.host.resources.ports import OwnPorts
+from symphony.host.run.directory import RunDirectory
 from symphony.testing.programs import FOREVER
 
 from .conftest import kill, python, supervisor_of
@@ -63,7 +63,10 @@ def test_its_own_fixed_port_is_free_and_stays_its(cluster, port):
 def test_a_port_that_was_chosen_is_chosen_again(cluster, port):
     experiment = serving(cluster, port, board=None)
     cluster.launch(experiment)
-    assert cluster.manifest(experiment).services == RunDirectory(cluster._root / "exp").load_manifest()["services"]
+    assert (
+        cluster.manifest(experiment).services
+        == RunDirectory(cluster._root / "exp").load_manifest()["services"]
+    )
 
 
 def test_a_port_on_which_it_listens_without_a_service_is_free_too(cluster, port):
@@ -75,10 +78,18 @@ def test_a_port_on_which_it_listens_without_a_service_is_free_too(cluster, port)
 
 def test_the_same_port_of_another_experiment_is_not(cluster, port, tmp_path):
     launched(cluster, serving(cluster, port, board=port))
-    for other, name in ((cluster, "another"), (Cluster.new("local", state_dir=tmp_path / "elsewhere"), "exp")):
+    for other, name in (
+        (cluster, "another"),
+        (Cluster.new("local", state_dir=tmp_path / "elsewhere"), "exp"),
+    ):
         experiment = serving(other, port, name, board=port)
-        for look in (other.manifest, lambda exp, at=other: at.launch(exp, force=True, dry_run=True)):
-            with pytest.raises(SpecError, match=f"port {port} .* is promised to another live experiment"):
+        for look in (
+            other.manifest,
+            lambda exp, at=other: at.launch(exp, force=True, dry_run=True),
+        ):
+            with pytest.raises(
+                SpecError, match=f"port {port} .* is promised to another live experiment"
+            ):
                 look(experiment)
 
 

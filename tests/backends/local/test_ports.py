@@ -36,7 +36,10 @@ def launch_at_once(states, names):
     read, write = os.pipe()
     launchers = [
         subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER, str(state), name], stdin=read, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", LAUNCHER, str(state), name],
+            stdin=read,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for state, name in zip(states, names, strict=True)
     ]
@@ -86,7 +89,10 @@ def test_a_fixed_port_in_use_is_refused_before_anything_starts(cluster, experime
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         python(experiment, "server", FOREVER).binds({"a": port})
-        with pytest.raises(SpecError, match=rf"port {port} of service 'a' \('server'\) is in use by pid {os.getpid()}"):
+        with pytest.raises(
+            SpecError,
+            match=rf"port {port} of service 'a' \('server'\) is in use by pid {os.getpid()}",
+        ):
             cluster.launch(experiment)
     assert cluster.list_experiments() == []
 
@@ -119,7 +125,12 @@ except OSError as exc:
 
 
 @pytest.mark.parametrize(
-    ("hold", "server", "outcome", "port"),  # ports of their own: what others used lingers and refuses plain servers
+    (
+        "hold",
+        "server",
+        "outcome",
+        "port",
+    ),  # ports of their own: what others used lingers and refuses plain servers
     [
         ("started", "reuse", "bound", 7451),
         ("started", "plain", "bound", 7452),

@@ -12,23 +12,31 @@ from symphony.testing.programs import REPORT
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 NAMES = st.from_regex(r"MINE_[A-Z0-9_]{1,8}", fullmatch=True)
 PROCESSES = st.lists(
-    st.tuples(st.lists(TEXT, max_size=4), st.dictionaries(NAMES, TEXT, max_size=3)), min_size=1, max_size=8
+    st.tuples(st.lists(TEXT, max_size=4), st.dictionaries(NAMES, TEXT, max_size=3)),
+    min_size=1,
+    max_size=8,
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(processes=PROCESSES)
 def test_arguments_and_variables_arrive_byte_for_byte(tmp_path, processes):
     cluster = Cluster.new("local", state_dir=tmp_path)
     experiment = cluster.new_experiment("exp")
     for number, (args, env) in enumerate(processes):
-        experiment.new_process(f"p-{number}", command=[sys.executable, "-c", REPORT], args=args, env=env)
+        experiment.new_process(
+            f"p-{number}", command=[sys.executable, "-c", REPORT], args=args, env=env
+        )
     try:
         cluster.launch(experiment)
         assert cluster.wait("exp", timeout=30).exit_code == 0
         for number, (args, env) in enumerate(processes):
             seen = json.loads(cluster.get_log("exp", f"p-{number}"))
             assert seen["argv"] == args
-            assert {key: value for key, value in seen["env"].items() if key.startswith("MINE_")} == env
+            assert {
+                key: value for key, value in seen["env"].items() if key.startswith("MINE_")
+            } == env
     finally:
         cluster.delete("exp")

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from symphony import State
-from symphony.host import trees
-from symphony.host.commands import MARK
+from symphony.host.processes import tree
+from symphony.host.processes.spec import MARK
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 
@@ -78,7 +78,11 @@ def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
     experiment.new_process("second", command="true").starts_after("first", "succeeded")
     experiment.new_process("crash", command="false").restart_policy("Always")
     cluster.launch(experiment)
-    until(cluster, "exp", lambda now: now.processes[2].restarts == 1 and now.processes[2].state is State.PENDING)
+    until(
+        cluster,
+        "exp",
+        lambda now: now.processes[2].restarts == 1 and now.processes[2].state is State.PENDING,
+    )
     cluster.stop("exp")
     status = cluster.describe_experiment("exp")
     assert all(process.stopped for process in status)
@@ -89,7 +93,10 @@ def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param("import subprocess as s; s.Popen(['sleep', '1000']); print('up'); input() or 1", id="same-group"),
+        pytest.param(
+            "import subprocess as s; s.Popen(['sleep', '1000']); print('up'); input() or 1",
+            id="same-group",
+        ),
         pytest.param(DAEMON + "time.sleep(1000)", id="a-daemon"),
         pytest.param(
             f"import subprocess as s, sys; s.Popen([sys.executable, '-c', {STUBBORN!r}]); print('up'); input() or 1",
@@ -98,7 +105,9 @@ def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
     ],
 )
 def test_delete_ends_grandchildren(cluster, experiment, program):
-    process = python(experiment, "parent", program.replace("input() or 1", "import time; time.sleep(1000)"))
+    process = python(
+        experiment, "parent", program.replace("input() or 1", "import time; time.sleep(1000)")
+    )
     process.ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", ready)
@@ -155,13 +164,15 @@ def test_the_child_of_who_forks_and_ends_while_processes_are_listed_is_found(mon
     gone.wait()
     with subprocess.Popen(["sleep", "1000"], env={MARK: "a-run-of-mine"}) as child:
         listings = iter([[gone.pid], [gone.pid, child.pid], [gone.pid, child.pid]])
-        monkeypatch.setattr("symphony.host.trees.psutil.pids", lambda: next(listings))
-        found = trees.marked("a-run-of-mine")
+        monkeypatch.setattr("symphony.host.processes.tree.psutil.pids", lambda: next(listings))
+        found = tree.marked("a-run-of-mine")
         child.kill()
     assert [process.pid for process in found] == [child.pid]
 
 
-def test_who_minds_no_term_is_killed_by_whoever_deletes_where_the_supervisor_died(cluster, experiment):
+def test_who_minds_no_term_is_killed_by_whoever_deletes_where_the_supervisor_died(
+    cluster, experiment
+):
     python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
     cluster.wait("exp", until="ready", timeout=60)

@@ -36,7 +36,9 @@ def experiment(cluster):
 
 def python(to, name, program, *args, **options):
     """A process that runs a Python program, unbuffered."""
-    return to.new_process(name, command=[sys.executable, "-u", "-c", program], args=list(args), **options)
+    return to.new_process(
+        name, command=[sys.executable, "-u", "-c", program], args=list(args), **options
+    )
 
 
 def eventually(holds, timeout=20):
@@ -49,7 +51,9 @@ def eventually(holds, timeout=20):
 def tmux(*words, server="test", check=True):
     """What tmux answers, asked without the code under test."""
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(["tmux", "-L", server, *words], capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run(
+        ["tmux", "-L", server, *words], capture_output=True, text=True, check=False, env=env
+    )
     assert not check or done.returncode == 0, done.stderr
     return done.stdout
 

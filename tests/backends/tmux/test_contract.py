@@ -19,5 +19,18 @@ class TestContract(BackendContract):
     def foreign(self, cluster):
         """A session of the user's on their own server, and one that they made by hand on ours."""
         for server in ("default", "test"):
-            tmux("-f", "/dev/null", "new-session", "-d", "-s", "contract-mine", "sleep", "1000", server=server)
-        yield lambda: all(tmux("list-windows", "-t", "=contract-mine:", server=name) for name in ("default", "test"))
+            tmux(
+                "-f",
+                "/dev/null",
+                "new-session",
+                "-d",
+                "-s",
+                "contract-mine",
+                "sleep",
+                "1000",
+                server=server,
+            )
+        yield lambda: all(
+            tmux("list-windows", "-t", "=contract-mine:", server=name)
+            for name in ("default", "test")
+        )

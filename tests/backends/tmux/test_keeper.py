@@ -44,11 +44,15 @@ def launched(cluster, experiment):
 
 
 def ended(cluster):
-    return until(cluster, "exp", lambda now: now.processes[0].state is not State.RUNNING).processes[0]
+    return until(cluster, "exp", lambda now: now.processes[0].state is not State.RUNNING).processes[
+        0
+    ]
 
 
 def supervisor(cluster):
-    return psutil.Process(json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"])
+    return psutil.Process(
+        json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"]
+    )
 
 
 # --- what of the log is the keeper's ---
@@ -65,7 +69,12 @@ def test_what_a_window_got_is_cleaned():
         False,
         False,
     ]
-    assert [keeper.last_lines("a\r\n\nb", count) for count in (0, 1, 2, 9)] == ["", "b", "\nb", "a\r\n\nb"]
+    assert [keeper.last_lines("a\r\n\nb", count) for count in (0, 1, 2, 9)] == [
+        "",
+        "b",
+        "\nb",
+        "a\r\n\nb",
+    ]
 
 
 def test_the_mark_is_in_no_log_and_on_no_screen(cluster, experiment):
@@ -81,7 +90,9 @@ def test_the_mark_is_in_no_log_and_on_no_screen(cluster, experiment):
         ]
     assert [cluster.get_log("exp", name, tail=1) for name in "pq"] == ["two\n", "two"]
     assert [line.text for line in cluster.iter_logs("exp", ["p"], follow=True, tail=1)] == ["two"]
-    assert tmux("capture-pane", "-p", "-S", "-", "-t", "=exp:0").split("Pane is dead")[0].split() == ["one", "two"]
+    assert tmux("capture-pane", "-p", "-S", "-", "-t", "=exp:0").split("Pane is dead")[
+        0
+    ].split() == ["one", "two"]
 
 
 # One line, whatever other places of a computer take for the end of one.
@@ -108,13 +119,19 @@ def test_the_last_lines_of_what_has_ended(cluster, experiment, tail):
     cluster.wait("exp", timeout=30)
     last = range(max(0, 6 - tail), 6)
     for name in "pq":
-        assert cluster.get_log("exp", name, tail=tail) == "".join(f"{line}\n" for line in lines_of(name, *last))
+        assert cluster.get_log("exp", name, tail=tail) == "".join(
+            f"{line}\n" for line in lines_of(name, *last)
+        )
         for follow in (False, True):
-            found = [line.text for line in cluster.iter_logs("exp", [name], tail=tail, follow=follow)]
+            found = [
+                line.text for line in cluster.iter_logs("exp", [name], tail=tail, follow=follow)
+            ]
             assert found == lines_of(name, *last)
     for follow in (False, True):
         merged = list(cluster.iter_logs("exp", tail=tail, follow=follow))
-        assert sorted(line.text for line in merged) == sorted(lines_of("p", *last) + lines_of("q", *last))
+        assert sorted(line.text for line in merged) == sorted(
+            lines_of("p", *last) + lines_of("q", *last)
+        )
 
 
 @pytest.mark.parametrize("tail", [1, 2])
@@ -124,12 +141,16 @@ def test_the_last_lines_of_what_goes_on(cluster, experiment, tmp_path, tail):
     cluster.launch(experiment)
     eventually(lambda: all(cluster.get_log("exp", name).count("\n") == 3 for name in "pq"))
     so_far = range(3 - tail, 3)
-    assert [line.text for line in cluster.iter_logs("exp", ["p"], tail=tail)] == lines_of("p", *so_far)
+    assert [line.text for line in cluster.iter_logs("exp", ["p"], tail=tail)] == lines_of(
+        "p", *so_far
+    )
     follows = cluster.iter_logs("exp", tail=tail, follow=True)
     begins = [next(follows).text for _ in range(2 * tail)]
     assert sorted(begins) == sorted(lines_of("p", *so_far) + lines_of("q", *so_far))
     (tmp_path / "go").touch()
-    assert sorted(line.text for line in follows) == sorted(lines_of("p", 3, 4, 5) + lines_of("q", 3, 4, 5))
+    assert sorted(line.text for line in follows) == sorted(
+        lines_of("p", 3, 4, 5) + lines_of("q", 3, 4, 5)
+    )
 
 
 def test_a_log_that_grows_as_it_is_opened_loses_no_line(cluster, launched, monkeypatch):
@@ -161,9 +182,15 @@ def test_a_line_that_is_begun_is_the_last(cluster, launched):
 
 
 def test_the_mark_of_one_run_is_not_in_the_next(cluster, experiment):
-    python(experiment, "p", "print('up'); raise SystemExit(4)").restart_policy("OnFailure").ready(log="^up$")
+    python(experiment, "p", "print('up'); raise SystemExit(4)").restart_policy("OnFailure").ready(
+        log="^up$"
+    )
     cluster.launch(experiment)
-    until(cluster, "exp", lambda now: now.processes[0].restarts >= 1 and now.processes[0].state is State.PENDING)
+    until(
+        cluster,
+        "exp",
+        lambda now: now.processes[0].restarts >= 1 and now.processes[0].state is State.PENDING,
+    )
     assert cluster.get_log("exp", "p") == "up\nup\n"
     assert [line.text for line in cluster.iter_logs("exp")] == ["up", "up"]
 
@@ -206,7 +233,9 @@ def test_ctrl_c_reaches_the_process_alone(cluster, launched, shell):
 
 
 def test_ctrl_c_ends_a_process_and_its_group(cluster, launched, shell):
-    launched("import subprocess as s; s.Popen(['sleep', '1000']); print('up'); import time; time.sleep(1000)")
+    launched(
+        "import subprocess as s; s.Popen(['sleep', '1000']); print('up'); import time; time.sleep(1000)"
+    )
     press("C-c")
     process = ended(cluster)
     assert process.exit_code == 130
@@ -230,13 +259,19 @@ def has_the_terminal(pid):
     return group == foreground
 
 
-def test_a_process_that_is_stopped_on_purpose_stays_so_until_it_is_continued(cluster, experiment, tmp_path, shell):
+def test_a_process_that_is_stopped_on_purpose_stays_so_until_it_is_continued(
+    cluster, experiment, tmp_path, shell
+):
     program = "import os, time; print('up')\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('got', input())"
     python(experiment, "p", program, start_dir=str(tmp_path)).ready(log="^up$")
     cluster.launch(experiment)
-    process = psutil.Process(until(cluster, "exp", lambda now: now.processes[0].ready).processes[0].pid)
+    process = psutil.Process(
+        until(cluster, "exp", lambda now: now.processes[0].ready).processes[0].pid
+    )
     process.suspend()
-    eventually(lambda: "sleep" in [child.name() for child in process.parent().children()])  # its keeper saw it
+    eventually(
+        lambda: "sleep" in [child.name() for child in process.parent().children()]
+    )  # its keeper saw it
     assert process.status() == psutil.STATUS_STOPPED
     process.resume()
     eventually(lambda: has_the_terminal(process.pid))
@@ -246,13 +281,17 @@ def test_a_process_that_is_stopped_on_purpose_stays_so_until_it_is_continued(clu
     assert "got words" in cluster.get_log("exp", "p")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGKILL, signal.SIGHUP, signal.SIGPIPE])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGKILL, signal.SIGHUP, signal.SIGPIPE]
+)
 def test_death_by_a_signal(cluster, experiment, number):
     experiment.new_process("p", command=["sh", "-c", f"echo said; kill -{number.value} $$"])
     cluster.launch(experiment)
     process = cluster.wait("exp", timeout=30).processes[0]
     assert (process.exit_code, process.reason) == (128 + number, f"killed by {number.name}")
-    eventually(lambda: windows(what="#{pane_dead_status}") == [str(128 + number)])  # tmux learns of it afterwards
+    eventually(
+        lambda: windows(what="#{pane_dead_status}") == [str(128 + number)]
+    )  # tmux learns of it afterwards
     assert cluster.get_log("exp", "p") == "said\n"
 
 
@@ -307,7 +346,9 @@ def test_a_terminal_that_was_stopped_by_ctrl_s_keeps_nobody(cluster, launched):
 
 
 def test_a_keeper_that_is_killed_leaves_its_process_supervised(cluster, launched):
-    program = "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    program = (
+        "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    )
     process = psutil.Process(launched(program))
     process.parent().kill()
     eventually(lambda: windows(what="#{pane_dead}") == ["1"])
@@ -317,13 +358,22 @@ def test_a_keeper_that_is_killed_leaves_its_process_supervised(cluster, launched
 
 
 def test_a_window_that_is_closed_leaves_a_stubborn_process_supervised(cluster, experiment):
-    program = "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    program = (
+        "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    )
     python(experiment, "p", program).ready(log="^up$")
     python(experiment, "other", FOREVER)
     cluster.launch(experiment)
-    pid = until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready).processes[0].pid
+    pid = (
+        until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready)
+        .processes[0]
+        .pid
+    )
     tmux("kill-window", "-t", "=exp:0")
     assert cluster.describe_experiment("exp").processes[0].pid == pid
     os.kill(pid, signal.SIGTERM)
     process = ended(cluster)
-    assert (process.state, process.reason) == (State.UNKNOWN, "nobody saw its end: its window was closed by hand")
+    assert (process.state, process.reason) == (
+        State.UNKNOWN,
+        "nobody saw its end: its window was closed by hand",
+    )

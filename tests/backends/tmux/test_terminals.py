@@ -34,7 +34,9 @@ class Terminal:
         os.set_blocking(self._side, False)
         words = [sys.executable, "-c", LOGIN, json.dumps(options), process]
         env = {**os.environ, "TERM": "xterm"}
-        self.program = subprocess.Popen(words, stdin=other, stdout=other, stderr=other, start_new_session=True, env=env)
+        self.program = subprocess.Popen(
+            words, stdin=other, stdout=other, stderr=other, start_new_session=True, env=env
+        )
         os.close(other)
         self._seen = ""
 
@@ -87,7 +89,9 @@ def launched(cluster, experiment):
         python(experiment, name, ASKS).ready(log="^up$").termination_grace_period(5)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all(process.ready for process in now))
-    tmux("set-option", "-g", "assume-paste-time", "0")  # who types as fast as a test would else be taken to paste
+    tmux(
+        "set-option", "-g", "assume-paste-time", "0"
+    )  # who types as fast as a test would else be taken to paste
 
 
 def sessions():
@@ -95,7 +99,11 @@ def sessions():
 
 
 def got(cluster, process):
-    return [line.removeprefix("got ") for line in cluster.get_log("exp", process).splitlines() if "got " in line]
+    return [
+        line.removeprefix("got ")
+        for line in cluster.get_log("exp", process).splitlines()
+        if "got " in line
+    ]
 
 
 def test_each_terminal_has_a_window_of_its_own(cluster, launched, terminal):
@@ -125,14 +133,18 @@ def test_delete_while_terminals_are_attached(cluster, launched, terminal):
     assert sessions() == ["mine"]
 
 
-def test_the_server_ends_with_the_last_experiment_though_terminals_are_attached(cluster, launched, terminal):
+def test_the_server_ends_with_the_last_experiment_though_terminals_are_attached(
+    cluster, launched, terminal
+):
     one = terminal("first")
     cluster.delete("exp")
     assert one.over() == 0, one.seen()[-1500:]
     eventually(lambda: sessions() == [])
 
 
-def test_a_session_that_is_closed_by_hand_lives_on_until_the_terminal_is_detached(cluster, launched, terminal):
+def test_a_session_that_is_closed_by_hand_lives_on_until_the_terminal_is_detached(
+    cluster, launched, terminal
+):
     one = terminal("first")
     tmux("kill-session", "-t", "=exp")
     one.type("still here\r")
@@ -143,12 +155,16 @@ def test_a_session_that_is_closed_by_hand_lives_on_until_the_terminal_is_detache
     eventually(lambda: sessions() == [])
 
 
-def test_a_window_that_is_opened_in_a_terminal_has_the_addresses(cluster, launched, terminal, tmp_path):
+def test_a_window_that_is_opened_in_a_terminal_has_the_addresses(
+    cluster, launched, terminal, tmp_path
+):
     one = terminal("second")
     one.type(NEW_WINDOW)
     eventually(lambda: len(windows()) == 3)
     one.type(f"echo $SYMPHONY_EXPERIMENT,$SYMPHONY_RUN,$TMUX_TMPDIR >{tmp_path}/said\r")
-    eventually(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().endswith("\n"))
+    eventually(
+        lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().endswith("\n")
+    )
     assert (tmp_path / "said").read_text() == f"exp,,{os.environ['TMUX_TMPDIR']}\n"
 
 
@@ -161,5 +177,10 @@ def test_a_session_to_which_no_terminal_came_ends(cluster, launched, monkeypatch
     assert (made.lines[1:], made.error) == (["exp", "exp@1"], "")
     eventually(lambda: sessions() == ["exp"])
     assert len(windows()) == 2
-    assert Tmux(name="test").ask(render.attached("exp", "other", name="exp@2", window="1", env={})).lines == []
+    assert (
+        Tmux(name="test")
+        .ask(render.attached("exp", "other", name="exp@2", window="1", env={}))
+        .lines
+        == []
+    )
     assert sessions() == ["exp"]

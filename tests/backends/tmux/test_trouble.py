@@ -22,9 +22,7 @@ STUBBORN = (
     "while True: time.sleep(100)"
 )
 GONE = "the tmux server has gone (it died, or its last session was closed by hand)"
-WITH_CHILD = (
-    "import subprocess as s, time; s.Popen(['sleep', '1000'], start_new_session=True); print('up'); time.sleep(1000)"
-)
+WITH_CHILD = "import subprocess as s, time; s.Popen(['sleep', '1000'], start_new_session=True); print('up'); time.sleep(1000)"
 
 
 def marked(cluster, name="exp"):
@@ -35,7 +33,10 @@ def marked(cluster, name="exp"):
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("SYMPHONY_RUN") == run_id and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.environ().get("SYMPHONY_RUN") == run_id
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process.pid)
             except psutil.Error:
                 continue
@@ -47,7 +48,9 @@ def marked(cluster, name="exp"):
 @pytest.fixture
 def running(cluster, experiment):
     """Two processes, the second of which a hang-up does not end."""
-    python(experiment, "plain", FOREVER).termination_grace_period(1)  # without a supervisor the longest counts
+    python(experiment, "plain", FOREVER).termination_grace_period(
+        1
+    )  # without a supervisor the longest counts
     python(experiment, "stubborn", STUBBORN).ready(log="^up$").termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all_running(now) and now.processes[1].ready)
@@ -98,7 +101,9 @@ def test_a_session_that_is_killed_by_hand(cluster, running):
 def test_the_last_session_that_is_killed_by_hand(cluster, running):
     """The server ends with it, a little later: from then on nobody can tell that from its death."""
     tmux("kill-session", "-t", "=exp")
-    reasons = [f"nobody saw its end: {said}" for said in (GONE, "its tmux session was closed by hand")]
+    reasons = [
+        f"nobody saw its end: {said}" for said in (GONE, "its tmux session was closed by hand")
+    ]
     assert ended_first(cluster).processes[0].reason in reasons
     is_clean(cluster, running)
 
@@ -158,9 +163,13 @@ def test_the_users_own_tmux_is_left_alone(cluster, experiment, tmp_path, monkeyp
     """Their server runs beside ours, with a session of our name; their configuration is not read."""
     home = tmp_path / "home"
     home.mkdir()
-    (home / ".tmux.conf").write_text("set-option -g status-left 'theirs'\nset-option -g base-index 7\n")
+    (home / ".tmux.conf").write_text(
+        "set-option -g status-left 'theirs'\nset-option -g base-index 7\n"
+    )
     monkeypatch.setenv("HOME", str(home))
-    tmux("new-session", "-d", "-s", "exp", "-x", "80", "-y", "24", "sleep", "1000", server="default")
+    tmux(
+        "new-session", "-d", "-s", "exp", "-x", "80", "-y", "24", "sleep", "1000", server="default"
+    )
     state = [
         ("list-panes", "-a", "-F", "#S #I #W #{pane_pid} #{window_activity}"),
         ("show-options", "-g"),
@@ -183,7 +192,9 @@ def test_a_session_of_that_name_on_our_server(cluster, experiment):
     before = windows(what="#{pane_pid}")
     for index in range(3):
         python(experiment, f"worker-{index}", FOREVER)
-    with pytest.raises(LaunchFailed, match="has a session 'exp' that is not of these experiments.*kill-session"):
+    with pytest.raises(
+        LaunchFailed, match="has a session 'exp' that is not of these experiments.*kill-session"
+    ):
         cluster.launch(experiment)
     assert windows(what="#{pane_pid}") == before
     assert cluster.list_experiments() == []
@@ -222,7 +233,12 @@ def test_a_socket_that_cannot_be_created(cluster, experiment, monkeypatch, tmp_p
     for folder in (long, taken):
         with monkeypatch.context() as patch:
             patch.setenv("TMUX_TMPDIR", str(folder))
-            nothing_was_made(cluster, experiment, LaunchFailed, f"its socket is below .*{folder.name} .TMUX_TMPDIR")
+            nothing_was_made(
+                cluster,
+                experiment,
+                LaunchFailed,
+                f"its socket is below .*{folder.name} .TMUX_TMPDIR",
+            )
 
 
 def test_a_folder_that_does_not_exist(cluster, experiment, tmp_path):
@@ -234,20 +250,31 @@ def test_tmux_is_missing(cluster, experiment, monkeypatch):
     python(experiment, "worker", FOREVER)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
-        nothing_was_made(cluster, experiment, BackendError, "tmux was not found on the PATH; install tmux 3.3 or newer")
+        nothing_was_made(
+            cluster,
+            experiment,
+            BackendError,
+            "tmux was not found on the PATH; install tmux 3.3 or newer",
+        )
 
 
 def test_tmux_is_too_old(cluster, experiment, monkeypatch, tmp_path):
     """One that lacks what came with 3.3 is told by what it says of an option that it does not know."""
-    real = subprocess.run(["which", "tmux"], capture_output=True, text=True, check=True).stdout.strip()
+    real = subprocess.run(
+        ["which", "tmux"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     old = tmp_path / "bin" / "tmux"
     old.parent.mkdir()
-    old.write_text(f'#!/bin/sh\nsed s/remain-on-exit-format/remain-on-exit-fromat/ | exec {real} "$@"\n')
+    old.write_text(
+        f'#!/bin/sh\nsed s/remain-on-exit-format/remain-on-exit-fromat/ | exec {real} "$@"\n'
+    )
     old.chmod(0o755)
     python(experiment, "worker", FOREVER)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
-        nothing_was_made(cluster, experiment, LaunchFailed, "is older than 3.3; install a newer one")
+        nothing_was_made(
+            cluster, experiment, LaunchFailed, "is older than 3.3; install a newer one"
+        )
 
 
 def test_a_command_or_an_environment_that_is_too_long(cluster, tmp_path):
@@ -266,7 +293,12 @@ def test_a_command_or_an_environment_that_is_too_long(cluster, tmp_path):
             experiment = backend.new_experiment("exp")
             python(experiment, "first", FOREVER)
             python(experiment, "worker", "pass", *args, env=env)
-            nothing_was_made(backend, experiment, LaunchFailed, "'worker' cannot be started .*: Argument list too long")
+            nothing_was_made(
+                backend,
+                experiment,
+                LaunchFailed,
+                "'worker' cannot be started .*: Argument list too long",
+            )
             with pytest.raises(LaunchFailed) as caught:
                 backend.launch(experiment)
             said.append(str(caught.value))
@@ -303,7 +335,9 @@ def test_a_server_that_hangs_refuses_a_launch(hangs, running, options):
     assert cluster.list_experiments() == ["exp"]
     os.kill(pid, signal.SIGCONT)
     assert tmux("list-sessions", "-F", "#S") == "exp\n"  # nor does it take place now
-    Cluster.new("tmux", **options).launch(experiment)  # with the usual patience: so many take a while
+    Cluster.new("tmux", **options).launch(
+        experiment
+    )  # with the usual patience: so many take a while
 
 
 def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options, monkeypatch):
@@ -312,7 +346,9 @@ def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options
     python(experiment, "second", FOREVER, start_dir="/").starts_after("first")
     cluster.launch(experiment)
     pid = server_pid()
-    real = subprocess.run(["which", "tmux"], capture_output=True, text=True, check=True).stdout.strip()
+    real = subprocess.run(
+        ["which", "tmux"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     folder = cluster._root.parent / "bin"
     folder.mkdir()
     (folder / "tmux").write_text(
@@ -339,7 +375,9 @@ def test_a_server_that_hangs_lets_delete_do_the_rest(cluster, experiment, option
     """It is not asked for each process anew: that would take longer than anybody waits."""
     python(experiment, "stubborn", STUBBORN).ready(log="^up$").termination_grace_period(1)
     for number in range(40):
-        experiment.new_process(f"plain-{number}", command=["sleep", "1000"]).termination_grace_period(1)
+        experiment.new_process(
+            f"plain-{number}", command=["sleep", "1000"]
+        ).termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready)
     running, server = marked(cluster), psutil.Process(server_pid())
@@ -390,21 +428,23 @@ def test_without_libtmux_the_extra_is_named(tmp_path):
 def test_a_launch_that_fails_half_way_takes_everything_back(cluster, experiment, tmp_path):
     """One window cannot be made: its program goes while the others are made."""
     for index in range(70):
-        experiment.new_process(f"p-{index}", command=["sleep", "1000"]).set_env("TEST_MARK", "half-way")
+        experiment.new_process(f"p-{index}", command=["sleep", "1000"]).set_env(
+            "TEST_MARK", "half-way"
+        )
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nsleep 1000\n")
     program.chmod(0o755)
     experiment.new_process("broken", command=str(program)).set_env("TEST_MARK", "half-way")
-    from symphony.host import checks
+    from symphony.host import preflight
 
-    real = checks.write
+    real = preflight.write
 
     def write(run, manifest):
         real(run, manifest)
         program.unlink()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checks, "write", write)
+        patch.setattr(preflight, "write", write)
         with pytest.raises(LaunchFailed, match=r"'broken' cannot be started .*No such file"):
             cluster.launch(experiment)
     assert cluster.list_experiments() == []
@@ -415,7 +455,9 @@ def test_a_launch_that_fails_half_way_takes_everything_back(cluster, experiment,
 
 def _mark(process):
     try:
-        return process.environ().get("TEST_MARK") if process.status() != psutil.STATUS_ZOMBIE else None
+        return (
+            process.environ().get("TEST_MARK") if process.status() != psutil.STATUS_ZOMBIE else None
+        )
     except psutil.Error:
         return None
 
@@ -426,7 +468,9 @@ def test_local_and_tmux_never_share_a_port(cluster, tmp_path):
     try:
         for number, backend in enumerate([cluster, local, cluster, local]):
             experiment = backend.new_experiment(f"exp-{number}")
-            python(experiment, "server", SERVER, env={"CLIENTS": "100"}).binds(["echo", "other"]).ready(tcp="echo")
+            python(experiment, "server", SERVER, env={"CLIENTS": "100"}).binds(
+                ["echo", "other"]
+            ).ready(tcp="echo")
             manifest = backend.launch(experiment)
             ports |= set(manifest.services.values())
             until(backend, f"exp-{number}", lambda now: now.processes[0].ready)
@@ -447,7 +491,9 @@ def test_two_launchers_at_one_instant_share_a_server(cluster, options):
         "    cluster.delete(sys.argv[2])"
     )
     words = [sys.executable, "-c", code, json.dumps(options)]
-    launchers = [subprocess.Popen([*words, f"exp-{i}"], stderr=subprocess.PIPE, text=True) for i in range(5)]
+    launchers = [
+        subprocess.Popen([*words, f"exp-{i}"], stderr=subprocess.PIPE, text=True) for i in range(5)
+    ]
     for launcher in launchers:
         assert launcher.communicate(timeout=60)[1] == ""
         assert launcher.returncode == 0

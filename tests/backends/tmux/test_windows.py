@@ -18,9 +18,7 @@ from symphony.testing.programs import FOREVER, REPORT
 from tests.backends.tmux.conftest import eventually, python, tmux, windows
 
 # Draws as a full-screen program does: another screen, a place on it, a colour.
-DRAWS = (
-    "import time; print('\\x1b[?1049h\\x1b[2J\\x1b[3;5H\\x1b[1;32mdrawn\\x1b[0m', end='', flush=True); time.sleep(1000)"
-)
+DRAWS = "import time; print('\\x1b[?1049h\\x1b[2J\\x1b[3;5H\\x1b[1;32mdrawn\\x1b[0m', end='', flush=True); time.sleep(1000)"
 
 
 def screen(window, session="exp", *options):
@@ -56,7 +54,13 @@ def test_the_variables_of_the_first_process_are_its_own(cluster, experiment, mon
 @pytest.mark.parametrize("of", ["process", "experiment"])
 def test_what_describes_a_terminal_may_be_ones_own(cluster, experiment, of):
     """In the first window, in another, and after a restart: tmux has values of its own for it."""
-    chosen = {"TERM": "dumb", "TMUX": "", "TERM_PROGRAM": "mine", "COLUMNS": "7", "SHELL": "/opt/mine"}
+    chosen = {
+        "TERM": "dumb",
+        "TMUX": "",
+        "TERM_PROGRAM": "mine",
+        "COLUMNS": "7",
+        "SHELL": "/opt/mine",
+    }
     names = ("first", "second", "last")
     if of == "experiment":
         experiment.set_envs(chosen)
@@ -65,7 +69,11 @@ def test_what_describes_a_terminal_may_be_ones_own(cluster, experiment, of):
         python(experiment, name, program, env=chosen if of == "process" else None)
     again = experiment.get_process("last").set_env("AGAIN", "1").restart_policy("Always")
     cluster.launch(experiment)
-    until(cluster, "exp", lambda now: now.processes[2].restarts >= 1 and all(item.started for item in now))
+    until(
+        cluster,
+        "exp",
+        lambda now: now.processes[2].restarts >= 1 and all(item.started for item in now),
+    )
     for name, lines in zip(names, (1, 1, 2), strict=True):
         eventually(lambda name=name, lines=lines: cluster.get_log("exp", name).count("\n") >= lines)
         assert set(cluster.get_log("exp", name).splitlines()) == {"dumb,,mine,7,/opt/mine"}
@@ -79,7 +87,9 @@ def test_what_has_ended_keeps_its_window(cluster, experiment):
     eventually(lambda: windows(what="#W #{pane_dead} #{pane_dead_status}") == ["bad 1 3"])
     assert "why" in screen(0, "exp", "-S", "-")
     cluster.delete("exp")
-    assert subprocess.run(["tmux", "-L", "test", "has-session"], capture_output=True, check=False).returncode
+    assert subprocess.run(
+        ["tmux", "-L", "test", "has-session"], capture_output=True, check=False
+    ).returncode
 
 
 def test_nothing_is_left_of_what_writes_the_logs(cluster, experiment):
@@ -89,18 +99,26 @@ def test_nothing_is_left_of_what_writes_the_logs(cluster, experiment):
     until(cluster, "exp", lambda now: now.processes[0].state is State.SUCCEEDED)
     server = tmux("display-message", "-p", "#{pid}").strip()
     children = f"/proc/{server}/task/{server}/children"
-    eventually(lambda: len(Path(children).read_text().split()) == 2)  # the second keeper, and its log's
+    eventually(
+        lambda: len(Path(children).read_text().split()) == 2
+    )  # the second keeper, and its log's
 
 
 def test_the_scene(cluster, experiment):
     """A person attaches, and sees text, colour, and a program that draws."""
-    python(experiment, "text", "print('\\x1b[31mred\\x1b[0m', 'and plain'); import time; time.sleep(1000)")
+    python(
+        experiment,
+        "text",
+        "print('\\x1b[31mred\\x1b[0m', 'and plain'); import time; time.sleep(1000)",
+    )
     python(experiment, "draws", DRAWS)
     cluster.launch(experiment)
     eventually(lambda: "drawn" in screen(1) and "plain" in screen(0))
     assert "\x1b[31mred" in screen(0, "exp", "-e")
     assert screen(1).splitlines()[2] == "    drawn"
-    eventually(lambda: cluster.get_log("exp", "text").endswith("\n"))  # a screen may be ahead of the log
+    eventually(
+        lambda: cluster.get_log("exp", "text").endswith("\n")
+    )  # a screen may be ahead of the log
     assert cluster.get_log("exp", "text") == "\x1b[31mred\x1b[0m and plain\n"
 
 
@@ -115,7 +133,21 @@ def test_login_shows_the_window(cluster, experiment, sockets):
     )
     options = json.dumps({"state_dir": str(cluster._root), "server_name": "test"})
     words = [sys.executable, "-c", program, options]
-    tmux("-f", "/dev/null", "new-session", "-d", "-s", "mine", "-x", "100", "-y", "30", "--", *words, server="default")
+    tmux(
+        "-f",
+        "/dev/null",
+        "new-session",
+        "-d",
+        "-s",
+        "mine",
+        "-x",
+        "100",
+        "-y",
+        "30",
+        "--",
+        *words,
+        server="default",
+    )
     seen = ""
 
     def attached():
@@ -138,7 +170,9 @@ def test_the_command_line_attaches_to_a_terminal_alone(sockets, tmp_path, monkey
     cluster.launch(experiment)
     try:
         words = [sys.executable, "-m", "symphony", "attach", "-b", "tmux", "exp", "second"]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 3
         assert "only a terminal can be attached" in done.stderr
         assert done.stderr.strip().endswith(" attach -t exp:1")
@@ -157,7 +191,11 @@ def test_login_says_what_is_missing(cluster, experiment):
 @pytest.mark.parametrize("lines", [1, 50_000])
 def test_logs_are_whole(cluster, experiment, lines):
     """However fast a process ends, and however much more it writes than its window keeps."""
-    python(experiment, "worker", f"import sys; sys.stdout.write(''.join(f'line {{i}}\\n' for i in range({lines})))")
+    python(
+        experiment,
+        "worker",
+        f"import sys; sys.stdout.write(''.join(f'line {{i}}\\n' for i in range({lines})))",
+    )
     cluster.launch(experiment)
     cluster.wait("exp", timeout=60)
     assert cluster.get_log("exp", "worker") == "".join(f"line {i}\n" for i in range(lines))
@@ -171,10 +209,14 @@ def test_many_short_processes_lose_nothing(cluster, experiment):
     status = cluster.wait("exp", timeout=60)
     assert [process.exit_code for process in status] == list(range(60))
     for index in range(60):
-        assert cluster.get_log("exp", f"p-{index}") == f"one-{index}\ntwo", screen(index, "exp", "-S", "-")
+        assert cluster.get_log("exp", f"p-{index}") == f"one-{index}\ntwo", screen(
+            index, "exp", "-S", "-"
+        )
 
 
-def test_a_process_gets_the_environment_of_its_launcher_and_no_other(cluster, experiment, monkeypatch, tmp_path):
+def test_a_process_gets_the_environment_of_its_launcher_and_no_other(
+    cluster, experiment, monkeypatch, tmp_path
+):
     tmux(
         "-f", "/dev/null", "new-session", "-d", "-s", "hand", "sleep", "1000"
     )  # the server has an environment of its own
@@ -184,7 +226,12 @@ def test_a_process_gets_the_environment_of_its_launcher_and_no_other(cluster, ex
     monkeypatch.setenv("odd.name%%", "() { :;\n}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     python(experiment, "plain", REPORT)
-    python(experiment, "own", REPORT, env={"SHELL": "/opt/mine", "TERM": "dumb", "PATH": os.environ["PATH"]})
+    python(
+        experiment,
+        "own",
+        REPORT,
+        env={"SHELL": "/opt/mine", "TERM": "dumb", "PATH": os.environ["PATH"]},
+    )
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
     plain, own = (json.loads(cluster.get_log("exp", name))["env"] for name in ("plain", "own"))
@@ -193,7 +240,9 @@ def test_a_process_gets_the_environment_of_its_launcher_and_no_other(cluster, ex
         for key, value in os.environ.items()
         if key not in ("TERM", "TERM_PROGRAM", "PWD", "OLDPWD", "_", "SHLVL", "COLUMNS", "LINES")
     }
-    assert {key: plain.get(key) for key in same if key != "SHELL"} == {k: v for k, v in same.items() if k != "SHELL"}
+    assert {key: plain.get(key) for key in same if key != "SHELL"} == {
+        k: v for k, v in same.items() if k != "SHELL"
+    }
     assert plain["odd.name%%"] == "() { :;\n}"
     assert plain["TMUX"]
     assert (own["SHELL"], own["TERM"]) == ("/opt/mine", "dumb")
@@ -215,7 +264,18 @@ def test_variables_of_one_launcher_do_not_reach_the_experiments_of_the_next(clus
 
 
 def tmux_variables():
-    return {"TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "TMUX_PANE", "SHELL", "PWD", "OLDPWD", "SHLVL", "_"}
+    return {
+        "TERM",
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "TMUX",
+        "TMUX_PANE",
+        "SHELL",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    }
 
 
 def test_no_secret_shows(cluster, experiment):
@@ -243,7 +303,10 @@ def test_umask_folder_and_open_files_are_those_of_the_launcher(cluster, experime
     finally:
         os.umask(old)
     cluster.wait("exp", timeout=30)
-    assert cluster.get_log("exp", "worker") == f"{folder} 0o27 {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}\n"
+    assert (
+        cluster.get_log("exp", "worker")
+        == f"{folder} 0o27 {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}\n"
+    )
 
 
 def test_a_state_folder_with_awkward_characters(tmp_path, options):
@@ -270,7 +333,11 @@ def test_ps_asks_tmux_nothing(cluster, experiment, monkeypatch):
 def test_a_restart_keeps_the_window_and_the_log(cluster, experiment):
     python(experiment, "worker", "print('again'); raise SystemExit(4)").restart_policy("OnFailure")
     cluster.launch(experiment)
-    until(cluster, "exp", lambda now: now.processes[0].restarts >= 1 and now.processes[0].state is State.PENDING)
+    until(
+        cluster,
+        "exp",
+        lambda now: now.processes[0].restarts >= 1 and now.processes[0].state is State.PENDING,
+    )
     assert cluster.get_log("exp", "worker") == "again\nagain\n"
     assert windows() == ["0 worker"]
 

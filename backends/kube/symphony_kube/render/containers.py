@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
+from symphony.model.settings import Settings
 from symphony.names import listing
-from symphony.plan import Plan, PlannedProcess, argv
-from symphony.spec.settings import Settings
-from symphony_kube.names import KEYS, SECRETS
-from symphony_kube.options import Options
+from symphony.plan.resolve import Plan, PlannedProcess, argv
 from symphony_kube.render.context import Context, Group
+from symphony_kube.render.labels import KEYS, SECRETS
 from symphony_kube.render.merge import merged, plain
+from symphony_kube.render.options import Options
 from symphony_kube.render.text import Object, check_variables, escaped, port_name, variables
 
 SHELL = "/bin/sh"
@@ -30,11 +30,17 @@ def check_images(plan: Plan, options: Options) -> None:
     if options.image:
         return
     without = [
-        process for process in plan if not process.container_image and not process.settings.container_yml.get("image")
+        process
+        for process in plan
+        if not process.container_image and not process.settings.container_yml.get("image")
     ]
     if without:
         paths = [process.path for process in without]
-        what = f"process {paths[0]!r} has" if len(paths) == 1 else f"processes {listing(paths, limit=20)} have"
+        what = (
+            f"process {paths[0]!r} has"
+            if len(paths) == 1
+            else f"processes {listing(paths, limit=20)} have"
+        )
         raise SpecError(
             f"{what} no container_image: a container runs from an image; set container_image, or give one for all that "
             'have none: --image IMAGE, or image="IMAGE" of the cluster',
@@ -42,7 +48,9 @@ def check_images(plan: Plan, options: Options) -> None:
         )
 
 
-def container(process: PlannedProcess, ports: list[Object], mounts: list[Object] | None, context: Context) -> Object:
+def container(
+    process: PlannedProcess, ports: list[Object], mounts: list[Object] | None, context: Context
+) -> Object:
     """The container of a process."""
     settings = process.settings
     result: Object = {"name": process.name}
@@ -71,7 +79,9 @@ def _with_own(process: PlannedProcess, rendered: Object) -> Object:
     who = f"container_yml of process {process.path!r}"
     result = merged(rendered, plain(process.settings.container_yml, who))
     if result.get("name") != process.name:
-        raise SpecError(f"{who} changes the name of the container, by which symphony finds it; leave name out")
+        raise SpecError(
+            f"{who} changes the name of the container, by which symphony finds it; leave name out"
+        )
     return result
 
 
@@ -120,7 +130,9 @@ def _secrets(process: PlannedProcess, context: Context) -> list[Object]:
     given = context.plan.env_secrets(process)
     check_variables(given, f"process {process.path!r}")
     owners = {owner: context.scope.object_name(owner, "Secret") for owner in (SECRETS, KEYS)}
-    found = [(SECRETS, key, secret) for key, secret in given.items()] + [(KEYS, key, key) for key in process.keys]
+    found = [(SECRETS, key, secret) for key, secret in given.items()] + [
+        (KEYS, key, key) for key in process.keys
+    ]
     return [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": owners[owner], "key": secret}}}
         for owner, key, secret in found
@@ -153,13 +165,19 @@ def _readiness(process: PlannedProcess, ready: Mapping[str, Any], context: Conte
     """
     addresses = context.plan.addresses
     if "tcp" in ready:
-        probe: Object = {"tcpSocket": {"port": addresses[ready["tcp"]].port}, "timeoutSeconds": _NETWORK_TIMEOUT}
+        probe: Object = {
+            "tcpSocket": {"port": addresses[ready["tcp"]].port},
+            "timeoutSeconds": _NETWORK_TIMEOUT,
+        }
     elif "http" in ready:
         service, path = ready["http"]
         request = {"path": path, "port": addresses[service].port}
         probe = {"httpGet": request, "timeoutSeconds": _NETWORK_TIMEOUT}
     elif "command" in ready:
-        probe = {"exec": {"command": _test_command(process, ready["command"])}, "timeoutSeconds": _COMMAND_TIMEOUT}
+        probe = {
+            "exec": {"command": _test_command(process, ready["command"])},
+            "timeoutSeconds": _COMMAND_TIMEOUT,
+        }
     else:
         return {}
     return {"readinessProbe": {**probe, **_TRIES}}

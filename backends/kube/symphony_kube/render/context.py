@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from symphony.addresses import Endpoint
-from symphony.plan import Plan, PlannedProcess
-from symphony_kube.names import UNIT, Scope
-from symphony_kube.options import Options
+from symphony.plan.addresses import Endpoint
+from symphony.plan.resolve import Plan, PlannedProcess
+from symphony_kube.render.labels import UNIT, Scope
+from symphony_kube.render.options import Options
 from symphony_kube.render.text import Object, variables
 
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
@@ -52,10 +52,16 @@ class Context:
 
     def metadata(self, name: str, labels: dict[str, str]) -> Object:
         """The metadata of an object."""
-        return {"name": self.scope.object_name(name), "namespace": self.scope.namespace, "labels": labels}
+        return {
+            "name": self.scope.object_name(name),
+            "namespace": self.scope.namespace,
+            "labels": labels,
+        }
 
 
-def context(plan: Plan, scope: Scope, options: Options, made: Mapping[tuple[str, str], str]) -> Context:
+def context(
+    plan: Plan, scope: Scope, options: Options, made: Mapping[tuple[str, str], str]
+) -> Context:
     """The context of a plan."""
     served: dict[str, list[Endpoint]] = {}
     for endpoint in plan.addresses.endpoints:

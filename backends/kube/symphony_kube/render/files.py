@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from symphony.errors import SpecError
-from symphony.keys import generate
-from symphony.plan import Plan
+from symphony.plan.encryption_keys import generate
+from symphony.plan.resolve import Plan
 
 # Kubernetes, pkg/apis/core/types.go: MaxSecretSize, which is that of a ConfigMap too. In bytes.
 MOST = 1024 * 1024
@@ -24,7 +24,10 @@ def read_files(plan: Plan) -> Mapping[str, bytes]:
     for what, source in _named(plan):
         if source not in found:
             found[source] = _read(base / source, what)
-    return {**found, **{variable: key.encode() for variable, key in generate(plan.key_variables).items()}}
+    return {
+        **found,
+        **{variable: key.encode() for variable, key in generate(plan.key_variables).items()},
+    }
 
 
 def paths(plan: Plan) -> list[str]:
@@ -54,5 +57,7 @@ def _read(path: Path, what: str) -> bytes:
     except OSError as exc:
         raise SpecError(f"{what}: {path} cannot be read: {exc.strerror}") from exc
     if len(content) > MOST:
-        raise SpecError(f"{what}: {path} has more than the 1 MiB that Kubernetes takes; mount it from a volume")
+        raise SpecError(
+            f"{what}: {path} has more than the 1 MiB that Kubernetes takes; mount it from a volume"
+        )
     return content

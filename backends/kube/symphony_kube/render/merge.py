@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony_kube.hatches import NAMED_BY
+from symphony_kube.render.overrides import NAMED_BY
 
 # Things that are one of several kinds: another kind takes the place of the first.
 _ONE_OF = frozenset({"env", "volumes"})
@@ -31,7 +31,12 @@ def _over(below: Any, value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
         return merged(below if isinstance(below, Mapping) else {}, value)
     name = NAMED_BY.get(key, "name")
-    if isinstance(value, list) and _named(value, name) and isinstance(below, list) and _named(below, name):
+    if (
+        isinstance(value, list)
+        and _named(value, name)
+        and isinstance(below, list)
+        and _named(below, name)
+    ):
         return _lists(below, value, key, name)
     return value
 

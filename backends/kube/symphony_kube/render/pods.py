@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
+from symphony.model.settings import Settings
 from symphony.names import near
-from symphony.spec.settings import Settings
-from symphony_kube.names import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
 from symphony_kube.render.containers import container, ports
 from symphony_kube.render.context import Context, Group
+from symphony_kube.render.labels import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
 from symphony_kube.render.merge import merged, plain
 from symphony_kube.render.text import Object, check_label_keys
 from symphony_kube.render.volumes import volumes
@@ -36,12 +36,16 @@ def job(group: Group, context: Context) -> Object:
     body = _body(group, context)
     policy = body["spec"].get("restartPolicy")
     if policy not in ("Never", "OnFailure"):
-        instead = "launch without jobs_only" if group.processes[0].pod.job is None else "leave job() out"
+        instead = (
+            "launch without jobs_only" if group.processes[0].pod.job is None else "leave job() out"
+        )
         raise SpecError(
             f"{group.what} has the restart policy {policy}, which a Job cannot have, since it is to end: "
             f"set OnFailure or Never, or {instead}"
         )
-    template_metadata = {key: value for key, value in body["metadata"].items() if key not in ("name", "namespace")}
+    template_metadata = {
+        key: value for key, value in body["metadata"].items() if key not in ("name", "namespace")
+    }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -70,7 +74,9 @@ def _job_settings(group: Group, policy: str) -> Object:
         if value is None:
             continue
         if value > most:
-            raise SpecError(f"{group.what} has a job with {name}={value}; Kubernetes takes at most {most}")
+            raise SpecError(
+                f"{group.what} has a job with {name}={value}; Kubernetes takes at most {most}"
+            )
         result[field] = value
     return result
 
@@ -87,7 +93,9 @@ def _body(group: Group, context: Context) -> Object:
     settings = group.processes[0].pod
     mounted = volumes(group, context)
     served = ports(group, context)
-    metadata = context.metadata(group.name, {**_labels(settings, group), **context.labels(group.name)})
+    metadata = context.metadata(
+        group.name, {**_labels(settings, group), **context.labels(group.name)}
+    )
     spec: Object = {
         "restartPolicy": settings.restart_policy or "Never",
         "terminationGracePeriodSeconds": _grace(settings, group),
@@ -111,7 +119,9 @@ def _body(group: Group, context: Context) -> Object:
 def _labels(settings: Settings, group: Group) -> dict[str, str]:
     for key in settings.labels:
         if key == MANAGED_BY or key.startswith(f"{SYMPHONY}/"):
-            raise SpecError(f"{group.what} has a label {key!r}, which is symphony's own; choose another key")
+            raise SpecError(
+                f"{group.what} has a label {key!r}, which is symphony's own; choose another key"
+            )
     check_label_keys((*settings.labels, *settings.node_selector), group.what)
     return settings.labels
 
@@ -121,7 +131,9 @@ def _grace(settings: Settings, group: Group) -> int:
     if grace is None:
         return DEFAULT_GRACE
     if grace >= 2**63:
-        raise SpecError(f"{group.what} has a termination_grace_period of {grace} s; Kubernetes takes at most 2^63 - 1")
+        raise SpecError(
+            f"{group.what} has a termination_grace_period of {grace} s; Kubernetes takes at most 2^63 - 1"
+        )
     return grace
 
 
@@ -138,7 +150,10 @@ def _placing(settings: Settings, context: Context) -> Object:
 
 
 def _toleration(given: Mapping[str, Any]) -> Object:
-    return {"tolerationSeconds" if key == "toleration_seconds" else key: value for key, value in given.items()}
+    return {
+        "tolerationSeconds" if key == "toleration_seconds" else key: value
+        for key, value in given.items()
+    }
 
 
 # --- the escape hatch ---
@@ -150,7 +165,9 @@ def _with_own(group: Group, body: Object, own: Mapping[str, Any]) -> Object:
     for key in own:
         if key not in _PARTS:
             hint = near(key, _PARTS) or f"; write spec: {{{key}: ...}}"
-            raise SpecError(f"{who} is laid over the Pod, which has metadata and spec, and no {key!r}{hint}")
+            raise SpecError(
+                f"{who} is laid over the Pod, which has metadata and spec, and no {key!r}{hint}"
+            )
     result = merged({"apiVersion": "v1", "kind": "Pod", **body}, plain(own, who))
     _check_kept(result, body, who)
     return {"metadata": result["metadata"], "spec": result["spec"]}
@@ -159,20 +176,26 @@ def _with_own(group: Group, body: Object, own: Mapping[str, Any]) -> Object:
 def _check_kept(result: Object, body: Object, who: str) -> None:
     before, after = body["metadata"], _mapping(result.get("metadata"))
     if (result.get("apiVersion"), result.get("kind")) != ("v1", "Pod"):
-        raise SpecError(f"{who} makes another kind of object of the Pod; leave apiVersion and kind out")
+        raise SpecError(
+            f"{who} makes another kind of object of the Pod; leave apiVersion and kind out"
+        )
     labels = _mapping(after.get("labels"))
     kept = {key: (before[key], after.get(key)) for key in ("name", "namespace")}
     kept.update({key: (before["labels"][key], labels.get(key)) for key in _OURS})
     for key, (was, now) in kept.items():
         if was != now:
-            raise SpecError(f"{who} changes {key!r}, by which symphony finds its objects; leave it out")
+            raise SpecError(
+                f"{who} changes {key!r}, by which symphony finds its objects; leave it out"
+            )
     if not isinstance(after.get("annotations", {}), dict):
         raise SpecError(f"{who} has annotations that are no mapping: {after['annotations']!r}")
     found = _mapping(result.get("spec")).get("containers")
     there = [_mapping(item).get("name") for item in found] if isinstance(found, list) else []
     missing = [item["name"] for item in body["spec"]["containers"] if item["name"] not in there]
     if missing:
-        raise SpecError(f"{who} takes the container {missing[0]!r} away; name each container that it changes")
+        raise SpecError(
+            f"{who} takes the container {missing[0]!r} away; name each container that it changes"
+        )
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -6,9 +6,9 @@ import base64
 from collections.abc import Iterator, Mapping
 
 from symphony.errors import SpecError
-from symphony.plan import Plan
-from symphony_kube.names import KEYS, SECRETS, Scope
+from symphony.plan.resolve import Plan
 from symphony_kube.render.files import MOST
+from symphony_kube.render.labels import KEYS, SECRETS, Scope
 from symphony_kube.render.text import Object, check_key, check_object_name
 
 Made = dict[tuple[str, str], dict[str, str]]
@@ -55,21 +55,33 @@ def objects(made: Made, scope: Scope, files: Mapping[str, bytes]) -> list[Object
     """The Secrets and ConfigMaps."""
     result = []
     for (kind, name), sources in made.items():
-        contents = {check_key(key, f"the {kind} {name!r}"): files[source] for key, source in sources.items()}
+        contents = {
+            check_key(key, f"the {kind} {name!r}"): files[source] for key, source in sources.items()
+        }
         size = sum(map(len, contents.values()))
         if size > MOST:
             raise SpecError(
                 f"the {kind} {name!r} has {size / MOST:.2f} MiB in {len(contents)} files, and Kubernetes takes 1 MiB; "
                 "split it, or mount the files from a volume"
             )
-        metadata = {"name": made_name(scope, kind, name), "namespace": scope.namespace, "labels": scope.labels}
+        metadata = {
+            "name": made_name(scope, kind, name),
+            "namespace": scope.namespace,
+            "labels": scope.labels,
+        }
         result.append(_OBJECTS[kind](metadata, contents))
     return result
 
 
 def _secret(metadata: Object, contents: Mapping[str, bytes]) -> Object:
     data = {key: _base64(content) for key, content in contents.items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": "Opaque",
+        "data": data,
+    }
 
 
 def _config(metadata: Object, contents: Mapping[str, bytes]) -> Object:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from symphony.addresses import Endpoint
-from symphony_kube.names import EXPERIMENT, SERVICE, UNIT
+from symphony.plan.addresses import Endpoint
 from symphony_kube.render.context import Context, Group
+from symphony_kube.render.labels import EXPERIMENT, SERVICE, UNIT
 from symphony_kube.render.text import Object
 
 
@@ -12,7 +12,10 @@ def services(groups: tuple[Group, ...], context: Context) -> list[Object]:
     """The Service of every service that is bound or exposed, in declaration order."""
     unit_of = {process.name: group.name for group in groups for process in group.processes}
     unit_of.update({group.name: group.name for group in groups})
-    return [_service(endpoint, unit_of[endpoint.owner], context) for endpoint in context.plan.addresses.endpoints]
+    return [
+        _service(endpoint, unit_of[endpoint.owner], context)
+        for endpoint in context.plan.addresses.endpoints
+    ]
 
 
 def _service(endpoint: Endpoint, unit: str, context: Context) -> Object:
@@ -25,7 +28,9 @@ def _service(endpoint: Endpoint, unit: str, context: Context) -> Object:
         "spec": {
             "type": context.options.expose if outside else "ClusterIP",
             "selector": {EXPERIMENT: context.plan.experiment, UNIT: unit},
-            "ports": [{"name": endpoint.service, "port": endpoint.port, "targetPort": endpoint.port}],
+            "ports": [
+                {"name": endpoint.service, "port": endpoint.port, "targetPort": endpoint.port}
+            ],
             # An address leads to its process from the start, as on one machine: to be ready orders starts alone,
             # and a process may be ready only when others have connected.
             "publishNotReadyAddresses": True,

@@ -27,7 +27,10 @@ def escaped(text: str) -> str:
 
 def variables(env: Mapping[str, str]) -> list[Object]:
     """Environment variables as a container has them."""
-    return [{"name": key, "value": escaped(value) if "$" in value else value} for key, value in env.items()]
+    return [
+        {"name": key, "value": escaped(value) if "$" in value else value}
+        for key, value in env.items()
+    ]
 
 
 def check_variables(names: Iterable[str], who: str) -> None:
@@ -72,14 +75,18 @@ def is_port_name(name: str) -> bool:
 def check_object_name(name: str, what: str) -> str:
     """Return the name of a Secret, a ConfigMap or a claim, or raise `SpecError` where none can have it."""
     if len(name) > _LONGEST_SUBDOMAIN or not _SUBDOMAIN.fullmatch(name):
-        raise SpecError(f"{what} {name!r} is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253")
+        raise SpecError(
+            f"{what} {name!r} is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253"
+        )
     return name
 
 
 def check_key(key: str, what: str) -> str:
     """Return the name of a file in a Secret or a ConfigMap, or raise `SpecError` where none can have it."""
     if key.startswith("..") or len(key) > _LONGEST_SUBDOMAIN:
-        raise SpecError(f"{what} has a file {key!r}, and Kubernetes takes at most 253 characters and no '..' first")
+        raise SpecError(
+            f"{what} has a file {key!r}, and Kubernetes takes at most 253 characters and no '..' first"
+        )
     return key
 
 
@@ -88,4 +95,6 @@ def check_label_keys(keys: Iterable[str], who: str) -> None:
     for key in keys:
         prefix, slash, _ = key.rpartition("/")
         if slash and (len(prefix) > _LONGEST_SUBDOMAIN or not _SUBDOMAIN.fullmatch(prefix)):
-            raise SpecError(f"{who} has a label {key!r}: what stands before '/' is a domain, such as example.org")
+            raise SpecError(
+                f"{who} has a label {key!r}: what stands before '/' is a domain, such as example.org"
+            )

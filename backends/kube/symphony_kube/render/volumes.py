@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.spec.component import SHARED_MEMORY
-from symphony.spec.settings import Settings
-from symphony_kube.names import SECRETS
+from symphony.model.component import SHARED_MEMORY
+from symphony.model.settings import Settings
 from symphony_kube.render.containers import resources
 from symphony_kube.render.context import SECRETS_FOLDER, Context, Group
+from symphony_kube.render.labels import SECRETS
 from symphony_kube.render.text import Object, check_object_name, distinct, escaped, fingerprint
 
 _REPOSITORY = "repository"
@@ -78,7 +78,9 @@ def volumes(group: Group, context: Context) -> Volumes:
         if has_secrets:
             mounts.append({"name": SECRETS, "mountPath": SECRETS_FOLDER, "readOnly": True})
         for given in process.settings.volumes:
-            mounts.append(_mount(given, process.settings, found, context, f"process {process.path!r}"))
+            mounts.append(
+                _mount(given, process.settings, found, context, f"process {process.path!r}")
+            )
     containers = {process.name for process in group.processes}
     for volume, name in _named(found.values()):
         for mount in volume.mounts:
@@ -92,7 +94,11 @@ def volumes(group: Group, context: Context) -> Volumes:
 
 
 def _mount(
-    given: Mapping[str, Any], settings: Settings, found: dict[str, _Volume], context: Context, who: str
+    given: Mapping[str, Any],
+    settings: Settings,
+    found: dict[str, _Volume],
+    context: Context,
+    who: str,
 ) -> Object:
     """A mount that has no name yet; its volume is put among the ``found``."""
     ((kind, details),) = given.items()
@@ -100,7 +106,9 @@ def _mount(
     if ":" in path:
         raise SpecError(f"{who} mounts a volume at {path!r}, and Kubernetes takes no ':' there")
     if context.plan.secrets and path.rstrip("/") == SECRETS_FOLDER:
-        raise SpecError(f"{who} mounts a volume at {path!r}, where the experiment's secrets are; choose another path")
+        raise SpecError(
+            f"{who} mounts a volume at {path!r}, where the experiment's secrets are; choose another path"
+        )
     source = _SOURCES[kind](details, context, who)
     by_place = kind in ("empty_dir", "shared_memory") and "name" not in details
     what = [source, path if by_place else "", details.get("repository"), details.get("revision")]
@@ -166,12 +174,18 @@ def _host_path(details: Mapping[str, Any], context: Context, who: str) -> Object
     path = details["path"]
     if ".." in path.split("/"):
         raise SpecError(f"{who} mounts {path!r} of the node, and Kubernetes takes no '..' there")
-    return {"hostPath": {"path": path, **({"type": details["type"]} if details.get("type") else {})}}
+    return {
+        "hostPath": {"path": path, **({"type": details["type"]} if details.get("type") else {})}
+    }
 
 
 def _pvc(details: Mapping[str, Any], context: Context, who: str) -> Object:
     del context
-    return {"persistentVolumeClaim": {"claimName": check_object_name(details["claim"], f"{who}: the claim")}}
+    return {
+        "persistentVolumeClaim": {
+            "claimName": check_object_name(details["claim"], f"{who}: the claim")
+        }
+    }
 
 
 def _empty_dir(details: Mapping[str, Any], context: Context, who: str) -> Object:
@@ -202,7 +216,9 @@ def _git_repo(details: Mapping[str, Any], context: Context, who: str) -> Object:
     del context
     revision = details.get("revision", "")
     if revision.startswith("-"):
-        raise SpecError(f"{who} checks out the revision {revision!r}: no branch, tag or commit begins with '-'")
+        raise SpecError(
+            f"{who} checks out the revision {revision!r}: no branch, tag or commit begins with '-'"
+        )
     return {"emptyDir": {}}
 
 

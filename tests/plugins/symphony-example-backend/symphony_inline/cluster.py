@@ -12,13 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from symphony.addresses import AddressScheme
 from symphony.cluster import Cluster, OnChange
+from symphony.cluster.matching import Until, already_exists, awaited, no_experiment, too_late
 from symphony.errors import BackendError, Unsupported
-from symphony.host.identity import ProcessId, identify, is_alive
-from symphony.lookup import Until, already_exists, awaited, no_experiment, too_late
-from symphony.plan import resolve
-from symphony.spec import Experiment
+from symphony.host.processes.identity import ProcessId, identify, is_alive
+from symphony.model import Experiment
+from symphony.plan.addresses import AddressScheme
+from symphony.plan.resolve import resolve
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
 from symphony_inline.render import Command, InlineManifest, render
 
@@ -36,17 +36,25 @@ class InlineCluster(Cluster):
 
     def manifest(self, experiment: Experiment) -> InlineManifest:
         """What a launch would do. The same call is the first half of the launch."""
-        scheme = AddressScheme(backend=self.backend, host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
+        scheme = AddressScheme(
+            backend=self.backend, host=lambda _: "127.0.0.1", bind_host="127.0.0.1"
+        )
         plan = resolve(experiment, scheme, self.defaults)
         if plan.secrets:
             raise Unsupported("the inline backend gives no secrets to processes")
         return render(plan, Path.cwd())
 
-    def _launch(self, experiment: Experiment, *, force: bool, on_change: OnChange = None) -> InlineManifest:
+    def _launch(
+        self, experiment: Experiment, *, force: bool, on_change: OnChange = None
+    ) -> InlineManifest:
         del on_change  # for launches that take time: called with each status meanwhile
         manifest = self.manifest(experiment)  # what is wrong must show before anything is deleted
         name, folder = experiment.name, self._folder / experiment.name
-        if not force and name in self.list_experiments() and not self.describe_experiment(name).ended:
+        if (
+            not force
+            and name in self.list_experiments()
+            and not self.describe_experiment(name).ended
+        ):
             raise already_exists(name)
         self.delete(name)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -61,7 +69,9 @@ class InlineCluster(Cluster):
         """Remove an experiment. What still runs belongs to a terminal: end it there."""
         if experiment in self.list_experiments():
             if not self.describe_experiment(experiment).ended:
-                raise BackendError(f"experiment {experiment!r} runs in the foreground of its launcher; stop it there")
+                raise BackendError(
+                    f"experiment {experiment!r} runs in the foreground of its launcher; stop it there"
+                )
             shutil.rmtree(self._folder / experiment)
 
     # --- observing ---
@@ -73,16 +83,25 @@ class InlineCluster(Cluster):
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """An experiment and its processes as they are now."""
         launcher = self._kept(experiment)["launcher"]
-        alive = is_alive(ProcessId(**launcher))  # before the states are read: then what they lack never happened
+        alive = is_alive(
+            ProcessId(**launcher)
+        )  # before the states are read: then what they lack never happened
         kept = self._kept(experiment)
-        processes = [ProcessStatus(**{**process, "state": State(process["state"])}) for process in kept["processes"]]
-        if not alive and kept["launcher"] == launcher:  # nobody is left to see an end or to start anything: say so
+        processes = [
+            ProcessStatus(**{**process, "state": State(process["state"])})
+            for process in kept["processes"]
+        ]
+        if (
+            not alive and kept["launcher"] == launcher
+        ):  # nobody is left to see an end or to start anything: say so
             processes = [_unseen(process) for process in processes]
         return ExperimentStatus(name=experiment, backend=self.backend, processes=tuple(processes))
 
     def _kept(self, experiment: str) -> dict[str, Any]:
         try:
-            kept: dict[str, Any] = json.loads((self._folder / experiment / "status.json").read_bytes())
+            kept: dict[str, Any] = json.loads(
+                (self._folder / experiment / "status.json").read_bytes()
+            )
         except FileNotFoundError:
             raise no_experiment(experiment, self.list_experiments()) from None
         return kept
@@ -112,12 +131,18 @@ class InlineCluster(Cluster):
 
     # --- logs ---
 
-    def _read_log(self, experiment: str, process: str, *, since: float | str | None, tail: int | None) -> str:
+    def _read_log(
+        self, experiment: str, process: str, *, since: float | str | None, tail: int | None
+    ) -> str:
         if since is not None:
             raise Unsupported("the inline backend does not know when a line was written")
         path = self._folder / experiment / f"{process}.log"
         text = path.read_text(errors="replace") if path.exists() else ""
-        return text if tail is None else "".join(text.splitlines(keepends=True)[-tail:] if tail else [])
+        return (
+            text
+            if tail is None
+            else "".join(text.splitlines(keepends=True)[-tail:] if tail else [])
+        )
 
     def iter_logs(
         self,
@@ -130,14 +155,20 @@ class InlineCluster(Cluster):
     ) -> Iterator[LogLine]:
         """What processes wrote; one ended before the next began, so their order is the order of time."""
         status = self.wait(experiment) if follow else self.describe_experiment(experiment)
-        wanted = [self.find_process(experiment, name).name for name in processes or [item.name for item in status]]
+        wanted = [
+            self.find_process(experiment, name).name
+            for name in processes or [item.name for item in status]
+        ]
         for name in wanted:
             text = self._read_log(experiment, name, since=since, tail=tail)
             yield from (LogLine(process=name, text=line) for line in text.splitlines())
 
 
 def _run_all(manifest: InlineManifest, folder: Path) -> None:
-    states = {command.name: ProcessStatus(name=command.name, group=command.group) for command in manifest.commands}
+    states = {
+        command.name: ProcessStatus(name=command.name, group=command.group)
+        for command in manifest.commands
+    }
     for command in manifest.commands:
         running = replace(states[command.name], state=State.RUNNING, started=time.time())
         _save(folder, {**states, command.name: running})
@@ -160,7 +191,10 @@ def _run(command: Command, log: Path) -> dict[str, Any]:
                 check=False,
             )
         except OSError as exc:
-            return {"state": State.FAILED, "reason": f"cannot be started: {exc.strerror}: {exc.filename}"}
+            return {
+                "state": State.FAILED,
+                "reason": f"cannot be started: {exc.strerror}: {exc.filename}",
+            }
     code = done.returncode if done.returncode >= 0 else 128 - done.returncode
     return {"state": State.FAILED if code else State.SUCCEEDED, "exit_code": code}
 

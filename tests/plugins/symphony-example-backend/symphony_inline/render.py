@@ -8,8 +8,8 @@ from typing import Any
 
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
-from symphony.plan import Ignored, Plan, PlannedProcess, ignored_settings
-from symphony.spec.files import to_yaml
+from symphony.model.files import to_yaml
+from symphony.plan.resolve import Ignored, Plan, PlannedProcess, ignored_settings
 
 # Everything else that a user may set is kept, not honoured, and listed by the dry run.
 HONOURED = frozenset({"env", "binds", "connects", "exposes"})
@@ -39,7 +39,11 @@ class InlineManifest(Manifest):
         return {
             "experiment": self.experiment,
             "processes": {
-                command.name: {"command": command.argv, "folder": command.folder, "env": command.env}
+                command.name: {
+                    "command": command.argv,
+                    "folder": command.folder,
+                    "env": command.env,
+                }
                 for command in self.commands
             },
             "ignored": {item.setting: list(item.processes) for item in self.ignored},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from symphony.host.children import Ended
-from symphony.host.loop import Loop
-from symphony.host.rundir import RunDirectory
+from symphony.host.processes.children import Ended
+from symphony.host.run.directory import RunDirectory
+from symphony.host.supervisor.event_loop import Loop
 from symphony_local.children import LocalChildren
 
 NICENESS = 10

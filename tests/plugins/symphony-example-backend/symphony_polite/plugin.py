@@ -10,5 +10,7 @@ def symphony_backend() -> BackendInfo:
         name="polite",
         summary="processes of this machine, with a low priority",
         load="symphony_polite.cluster:PoliteCluster",
-        capabilities=frozenset({"launch", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}),
+        capabilities=frozenset(
+            {"launch", "logs", "exec", "copy", "external-url", "topology", "restart", "gpu"}
+        ),
     )

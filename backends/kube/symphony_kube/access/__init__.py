@@ -1,0 +1,1 @@
+"""Access to running containers: exec, copy and port forwarding."""

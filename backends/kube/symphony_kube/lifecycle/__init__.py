@@ -1,0 +1,1 @@
+"""Creation and deletion of an experiment's objects, in the start order."""

@@ -1,0 +1,1 @@
+"""The status of experiments, computed from Pods, Jobs and events."""

@@ -1,0 +1,118 @@
+"""What there is to gather for a context: files, folders and symbolic links, by their path in it. Only looks."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from symphony.addons.docker import ignore
+from symphony.errors import SpecError
+from symphony.model.images import ContextEntry
+from symphony.names import listing, near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Something to gather: where it is and what it is."""
+
+    source: str
+    info: os.stat_result
+
+    @property
+    def kind(self) -> int:
+        """Its type, as `stat.S_IFMT` tells it."""
+        return stat.S_IFMT(self.info.st_mode)
+
+
+def found_in(entry: ContextEntry, own: Path) -> Iterator[tuple[str, Found]]:
+    """What an entry holds, each folder before what is in it, but nothing of the folder ``own``.
+
+    The entry itself may be a symbolic link; links below it stay links. What vanishes meanwhile is not there, sockets
+    and devices are passed over. Raises `SpecError` for an entry that is not there, and OSError.
+    """
+    source = Path(entry.path)
+    try:
+        info = source.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _missing(entry) from None
+    if not (stat.S_ISDIR(info.st_mode) or stat.S_ISREG(info.st_mode)):
+        raise SpecError(f"context entry {entry.name!r}: {source} is neither a file nor a folder")
+    home = source.resolve()
+    if home.is_relative_to(own.resolve()):
+        raise SpecError(
+            f"context entry {entry.name!r}: {source} lies in the folder that the context is gathered in"
+        )
+    yield entry.name, Found(source=str(home), info=info)
+    if stat.S_ISDIR(info.st_mode):
+        yield from _Walk(entry.name, home, own).all()
+
+
+def _missing(entry: ContextEntry) -> SpecError:
+    source = Path(entry.path)
+    folder = source.parent
+    beside = sorted(item.name for item in folder.iterdir()) if folder.is_dir() else []
+    hint = near(source.name, beside) or (f"; beside it: {listing(beside)}" if beside else "")
+    return SpecError(f"context entry {entry.name!r}: no file or folder {source}{hint}")
+
+
+class _Walk:
+    """One folder's content, less what its ``.dockerignore`` leaves out."""
+
+    def __init__(self, name: str, root: Path, own: Path) -> None:
+        self._name = name
+        self._root = str(root)
+        self._ignore = _ignored(root)
+        info = own.stat()
+        self._own = (info.st_dev, info.st_ino)
+
+    def all(self) -> Iterator[tuple[str, Found]]:
+        return self._folder(self._root, "", None, [])
+
+    def _folder(
+        self, source: str, path: str, above: ignore.Matches | None, untold: list[tuple[str, Found]]
+    ) -> Iterator[tuple[str, Found]]:
+        """What is below ``source``; ``untold`` are folders that are left out unless something in them is not."""
+        for child in children(source):
+            below = f"{path}{child.name}"
+            found = _look(child.path)
+            if found is None or (found.info.st_dev, found.info.st_ino) == self._own:
+                continue
+            matches = self._ignore.matches(below, above)
+            left_out = self._ignore.leaves_out(matches)
+            untold.append((f"{self._name}/{below}", found))
+            if not left_out:
+                yield from untold
+                untold.clear()
+            if found.kind == stat.S_IFDIR and (not left_out or self._ignore.may_take_back(below)):
+                yield from self._folder(child.path, f"{below}/", matches, untold)
+            if untold:
+                untold.pop()
+
+
+def children(folder: str) -> list[os.DirEntry[str]]:
+    """What is in a folder, by name; nothing if it vanished."""
+    try:
+        with os.scandir(folder) as found:
+            return sorted(found, key=lambda child: child.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _look(path: str) -> Found | None:
+    try:
+        found = Found(source=path, info=os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found if found.kind in {stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK} else None
+
+
+def _ignored(root: Path) -> ignore.Ignore:
+    file = root / ignore.FILE
+    try:
+        text = file.read_text(encoding="utf-8-sig", errors="surrogateescape")
+    except FileNotFoundError:
+        return ignore.Ignore()
+    return ignore.parse(text, str(file))

@@ -1,0 +1,124 @@
+"""Where a socket listens or connects: from a service, an address, or a host and a port. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from symphony.addons.zmq.errors import ZmqAddressError
+from symphony.application import address as address_of
+from symphony.plan.encryption_keys import Keys, keys_for
+
+LOOPBACK = "127.0.0.1"
+# The transports that a process reaches others with; the values show what follows the "://".
+TRANSPORTS = {"tcp": "host:port", "ipc": "/path/of/a/socket", "inproc": "name"}
+_EXAMPLES = {"service": "replay", "host": LOOPBACK}
+LONGEST = 253  # letters of a name in the DNS (RFC 1035, section 2.3.4, less what is not written)
+_TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,18}|\*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An address as ZeroMQ takes it (``tcp://10.0.0.7:7000``), and whether it is listened on.
+
+    ``keys`` are those of an encrypted service. ``what`` names the place in messages.
+    """
+
+    address: str
+    bind: bool
+    what: str
+    keys: Keys | None = None
+
+
+def find(
+    *,
+    bind: bool,
+    service: str | None,
+    address: str | None,
+    host: str | None,
+    port: int | None,
+    environ: Mapping[str, str],
+) -> Place:
+    """The one place that the keywords name.
+
+    Raises `ZmqAddressError` for keywords that name none or two, and for a malformed address, and `NotFound` for a
+    service that the environment does not have.
+    """
+    given = {"service": service, "address": address, "port": port if port is not None else host}
+    named = [key for key, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise ZmqAddressError(
+            f"give one of service=, address= and port= (with host=), not {' and '.join(named) or 'none of them'}"
+        )
+    for key, value in (("service", service), ("host", host)):
+        if value is not None and not (isinstance(value, str) and value):
+            raise ZmqAddressError(f"{key} is text such as {_EXAMPLES[key]!r}, not {value!r}")
+    if service is not None:
+        return _of_service(service, bind, environ)
+    if address is not None:
+        return Place(address=checked(address, bind), bind=bind, what=f"{address}")
+    return _of_port(LOOPBACK if host is None else host, port, bind)
+
+
+def _of_service(service: str, bind: bool, environ: Mapping[str, str]) -> Place:
+    found = address_of(service, environ)
+    return Place(
+        address=found.bind_tcp if bind else found.tcp,
+        bind=bind,
+        what=f"service {service!r}",
+        keys=keys_for(service, environ, serves=bind),
+    )
+
+
+def _of_port(host: str, port: object, bind: bool) -> Place:
+    if isinstance(port, bool) or not isinstance(port, int):
+        raise ZmqAddressError(f"port is a number from 1 to 65535, not {port!r} (host={host!r})")
+    place = f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+    return Place(address=checked(f"tcp://{place}", bind), bind=bind, what=place)
+
+
+def checked(address: object, bind: bool) -> str:
+    """An address with its transport; ``host:port`` alone is TCP. Port 0 or ``*`` is any, where it is bound."""
+    if not isinstance(address, str) or not address:
+        raise ZmqAddressError(f"an address is text such as 'tcp://127.0.0.1:7000', not {address!r}")
+    if "\0" in address or not _is_utf8(address):
+        raise ZmqAddressError(
+            f"address {address!r} is malformed: it has a character that no address can have"
+        )
+    transport, separator, rest = address.partition("://")
+    if not separator:
+        transport, rest = "tcp", address
+    if transport not in TRANSPORTS or not rest:
+        forms = ", ".join(f"{name}://{form}" for name, form in TRANSPORTS.items())
+        raise ZmqAddressError(f"address {address!r} is malformed: it is {forms}")
+    return _tcp(address, rest, bind) if transport == "tcp" else address
+
+
+def _tcp(address: str, rest: str, bind: bool) -> str:
+    match = _TCP.fullmatch(rest)
+    if match is None:
+        raise ZmqAddressError(
+            f"address {address!r} is malformed: it is tcp://host:port; for example tcp://10.0.0.7:7000"
+        )
+    if len(match["host"]) > LONGEST:
+        long = f"{match['host'][:30]}..."
+        raise ZmqAddressError(
+            f"host {long!r} has {len(match['host'])} letters; a name has {LONGEST} at most"
+        )
+    number = 0 if match["port"] == "*" else int(match["port"])
+    if number > 65535:
+        raise ZmqAddressError(f"address {address!r} has port {number}; ports go from 1 to 65535")
+    if not bind and (number == 0 or match["host"] == "*"):
+        raise ZmqAddressError(
+            f"address {address!r} can only be bound; to connect, name a host and its port"
+        )
+    return f"tcp://{match['host']}:{number or '*'}"
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,251 @@
+"""Those who answer, one question after the other: servers, and receivers that acknowledge."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from symphony.addons.zmq import sockets
+from symphony.addons.zmq.errors import (
+    ZmqClosedError,
+    ZmqMessageError,
+    ZmqOptionError,
+    ZmqOrderError,
+)
+from symphony.addons.zmq.options import USUAL, Timeout
+from symphony.addons.zmq.protocol import failure_of, not_bytes, request_of
+from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, Fault
+from symphony.addons.zmq.sync import Peer, Receiving
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from symphony.addons.zmq.options import Options
+
+Handler = Callable[[Any], Any]
+
+_log = logging.getLogger("symphony.zmq")
+
+
+class Answering(Peer):
+    """One who takes a question, and then answers it."""
+
+    _kind: ClassVar[int] = sockets.REP
+    _binds: ClassVar[bool] = True
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._due = False
+        super().__init__(**options)
+
+    def _next(self, flags: int, deadline: float | None) -> list[bytes] | None:
+        """The frames of the next question; None where this was woken up first."""
+        if self._busy:
+            raise self._taken()
+        self._busy = True
+        try:
+            if self._closing:
+                raise self._gone()
+            frames = self._heard(flags, deadline)
+            self._due = frames is not None
+            return frames
+        except Fault as exc:
+            raise sockets.failure(self._place, exc) from exc
+        finally:
+            self._busy = False
+            if self._closing:
+                self._finish()
+
+    def _heard(self, flags: int, deadline: float | None) -> list[bytes] | None:
+        try:
+            return sockets.frames(self._take, flags)
+        except Fault as exc:
+            if not sockets.is_later(exc):
+                raise
+            if not self._wait(READABLE, deadline, "no request came"):
+                self._waker.rest()
+                return None
+            return sockets.frames(self._take, NOW)
+
+    def _read(self, frames: Sequence[bytes]) -> Any:
+        """The message of a question; one that cannot be read is answered with an error, and raises."""
+        try:
+            return request_of(frames, self._loads)
+        except ZmqMessageError as exc:
+            self._answer(failure_of(exc))
+            raise
+
+    def _answer(self, frames: Sequence[Any]) -> None:
+        if not self._due:
+            raise self._unasked()
+        if self._busy:
+            raise self._taken()
+        self._busy = True
+        try:
+            if self._closing:
+                raise self._gone()
+            if len(frames) == 1:
+                self._put(frames[0], NOW)
+            else:
+                self._socket.send_multipart(frames, NOW)
+            self._due = False
+        except (TypeError, BufferError) as exc:
+            raise not_bytes(frames[0], self._dumps) from exc
+        except Fault as exc:
+            raise sockets.failure(self._place, exc) from exc
+        finally:
+            self._busy = False
+            if self._closing:
+                self._finish()
+
+    def disown(self) -> None:
+        """Leave the socket, and whoever waits for an answer, to the parent of this process, which was forked."""
+        super().disown()
+        self._due = False
+
+    def _awaited(self, timeout: Timeout) -> Any:
+        flags = self._flags if timeout is USUAL else NOW
+        deadline = self._deadline(timeout)
+        while (frames := self._next(flags, deadline)) is None:
+            continue
+        return self._read(frames)
+
+
+class ZmqServer(Answering):
+    """Answers clients; it binds, unless ``bind=False``. Either `recv` and `send` in turns, or a loop with a handler."""
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._loop: threading.Thread | None = None
+        self._idle = threading.Event()
+        self._idle.set()
+        self._stopping = False
+        super().__init__(**options)
+
+    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+        """The next request, which `send` has to answer before there is another.
+
+        Raises `ZmqOrderError` out of turn, `ZmqTimeoutError`, `ZmqClosedError`, and `ZmqMessageError` for a request
+        that the serializer cannot read, which was then answered with an error.
+        """
+        self._refuse_beside_loop("recv")
+        if self._due:
+            raise ZmqOrderError(
+                f"{self._place.what}: recv and send alternate, and a request waits for its answer"
+            )
+        return self._awaited(timeout)
+
+    def send(self, reply: Any) -> None:
+        """Answer the request that was received last. Raises `ZmqOrderError` out of turn."""
+        self._refuse_beside_loop("send")
+        self._answer([reply if self._dumps is None else self._dumps(reply)])
+
+    def send_error(self, text: str) -> None:
+        """Answer with an error, which the client raises as `ZmqRemoteError`."""
+        self._refuse_beside_loop("send_error")
+        self._answer(failure_of(text))
+
+    # --- the loop ---
+
+    def start_loop(self, handler: Handler, *, blocking: bool = False) -> None:
+        """Answer every request with what ``handler`` returns for it, until `stop` or `close`.
+
+        With ``blocking`` here, else in a thread that does not keep the program from ending. What the handler raises
+        is answered to the client as an error and logged, and the loop goes on; with ``blocking``, `SystemExit` and
+        `KeyboardInterrupt` are answered, and raised here.
+        """
+        _check(handler)
+        self._refuse_beside_loop("start_loop")
+        if self._due:
+            raise ZmqOrderError(
+                f"{self._place.what}: a request waits for its answer: send it before start_loop"
+            )
+        if self._closing:
+            raise self._gone()
+        self._stopping = False
+        self._idle.clear()
+        if blocking:
+            self._loop = threading.current_thread()
+            self._run(handler, blocking=True)
+        else:
+            name = f"{type(self).__name__} {self._place.what}"
+            self._loop = threading.Thread(target=self._run, args=(handler,), name=name, daemon=True)
+            self._loop.start()
+
+    def stop(self) -> None:
+        """End the loop, at once: a request that is being handled is still answered, another is not begun.
+
+        Any thread may call this, and so may the handler. `join` waits until the loop has ended.
+        """
+        self._stopping = True
+        if self._loop is not None:
+            self._wake()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the loop has ended, for ``timeout`` seconds at most; whether it has. Not from the handler."""
+        if self._loop is threading.current_thread():
+            return self._idle.is_set()
+        return self._idle.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+    def disown(self) -> None:
+        """Leave the socket and the loop to the parent of this process, which was forked."""
+        super().disown()
+        self._loop, self._idle = None, threading.Event()
+        self._idle.set()
+
+    def _run(self, handler: Handler, *, blocking: bool = False) -> None:
+        try:
+            while not self._stopping:
+                frames = self._next(WAITING, None)
+                if frames is not None:
+                    self._handle(frames, handler, blocking=blocking)
+        except ZmqClosedError:
+            pass
+        finally:
+            self._loop = None
+            self._idle.set()
+
+    def _handle(self, frames: Sequence[bytes], handler: Handler, *, blocking: bool) -> None:
+        try:
+            reply = handler(self._read(frames))
+            self._answer([reply if self._dumps is None else self._dumps(reply)])
+        except BaseException as exc:
+            # In a thread, `SystemExit` would end the loop and nothing else, without a word.
+            ends = blocking and not isinstance(exc, Exception)
+            if not ends and not self._closing:
+                _log.exception("%s: a request was answered with an error", self._place.what)
+            self._answer_failure(exc)
+            if ends:
+                raise
+
+    def _answer_failure(self, exc: BaseException) -> None:
+        if self._due:
+            self._answer(failure_of(exc))
+
+    def _refuse_beside_loop(self, call: str) -> None:
+        if self._loop is not None:
+            raise ZmqOrderError(
+                f"{self._place.what}: a loop answers here; stop and join it before {call}"
+            )
+
+
+def _check(handler: object) -> None:
+    if not callable(handler):
+        raise ZmqOptionError(
+            f"a handler is a function that returns the reply to a request, not {handler!r}"
+        )
+    if any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None)))):
+        raise ZmqOptionError(
+            "an async handler needs an event loop: await serve(handler) of an AsyncZmqServer there"
+        )
+
+
+class ZmqReceiver(Answering, Receiving):
+    """Receives what a `ZmqSender` sends, and acknowledges it; it binds, unless ``bind=False``."""
+
+    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+        """The next message, which its sender then knows to be received; the rest is as with `ZmqPull`."""
+        message = self._awaited(timeout)
+        self._answer([b""])
+        return message

@@ -1,0 +1,211 @@
+"""What all classes have in common: a life from opening to closing, and waiting that other threads can end.
+
+A socket of ZeroMQ must not be used by two threads at once, so who closes an object while another thread is in a call
+must leave the socket alone and wake that thread up, which then closes it. Who is first is told by two flags: a call
+sets ``_busy`` and then looks at ``_closing``, `Peer.close` sets ``_closing`` and then looks at ``_busy``. That costs
+a call next to nothing, unlike a lock. The same flag refuses a second thread in a call, which would make ZeroMQ end
+the whole program: CPython gives no other thread its turn between looking at the flag and setting it.
+"""
+
+from __future__ import annotations
+
+import abc
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from symphony.addons.zmq import context, sockets
+from symphony.addons.zmq.base import End
+from symphony.addons.zmq.errors import ZmqClosedError, ZmqOrderError, ZmqTimeoutError
+from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup
+from symphony.addons.zmq.protocol import not_bytes
+from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, WRITABLE, Fault
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from symphony.addons.zmq.options import Options
+    from symphony.addons.zmq.sockets import Socket
+
+
+class Peer(End):
+    """One end of a conversation. It belongs to one thread at a time, but for `close`.
+
+    Raises `ZmqOptionError` for a keyword, `ZmqAddressError` for an address and `NotFound` for a service that cannot
+    be used.
+    """
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        self._setup = setup(type(self).__name__, self._binds, options, self._own)
+        self._busy = False
+        self._end = threading.Lock()
+        self._ended = threading.Event()
+        self._dumps, self._loads = self._setup.dumps, self._setup.loads
+        self._patience = allowed = self._setup.timeout
+        self._flags = WAITING if allowed is None or allowed >= sockets.QUICK else NOW
+        self._waker = sockets.Waker()
+        self._woken = (self._waker.fd, READABLE)
+        try:
+            self._use(self._open())
+        except BaseException:
+            self._waker.close()
+            raise
+        self._address = sockets.endpoint(self._socket, self._place.address)
+        self._closing = False
+        context.remember(self)
+
+    def _open(self, *, again: str | None = None) -> Socket:
+        return sockets.opened(self._kind, self._setup, again=again)
+
+    def _use(self, socket: Socket) -> None:
+        """Take ``socket`` as one's own. Its methods are called without what pyzmq's own class puts around them."""
+        self._socket = socket
+        self._put: Any = super(type(socket), socket).send
+        self._take: Any = socket.recv
+
+    # --- the end ---
+
+    def close(self) -> None:
+        """Close at once; messages on their way have ``linger`` seconds more. Any thread may call this, twice too.
+
+        A thread that waits in a call gets `ZmqClosedError`.
+        """
+        self._closing = True
+        if self._busy:
+            self._wake()
+        else:
+            self._finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def disown(self) -> None:
+        """Leave the socket to the parent of this process, which was forked."""
+        super().disown()
+        self._end, self._busy = threading.Lock(), False
+
+    def _taken(self) -> ZmqOrderError:
+        return ZmqOrderError(
+            f"{self._place.what}: another thread is in a call of this {type(self).__name__}; "
+            "give each thread its own, or let them take turns"
+        )
+
+    def _wake(self) -> None:
+        with self._end:
+            if not self._ended.is_set():
+                self._waker.wake()
+
+    def _finish(self) -> None:
+        with self._end:
+            if not self._ended.is_set():
+                self._socket.close()
+                self._waker.close()
+                self._ended.set()
+
+    # --- waiting ---
+
+    def _deadline(self, timeout: Timeout, flags: int = NOW) -> float | None:
+        """When the patience of a call ends, of which a first try with ``flags`` had its part already."""
+        self._patience = (
+            self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
+        )
+        spent = 0.0 if flags == NOW else sockets.QUICK
+        return None if self._patience is None else time.monotonic() + self._patience - spent
+
+    def _wait(self, event: int, deadline: float | None, what: str) -> bool:
+        """Wait until the socket is readable or writable; False where this was woken up.
+
+        Raises `ZmqTimeoutError`, which says that ``what`` did not happen, and `ZmqClosedError`.
+        """
+        while True:
+            ready = sockets.poll(
+                [(self._socket, event), self._woken], sockets.milliseconds(deadline)
+            )
+            if self._closing:
+                self._finish()
+                context.rest_in_peace()
+                raise self._gone() from None
+            if ready:
+                return ready[0] != self._woken  # the socket comes first
+            if sockets.is_over(deadline):
+                raise ZmqTimeoutError(
+                    f"{self._place.what}: {what} in {self._patience:g} s"
+                ) from None
+
+
+class Receiving(Peer):
+    """An end that receives."""
+
+    @abc.abstractmethod
+    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+        """The next message."""
+
+    def _receive(self, timeout: Timeout) -> Any:
+        flags = self._flags if timeout is USUAL else NOW
+        if self._busy:
+            raise self._taken()
+        self._busy = True
+        try:
+            if self._closing:
+                raise self._gone()
+            return self._take(flags)
+        except Fault as exc:
+            return self._take_later(exc, self._deadline(timeout, flags))
+        finally:
+            self._busy = False
+            if self._closing:
+                self._finish()
+
+    def _take_later(self, exc: Fault, deadline: float | None) -> Any:
+        while sockets.is_later(exc):
+            self._wait(READABLE, deadline, "no message came")
+            try:
+                return self._take(NOW)
+            except Fault as new:
+                exc = new
+        raise sockets.failure(self._place, exc)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        """The next message, until this is closed."""
+        try:
+            return self.recv()
+        except ZmqClosedError:
+            raise StopIteration from None
+
+
+class Sending(Peer):
+    """An end that sends."""
+
+    def _send(self, data: Any, timeout: Timeout) -> None:
+        flags = self._flags if timeout is USUAL else NOW
+        if self._busy:
+            raise self._taken()
+        self._busy = True
+        try:
+            if self._closing:
+                raise self._gone()
+            self._put(data, flags)
+        except Fault as exc:
+            self._put_later(exc, data, self._deadline(timeout, flags))
+        except (TypeError, BufferError) as exc:
+            raise not_bytes(data, self._dumps) from exc
+        finally:
+            self._busy = False
+            if self._closing:
+                self._finish()
+
+    def _put_later(self, exc: Fault, data: Any, deadline: float | None) -> None:
+        while sockets.is_later(exc):
+            self._wait(WRITABLE, deadline, "no message could be sent")
+            try:
+                self._put(data, NOW)
+                return
+            except Fault as new:
+                exc = new
+        raise sockets.failure(self._place, exc)

@@ -1,0 +1,1 @@
+"""Parsing of the command line, and shell completion."""

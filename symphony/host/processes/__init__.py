@@ -1,0 +1,1 @@
+"""Processes of the operating system: their identity, their trees and how they are started."""

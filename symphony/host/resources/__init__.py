@@ -1,0 +1,1 @@
+"""Resources that one machine has only once: ports and GPUs, and the leases on them."""

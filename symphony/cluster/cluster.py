@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 # Called with each status that differs from the one before.
 OnChange = Callable[[ExperimentStatus], None] | None
 
+# Called with the number of bytes copied so far and the total, or None if the total is unknown.
+Progress = Callable[[int, int | None], None]
+
 
 class Manifest(abc.ABC):
     """What a backend would make of a plan. Its text is the dry run, and the first half of the real launch.
@@ -70,6 +73,8 @@ class Cluster(abc.ABC):
     commands_run_here: ClassVar[bool] = False
     # Whether a plain dry run looks at what is live; else only ``"server"`` does, and the plain one asks nobody.
     dry_run_looks: ClassVar[bool] = True
+    # Whether every process must have a container image.
+    requires_image: ClassVar[bool] = False
     _resources: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
@@ -463,12 +468,20 @@ class Cluster(abc.ABC):
         )
 
     def transfer_file(
-        self, experiment: str, source: str, target: str, *, dry_run: bool = False
+        self,
+        experiment: str,
+        source: str,
+        target: str,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> None:
-        """Copy a file or a folder from or to a process (``process:path``, ``group/process:path``), as ``cp -r`` does.
+        """Copy a file or a directory to or from a process, as ``cp -r`` does.
 
-        A relative path beside a process begins in its folder. ``dry_run`` refuses what can be seen to be wrong, and
-        copies nothing.
+        The path in the process is ``process:path`` or ``group/process:path``. If it is relative, it begins
+        in the working directory of the process. ``progress`` is called with the number of bytes copied so
+        far and the total, or None if the total is unknown; a backend that copies at once may never call it.
+        ``dry_run`` checks both paths and copies nothing.
         """
         raise Unsupported(f"the {self.backend} backend copies no files")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, ExecResult, OnChange, Route
+from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Route
 from symphony.cluster.matching import Until, already_exists, awaited, no_experiment, too_late
 from symphony.errors import (
     AlreadyExists,
@@ -427,9 +427,19 @@ class HostCluster(Cluster):
         return address
 
     def transfer_file(
-        self, experiment: str, source: str, target: str, *, dry_run: bool = False
+        self,
+        experiment: str,
+        source: str,
+        target: str,
+        *,
+        dry_run: bool = False,
+        progress: Progress | None = None,
     ) -> None:
-        """Copy from or to the folder of a process, which need not run any more; see `symphony.host.copy`."""
+        """Copy to or from the working directory of a process, which may have exited; see `symphony.host.copy`.
+
+        Both paths are on this machine, so ``progress`` is never called.
+        """
+        del progress
         from symphony.cluster.remote_path import ends
         from symphony.host import copy
 
@@ -467,6 +477,6 @@ def _run_id(run: RunDirectory) -> str | None:
 
 
 def _since(since: float | str | None) -> float | None:
-    from symphony.host.logs import since_time
+    from symphony.cluster.since import parse_since
 
-    return None if since is None else since_time(since, time.time())
+    return None if since is None else parse_since(since, time.time())

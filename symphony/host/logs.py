@@ -8,14 +8,11 @@ by that time. ``since`` and the order between processes are therefore right to a
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.errors import SpecError
 from symphony.host.run.directory import RunDirectory
 from symphony.status import LogLine
 
@@ -24,29 +21,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY = 0.02
 _CHUNK = 1 << 18
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 Note = tuple[float, int]
-
-
-def since_time(since: float | str, now: float) -> float:
-    """A ``since`` as seconds since the epoch: seconds or ``"5m"`` before ``now``, or an ISO 8601 time.
-
-    >>> since_time("1m30s", 100.0)
-    10.0
-    """
-    if isinstance(since, (int, float)):
-        return now - since
-    parts = _DURATION.findall(since)
-    if parts and "".join(number + unit for number, unit in parts) == since:
-        return now - sum(float(number) * _UNITS[unit] for number, unit in parts)
-    try:
-        return datetime.fromisoformat(since.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        raise SpecError(
-            f"since is a duration such as '90s' or '5m', or an ISO 8601 time, not {since!r}"
-        ) from None
 
 
 def notes(run: RunDirectory, process: str) -> list[Note]:

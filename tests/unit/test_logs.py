@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symphony import LogLine, SpecError
+from symphony import LogLine
 from symphony.host import logs
 from symphony.host.run.directory import RunDirectory
 
@@ -78,43 +77,6 @@ def test_reading_with_a_tail(run: RunDirectory) -> None:
 
 
 # --- since a time ---
-
-NOW = 1_000_000.0
-NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.timezone.utc).timestamp()
-
-
-@pytest.mark.parametrize(
-    ("since", "expected"),
-    [
-        (10, NOW - 10),
-        (0.5, NOW - 0.5),
-        ("90s", NOW - 90),
-        ("5m", NOW - 300),
-        ("2h", NOW - 7200),
-        ("1d", NOW - 86400),
-        ("1h30m", NOW - 5400),
-        ("1.5s", NOW - 1.5),
-        ("250ms", NOW - 0.25),
-        ("0s", NOW),
-        ("2024-01-01T12:00:00+00:00", NOON),
-        ("2024-01-01T12:00:00Z", NOON),
-        ("2024-01-01T14:00:00+02:00", NOON),
-        ("2024-01-01T12:00:00", datetime.datetime(2024, 1, 1, 12).timestamp()),
-        ("2024-01-01", datetime.datetime(2024, 1, 1).timestamp()),
-    ],
-)
-def test_since(since: float | str, expected: float) -> None:
-    assert logs.since_time(since, NOW) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    "since", ["", "5", "m", "5 m", "5x", "5m ", "-5m", "yesterday", "5m3", "2024-13-01"]
-)
-def test_a_wrong_since(since: str) -> None:
-    with pytest.raises(
-        SpecError, match="since is a duration such as '90s' or '5m', or an ISO 8601 time, not "
-    ):
-        logs.since_time(since, NOW)
 
 
 def test_reading_since_a_time_begins_at_the_last_note_before_it(run: RunDirectory) -> None:

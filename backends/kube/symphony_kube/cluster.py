@@ -15,7 +15,7 @@ from symphony_kube.render.labels import Scope
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest, OnChange, Route
+    from symphony.cluster import Manifest, OnChange, Progress, Route
     from symphony.cluster.matching import Until
     from symphony.details import ProcessDetails
     from symphony.model import Experiment
@@ -41,6 +41,7 @@ class KubeCluster(Cluster):
 
     backend: ClassVar[str] = "kube"
     dry_run_looks: ClassVar[bool] = False
+    requires_image: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -266,7 +267,7 @@ class KubeCluster(Cluster):
         target: str,
         *,
         dry_run: bool = False,
-        progress: Callable[[int, int | None], None] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Copy files or folders from or to a process (``process:path``); see `symphony_kube.access.copy`."""
         from symphony_kube.access import copy

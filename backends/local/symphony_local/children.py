@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from symphony.host.limits import raise_open_files
+from symphony.open_files import raise_open_file_limit
 from symphony.host.processes.children import Ended
 from symphony.host.processes.identity import birth
 from symphony.host.processes.spec import Command
@@ -52,7 +52,7 @@ class LocalChildren:
         self._pidfds = pidfds
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._env = Environment()
-        self._limits = raise_open_files()
+        self._limits = raise_open_file_limit()
         if not pidfds:
             self._go_by_signals()
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from symphony.host.limits import raise_open_files
+from symphony.open_files import raise_open_file_limit
 from symphony.host.processes.children import Ended, StartRefused
 from symphony.host.processes.identity import birth
 from symphony.host.processes.spec import Command
@@ -51,7 +51,7 @@ class TmuxChildren:
         self._run = run
         self._ended = ended
         self._windows = Windows(run, server_name, answer_within)
-        raise_open_files()
+        raise_open_file_limit()
         self._gates = Gates(run.path / "gates")
         self._ends = Ends(loop, self._windows, self._gates, self._tell)
         self._alive: dict[str, TmuxChild] = {}

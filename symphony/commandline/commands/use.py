@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import names as choosing
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
@@ -90,15 +90,8 @@ def copy(cluster: Cluster, experiment: str, source: str, target: str) -> int:
     """Copy from or to a process, telling on a terminal how far it is."""
     with progress() as shown:
         tell = _telling(shown.say)
-        options: dict[str, Any] = {"progress": tell} if _takes_progress(cluster) else {}
-        cluster.transfer_file(experiment, source, target, **options)
+        cluster.transfer_file(experiment, source, target, progress=tell)
     return OK
-
-
-def _takes_progress(cluster: Cluster) -> bool:
-    import inspect
-
-    return "progress" in inspect.signature(cluster.transfer_file).parameters
 
 
 def _telling(say: Callable[[str], None]) -> Callable[[int, int | None], None]:

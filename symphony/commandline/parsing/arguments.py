@@ -252,10 +252,10 @@ def parameter(text: str) -> tuple[str, str]:
 def moment(text: str) -> str:
     """A time that was, as `symphony.Cluster.get_log` takes it for ``since``: ``5m``, or ISO 8601."""
     from symphony.errors import SpecError
-    from symphony.host.logs import since_time
+    from symphony.cluster.since import parse_since
 
     try:
-        since_time(text, 0.0)
+        parse_since(text, 0.0)
     except (SpecError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"a time is a duration such as 90s or 5m, or an ISO 8601 time, not {text!r}"

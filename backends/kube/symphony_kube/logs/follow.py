@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import SymphonyError, Unreachable
-from symphony.host.limits import raise_open_files
+from symphony.open_files import raise_open_file_limit
 from symphony.status import ENDED, LogLine
 from symphony_kube.access import find_pod
 from symphony_kube.access.find_pod import Place
@@ -136,7 +136,7 @@ class _Following:
         found = self._all_places()
         names = read.known(self._api, self._scope, processes, found)
         if len(names) > MANY:
-            raise_open_files()
+            raise_open_file_limit()
         sources = {name: read.sources_of(found, name) for name in names}
         # For "none of the last lines" one is read all the same, to know where the next begins.
         asked = None if tail is None else max(1, tail)

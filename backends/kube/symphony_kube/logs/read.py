@@ -254,10 +254,10 @@ def _from_end(lines: Sequence[object], tail: int | None) -> int:
 
 
 def _since(since: float | str) -> bytes:
-    from symphony.host.logs import since_time
+    from symphony.cluster.since import parse_since
 
     try:
-        return loglines.stamp(since_time(since, time.time()))
+        return loglines.stamp(parse_since(since, time.time()))
     except (OverflowError, OSError, ValueError) as exc:
         from symphony.errors import SpecError
 

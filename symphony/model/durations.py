@@ -1,0 +1,112 @@
+"""Durations as users write them: seconds, ``90s``, ``1h30m``, or the time formats of Slurm."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from symphony.errors import SpecError
+
+# The longest time limit in seconds. Kubernetes stores a deadline as a signed 32-bit integer.
+MAX_TIME_LIMIT_SECONDS = 2**31 - 1
+
+_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_UNIT = r"ms|s|m|h|d"
+_PLAIN_PATTERN = re.compile(_NUMBER)
+_PART_PATTERN = re.compile(rf"({_NUMBER})({_UNIT})")
+_WITH_UNITS_PATTERN = re.compile(rf"(?:{_NUMBER}(?:{_UNIT}))+")
+# The formats of the option --time of sbatch(1): [days-]field[:field[:field]].
+_SLURM_PATTERN = re.compile(r"(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})")
+
+
+def parse_duration(value: float | str, what: str = "a duration") -> float:
+    """Return a duration in seconds.
+
+    ``value`` is a number of seconds, the same number as text, or text with units such as
+    ``"90s"`` or ``"1h30m"``. ``what`` names the value in the error message. Raises `SpecError` if
+    ``value`` is not a duration or is too long to be represented.
+
+    >>> parse_duration("1m30s"), parse_duration("90"), parse_duration(0.5)
+    (90.0, 90.0, 0.5)
+    """
+    if isinstance(value, bool):
+        raise _not_a_duration(value, what)
+    if isinstance(value, (int, float)) or _PLAIN_PATTERN.fullmatch(value):
+        seconds = float(value)
+    elif _WITH_UNITS_PATTERN.fullmatch(value):
+        parts = _PART_PATTERN.findall(value)
+        seconds = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
+    else:
+        raise _not_a_duration(value, what)
+    if seconds < 0 or math.isnan(seconds):
+        raise _not_a_duration(value, what)
+    if math.isinf(seconds):
+        raise SpecError(f"{what} is too long: {value!r}")
+    return seconds
+
+
+def has_units(text: str) -> bool:
+    """Return whether text is a duration in which every number has a unit, such as ``1h30m``."""
+    return _WITH_UNITS_PATTERN.fullmatch(text) is not None
+
+
+def parse_whole_seconds(value: float | str, what: str = "a duration") -> int:
+    """Return a duration in whole seconds, rounded up and at most `MAX_TIME_LIMIT_SECONDS`.
+
+    Raises `SpecError` if ``value`` is not a duration.
+    """
+    return min(math.ceil(parse_duration(value, what)), MAX_TIME_LIMIT_SECONDS)
+
+
+def parse_time_limit(text: str) -> int:
+    """Return a time limit in seconds. 0 means that there is no limit.
+
+    The formats are those of sbatch(1): minutes, minutes:seconds, hours:minutes:seconds,
+    days-hours, days-hours:minutes and days-hours:minutes:seconds. Text with units such as ``90s``
+    or ``1h30m`` is accepted too. Raises `SpecError` if ``text`` has none of these formats or is
+    above `MAX_TIME_LIMIT_SECONDS`.
+
+    >>> parse_time_limit("30"), parse_time_limit("30:00"), parse_time_limit("90s")
+    (1800, 1800, 90)
+    >>> parse_time_limit("1-12")
+    129600
+    """
+    match = _SLURM_PATTERN.fullmatch(text)
+    if match is not None:
+        seconds = _slurm_seconds(text, days=match[1], fields=match[2].split(":"))
+    elif has_units(text):
+        seconds = parse_whole_seconds(text)
+    else:
+        raise SpecError(
+            "a time limit must be minutes, M:SS, H:MM:SS, D-HH, D-HH:MM:SS, "
+            f"or a duration such as 90s, 5m or 2h, not {text!r}"
+        )
+    if seconds > MAX_TIME_LIMIT_SECONDS:
+        raise SpecError(f"a time limit must be at most {MAX_TIME_LIMIT_SECONDS} s, not {text!r}")
+    return seconds
+
+
+def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
+    if any(len(field) > 10 for field in (days or "", *fields)):
+        # Python refuses to convert very long texts to integers. The caller refuses the value.
+        return MAX_TIME_LIMIT_SECONDS + 1
+    numbers = [int(field) for field in fields]
+    largest_first = MAX_TIME_LIMIT_SECONDS if days is None else 23
+    limits = (largest_first, 59, 59)
+    if any(number > limit for number, limit in zip(numbers, limits, strict=False)):
+        raise SpecError(
+            f"{text!r} is not a time limit: minutes and seconds after ':' are at most 59, "
+            "and hours after '-' at most 23"
+        )
+    if days is None and len(numbers) < 3:
+        # Without days and hours, the first field is minutes.
+        numbers.insert(0, 0)
+    padded = [*numbers, 0, 0]
+    hours, minutes, seconds = padded[:3]
+    total_hours = int(days or 0) * 24 + hours
+    return (total_hours * 60 + minutes) * 60 + seconds
+
+
+def _not_a_duration(value: object, what: str) -> SpecError:
+    return SpecError(f"{what} must be seconds or a duration such as 90s or 5m, not {value!r}")

@@ -1,0 +1,183 @@
+"""Amounts of CPU, memory and GPUs in the notation of Kubernetes, parsed exactly.
+
+A quantity is a number with an optional suffix: ``2`` (cores or devices), ``500m`` (half a core),
+``4Gi`` (bytes), ``1e3``. Amounts are `fractions.Fraction`, so that no comparison depends on
+rounding. The grammar is documented at
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+from symphony.errors import SpecError
+
+MEBIBYTE_BYTES = 2**20
+MILLICORES_PER_CORE = 1000
+# The upper bound of a plain number. No machine has more, so a larger number is a typing error.
+MAX_NUMBER = 10**15
+# The limit on the length of a number. No real amount needs more, and Python refuses to parse
+# integers of thousands of digits.
+MAX_NUMBER_LENGTH = 40
+
+_NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+_EXPONENT = r"[eE][-+]?[0-9]{1,2}"
+# The notation that an experiment may use. The schema of the file form contains this pattern.
+QUANTITY_PATTERN = re.compile(rf"{_NUMBER}(m|k|[MGTPE]|[KMGTPE]i|{_EXPONENT})?")
+# The notation that a cluster may report: it also has nano and micro units.
+_REPORTED_PATTERN = re.compile(rf"{_NUMBER}([numkMGTPE]|[KMGTPE]i|{_EXPONENT})?")
+_PLAIN_NUMBER_PATTERN = re.compile(_NUMBER)
+
+_FACTORS: Mapping[str, Fraction] = {
+    "": Fraction(1),
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    **{suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", start=1)},
+}
+
+
+def parse_quantity(value: object, what: str = "the amount") -> Fraction:
+    """Return an amount in its base unit: cores, bytes or devices.
+
+    ``what`` names the value in the error message. Raises `SpecError` if ``value`` is not a
+    quantity.
+
+    >>> parse_quantity("1930m"), parse_quantity("4Gi"), parse_quantity(2)
+    (Fraction(193, 100), Fraction(4294967296, 1), Fraction(2, 1))
+    """
+    text = _as_text(value)
+    match = None if text is None else _REPORTED_PATTERN.fullmatch(text)
+    if match is None or len(match[1]) > MAX_NUMBER_LENGTH:
+        raise _not_a_quantity(value, what)
+    number, suffix = match[1], match[2] or ""
+    if suffix in _FACTORS:
+        return Fraction(number) * _FACTORS[suffix]
+    exponent = int(suffix[1:])
+    return Fraction(number) * Fraction(10) ** exponent
+
+
+def quantity_text(value: object, what: str) -> str:
+    """Return an amount as the text that Kubernetes accepts, without changing its notation.
+
+    Raises `SpecError` if ``value`` is not a quantity. Nano and micro units are refused, because no
+    resource of an experiment can be divided that finely.
+
+    >>> quantity_text(0.5, "cpu"), quantity_text("4Gi", "memory")
+    ('0.5', '4Gi')
+    """
+    text = _as_text(value)
+    match = None if text is None else QUANTITY_PATTERN.fullmatch(text)
+    if text is None or match is None or len(match[1]) > MAX_NUMBER_LENGTH:
+        raise _not_a_quantity(value, what)
+    return text
+
+
+def parse_number(value: object, what: str) -> Fraction:
+    """Return a plain number of at least 0, given as a number or as text without a suffix.
+
+    Raises `SpecError` if ``value`` is not such a number, or is above `MAX_NUMBER`.
+
+    >>> parse_number("0.5", "cpu"), parse_number(3, "cpu")
+    (Fraction(1, 2), Fraction(3, 1))
+    """
+    if isinstance(value, str):
+        number = _parse_number_text(value.strip(), what)
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise SpecError(f"{what} must be a number, not {value!r}")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise SpecError(f"{what} must be a number, not {value!r}")
+        # Use the decimal notation that the user wrote, not the binary fraction that a float stores.
+        number = Fraction(repr(value))
+    else:
+        number = Fraction(value)
+    if number < 0:
+        raise SpecError(f"{what} must be at least 0, not {_shortened(value)}")
+    if number > MAX_NUMBER:
+        raise SpecError(f"{what} must be at most 10^15, not {_shortened(value)}")
+    return number
+
+
+def parse_whole_number(value: object, what: str, *, least: int = 0) -> int:
+    """Return a whole number of at least ``least``, given as a number or as text.
+
+    Raises `SpecError` if ``value`` is not such a number.
+    """
+    number = parse_number(value, what)
+    if number.denominator != 1:
+        raise SpecError(f"{what} must be a whole number, not {value!r}")
+    if number < least:
+        raise SpecError(f"{what} must be at least {least}, not {value!r}")
+    return int(number)
+
+
+def parse_millicores(value: object, what: str) -> int:
+    """Return an amount of CPU in thousandths of a core, rounded up.
+
+    Raises `SpecError` if ``value`` is neither a number of cores nor text such as ``"500m"``.
+
+    >>> parse_millicores(2, "cpu"), parse_millicores("500m", "cpu")
+    (2000, 500)
+    """
+    if isinstance(value, str) and value.strip().endswith("m"):
+        return math.ceil(parse_number(value.strip().removesuffix("m"), what))
+    return math.ceil(parse_number(value, what) * MILLICORES_PER_CORE)
+
+
+def parse_mebibytes(value: object, what: str) -> int:
+    """Return an amount of memory that is given in MiB, rounded up to a whole number of MiB.
+
+    Raises `SpecError` if ``value`` is not a number.
+    """
+    return math.ceil(parse_number(value, what))
+
+
+def format_cores(millicores: int) -> str:
+    """Return thousandths of a core as a decimal number of cores.
+
+    >>> format_cores(1930)
+    '1.93'
+    """
+    return f"{millicores / MILLICORES_PER_CORE:.3f}".rstrip("0").rstrip(".")
+
+
+def _as_text(value: object) -> str | None:
+    """Return a number or text as text without an exponent, or None if it is neither."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    if isinstance(value, float):
+        return f"{value:f}".rstrip("0").rstrip(".")
+    if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_LENGTH:
+        return None
+    return str(value)
+
+
+def _not_a_quantity(value: object, what: str) -> SpecError:
+    return SpecError(
+        f"{what} must be an amount such as 2, '500m' or '4Gi', not {_shortened(value)}"
+    )
+
+
+def _parse_number_text(text: str, what: str) -> Fraction:
+    digits = text.removeprefix("-")
+    if not _PLAIN_NUMBER_PATTERN.fullmatch(digits):
+        raise SpecError(f"{what} must be a number, not {_shortened(text)}")
+    if len(digits) > MAX_NUMBER_LENGTH:
+        raise SpecError(
+            f"{what} must be a number of at most {MAX_NUMBER_LENGTH} characters, "
+            f"not {_shortened(text)} ({len(text)} characters)"
+        )
+    return Fraction(text)
+
+
+def _shortened(value: object) -> str:
+    """Return the representation of a value for a message, cut off if it is long."""
+    if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_LENGTH:
+        return "a number of more than 40 digits"
+    text = repr(value)
+    return text if len(text) <= MAX_NUMBER_LENGTH + 2 else f"{text[:MAX_NUMBER_LENGTH]}..."

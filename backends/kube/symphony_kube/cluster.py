@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from symphony.cluster import Cluster, ExecResult
 from symphony.errors import SpecError
 from symphony.names import MAX_LENGTH, is_name
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:

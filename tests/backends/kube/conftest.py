@@ -18,7 +18,7 @@ KINDS = {
     "configmaps": "api/v1",
     "jobs": "apis/batch/v1",
 }
-OURS = "labelSelector=app.kubernetes.io/managed-by%3Dsymphony"
+MANAGED_SELECTOR = "labelSelector=app.kubernetes.io/managed-by%3Dsymphony"
 
 
 def pytest_collection_modifyitems(items):
@@ -104,7 +104,7 @@ def unplaced(to, name, **options):
     return python(to, name, FOREVER, **options).node_selector("symphony.test/no-such-node", "true")
 
 
-def there(kube, namespace=None, selector=OURS):
+def there(kube, namespace=None, selector=MANAGED_SELECTOR):
     """The names of what there is in a namespace, by kind and sorted, asked without the code under test."""
     namespace = namespace or kube.namespace
     found = {}

@@ -16,8 +16,8 @@ from symphony import Experiment
 from symphony.model.files import to_yaml_documents
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Plan, resolve
+from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.labels import ROSTER, Scope
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import Options
 

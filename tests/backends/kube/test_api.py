@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
-from symphony_kube.api.client import MERGE_PATCH, METADATA, Api
-from symphony_kube.api.errors import ApiError, Untrusted, api_error, one_line
-from symphony_kube.api.retries import Patience, pause
+from symphony_kube.api.client import ACCEPT_METADATA_LIST, MERGE_PATCH, Api
+from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
+from symphony_kube.api.retries import Timeouts, pause
 
 pytestmark = pytest.mark.client
 
 MAP = {"metadata": {"name": "m"}}
-QUICK = Patience(pauses=(0.01, 0.02, 0.04))
+QUICK = Timeouts(pauses=(0.01, 0.02, 0.04))
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def api(kube_cluster):
 @pytest.fixture
 def through(kube_faults):
     """Calls through the proxy, which has been reached before."""
-    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=QUICK)) as api:
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=QUICK)) as api:
         api.call("GET", "/version")
         yield api
 
@@ -63,7 +63,10 @@ def test_objects_go_in_and_come_out(kube_cluster, api):
     api.call("PATCH", f"{maps}/m", body=b'{"data": {"a": "b"}}', content_type=MERGE_PATCH)
     assert api.find(f"{maps}/m")["data"] == {"a": "b"}
     listed = api.call(
-        "GET", maps, query={"fieldSelector": "metadata.name=m", "limit": None}, accept=METADATA
+        "GET",
+        maps,
+        query={"fieldSelector": "metadata.name=m", "limit": None},
+        accept=ACCEPT_METADATA_LIST,
     )
     assert ["data" in item for item in listed["items"]] == [False]
     with pytest.raises(ApiError, match='"m" already exists') as caught:
@@ -81,7 +84,7 @@ def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(kube_cluster, api
 
 
 def test_an_answer_can_be_given_up_from_another_thread(kube_cluster, api):
-    answer = api.open(kube_cluster.path("pods"), query={"watch": "true"})
+    answer = api.open_stream(kube_cluster.path("pods"), query={"watch": "true"})
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(answer.lines()))
     reader.start()
@@ -115,7 +118,7 @@ def test_silence_and_broken_connections_that_pass_are_not_noticed(
     maps = kube_cluster.path("configmaps")
     for name in ("m", "d"):
         kube_cluster.raw.call("POST", maps, {"metadata": {"name": name}})
-    through.patience = replace(QUICK, answer=6.0 if fault == "drop" else QUICK.answer)
+    through.timeouts = replace(QUICK, response=6.0 if fault == "drop" else QUICK.response)
     calls = {
         "GET": (f"{maps}/m", None),
         "POST": (maps, {"metadata": {"name": "p"}}),
@@ -173,7 +176,9 @@ def test_whoever_gives_up_is_not_kept_waiting(kube_faults, through):
     assert kube_faults.count(path="/version") == 1 + 1
 
 
-ONE_SECOND = Patience(pauses=(0.1, 1.0), reach=2.0, silence=5.0, asked=60.0, longest=30.0)
+ONE_SECOND = Timeouts(
+    pauses=(0.1, 1.0), unreached=2.0, outage=5.0, retry_after_total=60.0, retry_after_longest=30.0
+)
 REFUSED = Unreachable("refused")
 
 
@@ -190,7 +195,7 @@ def refusal(status, retry_after=None):
         (REFUSED, 1, 1.5, True, 1.0),
         (REFUSED, 1, 4.5, True, None),
         (REFUSED, 2, 0.2, True, None),  # no pauses left
-        (Untrusted("no"), 0, 0.0, True, None),
+        (UntrustedCertificate("no"), 0, 0.0, True, None),
         (BackendError("no"), 0, 0.0, True, None),
         (refusal(429), 0, 0.0, True, 0.1),
         (refusal(429), 2, 0.0, True, None),
@@ -247,7 +252,7 @@ def test_a_server_that_is_silent_is_told_within_ten_seconds(tmp_path, pauses):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         error = told(config(tmp_path / "k", address))
-    assert (pauses, Patience().first < 10) == ([], True)
+    assert (pauses, Timeouts().first_response < 10) == ([], True)
     assert isinstance(error, Unreachable)
     assert "timed out" in str(error)
 
@@ -260,7 +265,7 @@ def test_a_server_that_no_packet_reaches_is_told_within_ten_seconds(tmp_path, pa
         second.setblocking(False)
         second.connect_ex(listener.getsockname())
         error = told(config(tmp_path / "k", f"https://127.0.0.1:{listener.getsockname()[1]}"))
-    assert (pauses, Patience().connect < 10) == ([], True)
+    assert (pauses, Timeouts().connect < 10) == ([], True)
     assert isinstance(error, Unreachable)
 
 
@@ -268,7 +273,7 @@ def test_a_server_with_a_wrong_certificate_is_not_asked_again(kube_cluster, tmp_
     server = json.loads(kube_cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
     error = told(config(tmp_path / "k", server))
     assert pauses == []
-    assert isinstance(error, Untrusted)
+    assert isinstance(error, UntrustedCertificate)
     assert "certificate that is not trusted (" in str(error)
 
 
@@ -495,7 +500,7 @@ def test_a_websocket_that_is_refused_or_not_answered_is_told(kube_cluster, api, 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         path = config(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(Unreachable, match="timed out"):
-            Api(kubeconfig=path, patience=Patience(answer=0.5)).websocket("/x", query=[])
+            Api(kubeconfig=path, timeouts=Timeouts(response=0.5)).websocket("/x", query=[])
 
 
 def test_the_kubeconfig_is_never_written(kube_cluster, api):

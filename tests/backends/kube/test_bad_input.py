@@ -16,7 +16,7 @@ from symphony.errors import (
     SymphonyError,
     Unreachable,
 )
-from symphony_kube.api.retries import Patience
+from symphony_kube.api.retries import Timeouts
 
 from .conftest import there, unplaced
 
@@ -129,7 +129,7 @@ def test_trouble_with_the_server_is_not_the_users_mistake(
     kube_cluster, kube_faults, open_cluster, name, status, where, monkeypatch
 ):
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    monkeypatch.setattr(cluster.api, "patience", Patience(pauses=()))
+    monkeypatch.setattr(cluster.api, "timeouts", Timeouts(pauses=()))
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker").binds("web")
     kube_faults.answer(status, path=where)
@@ -152,7 +152,7 @@ def test_a_server_that_goes_away_in_a_launch_is_not_the_users_mistake(
     kube_cluster, kube_faults, open_cluster, name
 ):
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    cluster.api.patience = Patience(pauses=())
+    cluster.api.timeouts = Timeouts(pauses=())
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker").binds("web")
     kube_faults.reset(method="POST")

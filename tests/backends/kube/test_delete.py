@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from symphony.errors import BackendError
-from symphony_kube.render import labels as names
+from symphony_kube.api import labels as names
 
 from .conftest import FOREVER, python, space, there, unplaced, until
 

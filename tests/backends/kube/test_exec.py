@@ -9,7 +9,7 @@ import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec, exec_stream
-from symphony_kube.api.retries import Patience
+from symphony_kube.api.retries import Timeouts
 from tests.cli.terminal import Terminal
 
 from .using import FOREVER, launched, python, through, until_succeeded
@@ -235,7 +235,7 @@ def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
 
 def test_a_server_that_is_slow_to_begin_is_waited_for(worker, kube_faults, kube_session):
     cluster = through(kube_faults.kubeconfig, kube_session, worker.name)
-    cluster.api.patience = Patience(connect=0.5)
+    cluster.api.timeouts = Timeouts(connect=0.5)
     kube_faults.delay(1.0, path="/exec")
     assert cluster.exec_command(worker.name, "worker", ["echo", "up"]).stdout == "up\n"
     cluster.api.close()

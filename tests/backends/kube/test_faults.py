@@ -15,7 +15,7 @@ from kubetest.rawapi import MERGE_PATCH
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 from symphony.status import State
 from symphony_kube.api.client import Api
-from symphony_kube.api.retries import Patience
+from symphony_kube.api.retries import Timeouts
 from symphony_kube.lifecycle import delete, launch
 from symphony_kube.status import experiments
 
@@ -48,10 +48,14 @@ SUCCEEDED = {
     }
 }
 # Where a fault is silence, a try must be short, and tries many: a server may be slow for seconds.
-HURRIED = Patience(
-    answer=0.6, first=0.6, pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8), silence=10.0, asked=1.0
+HURRIED = Timeouts(
+    response=0.6,
+    first_response=0.6,
+    pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
+    outage=10.0,
+    retry_after_total=1.0,
 )
-PATIENT = Patience(pauses=(0.02, 0.05, 0.1), asked=1.0)
+PATIENT = Timeouts(pauses=(0.02, 0.05, 0.1), retry_after_total=1.0)
 
 
 class Trouble(FaultProxy):
@@ -89,17 +93,17 @@ def trouble(kube_cluster):
 
 
 @pytest.fixture
-def patience(request):
+def timeouts(request):
     """How long a test's calls are tried, by the ``kind`` of its trouble."""
     given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     return HURRIED if "silence" in given.get("kind", "") else PATIENT
 
 
 @pytest.fixture
-def api(trouble, patience):
+def api(trouble, timeouts):
     """Calls through the proxy, by one thread: so they come in one order."""
     with contextlib.closing(
-        Api(kubeconfig=trouble.kubeconfig, connections=1, patience=patience)
+        Api(kubeconfig=trouble.kubeconfig, connections=1, timeouts=timeouts)
     ) as api:
         api.call("GET", "/version")
         yield api
@@ -185,10 +189,10 @@ CALLS = [
 @pytest.mark.parametrize(("method", "path", "word"), CALLS)
 @pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
 def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
-    kube_cluster, kube_faults, patience, shared, name, tmp_path, method, path, word, kind
+    kube_cluster, kube_faults, timeouts, shared, name, tmp_path, method, path, word, kind
 ):
     manifest = manifest_of(shared, name, tmp_path)
-    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=patience)) as api:
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         fault = FAULTS[kind]
         kube_faults._add(
@@ -210,10 +214,10 @@ def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
 
 
 def test_trouble_that_lasts_takes_a_new_namespace_back(
-    kube_cluster, kube_faults, patience, spaces, name, tmp_path
+    kube_cluster, kube_faults, timeouts, spaces, name, tmp_path
 ):
     manifest = manifest_of(spaces, name, tmp_path)
-    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=patience)) as api:
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         kube_faults.reset(method="POST", path="/pods[?]", after=True)
         with pytest.raises(LaunchFailed, match=r"cannot create pod 'db' in namespace"):
@@ -309,11 +313,11 @@ def test_trouble_at_one_call_of_a_wait_is_not_noticed(
 )
 @pytest.mark.parametrize("kind", ["500", "reset"])
 def test_trouble_that_lasts_fails_the_deletion_which_can_be_repeated(
-    kube_cluster, kube_faults, patience, undisturbed, shared, name, tmp_path, method, path, kind
+    kube_cluster, kube_faults, timeouts, undisturbed, shared, name, tmp_path, method, path, kind
 ):
     manifest = manifest_of(shared, name, tmp_path)
     launched(undisturbed, manifest)
-    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, patience=patience)) as api:
+    with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         kube_faults._add(Fault(action=FAULTS[kind].action, method=method, path=path))
         with pytest.raises(BackendError) as caught:

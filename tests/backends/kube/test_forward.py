@@ -237,7 +237,7 @@ def test_a_node_that_is_reached_from_outside_comes_first():
         def call(self, _method, path, query=None):
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
-    from symphony_kube.render.labels import Scope
+    from symphony_kube.api.labels import Scope
 
     service = {"spec": {"selector": {}}}
     assert port_forward._node(Api(), Scope(experiment="e", namespace="e"), service) == "5.6.7.8"

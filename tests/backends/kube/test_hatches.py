@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from symphony.errors import LaunchFailed
-from symphony_kube.render.overrides import Hatch, unknown
+from symphony_kube.render.overrides import Override, unknown
 
 from .conftest import unplaced
 
@@ -33,12 +33,12 @@ MADE: dict[str, Any] = {
 
 
 def of_pod(**written: Any) -> list[str]:
-    return unknown(Hatch(unit="p", where="pod_yml", place=(), written=written), MADE)
+    return unknown(Override(unit="p", where="pod_yml", place=(), written=written), MADE)
 
 
 def of_container(**written: Any) -> list[str]:
     place = ("spec", "containers", "p")
-    return unknown(Hatch(unit="p", where="container_yml", place=place, written=written), MADE)
+    return unknown(Override(unit="p", where="container_yml", place=place, written=written), MADE)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_field_that_is_left_out_is_told_with_its_place() -> None:
 
 
 def test_an_answer_of_another_kind_tells_nothing() -> None:
-    hatch = Hatch(unit="p", where="", place=("spec", "template"), written={"spec": {"bogus": 1}})
+    hatch = Override(unit="p", where="", place=("spec", "template"), written={"spec": {"bogus": 1}})
     assert unknown(hatch, MADE) == []
 
 

@@ -11,8 +11,8 @@ from symphony import Experiment, NotFound
 from symphony.errors import BackendError
 from symphony.plan.topology import Link, Service, Topology
 from symphony.status import ExperimentStatus, ProcessStatus
+from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.options import Options
 from symphony_kube.render.roster import decode, encode
 from symphony_kube.status.topology import topology

@@ -101,7 +101,7 @@ def test_a_restarted_process_has_one_log_and_a_previous_one(ended):
 def test_since_is_to_the_nanosecond_and_tail_counts_what_is_left(ended):
     cluster, name, _ = ended
     path = f"/api/v1/namespaces/{name}/pods/{name}-count/log"
-    lines = list(cluster.api.open(path, query={"timestamps": "true"}).lines())
+    lines = list(cluster.api.open_stream(path, query={"timestamps": "true"}).lines())
     begins = [loglines.time_of(lines[number])[:26] + b"000" for number in (110, 145)]
     since = [begin[:26].decode() + "Z" for begin in begins]
     first, second = (cluster.get_log(name, "count", since=at) for at in since)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from symphony.status import State
-from symphony_kube.render import labels
+from symphony_kube.api import labels
 from symphony_kube.render.roster import Unit, encode
 from symphony_kube.status import reasons
 from symphony_kube.status.observe import JOBS, PODS, Observer, observe

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from symphony import Cluster, Experiment, SpecError
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.render.manifest import REDACTED, KubeManifest, encoded
 from symphony_kube.render.options import Options
 from symphony_kube.render.roster import Unit, decode

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
-from symphony_kube.render.labels import EXPERIMENT, MANAGED_BY, RUN, UNIT
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, UNIT
 from symphony_kube.render.merge import merged, plain
 from symphony_kube.render.options import Options
 

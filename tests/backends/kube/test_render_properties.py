@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from symphony import Experiment
 from symphony.plan.resolve import Plan, argv
+from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.options import Options
 from symphony_kube.render.text import distinct, escaped, is_port_name, port_name
 from tests.unit.strategies import experiments, names, texts

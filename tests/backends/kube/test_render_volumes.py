@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from symphony import Experiment, SpecError
+from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import read_files, render
 from symphony_kube.render.files import MOST
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.options import Options
 from symphony_kube.render.volumes import _CHECK_OUT
 

@@ -10,8 +10,8 @@ import pytest
 from kubetest.accounts import wait_for_account
 from kubetest.plugin import KubeCluster
 from symphony import Experiment
+from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import Options
 

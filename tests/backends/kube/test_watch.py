@@ -14,9 +14,9 @@ from symphony.testing.contract import until
 from symphony_kube.api import watch
 from symphony_kube.api.client import Api
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.retries import Patience
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.retries import Timeouts
 from symphony_kube.api.watch import Change, Watcher
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.roster import Unit
 from symphony_kube.status import experiments
 
@@ -132,7 +132,7 @@ def serve(tmp_path, monkeypatch):
                 }
             )
         )
-        return server, Api(kubeconfig=config, patience=Patience(pauses=()))
+        return server, Api(kubeconfig=config, timeouts=Timeouts(pauses=()))
 
     yield start
     for server in servers:
@@ -214,7 +214,7 @@ def test_a_watch_from_too_long_ago_is_an_error(serve, end):
 def test_a_server_that_is_away_for_too_long_is_told(serve):
     _, api = serve(*[503] * 1000)
     began = time.monotonic()
-    with Watcher(api, PODS, "a=b", patience=0.2) as watcher:
+    with Watcher(api, PODS, "a=b", outage_seconds=0.2) as watcher:
         watcher.start("pods")
         with pytest.raises(ApiError, match="503"):
             told(watcher, 1)
@@ -232,7 +232,7 @@ def test_a_server_that_was_slow_to_list_is_not_taken_to_have_been_away(serve, mo
         return asked(*given, **more)
 
     monkeypatch.setattr(api, "call", slowly)
-    with Watcher(api, PODS, "a=b", patience=60) as watcher:
+    with Watcher(api, PODS, "a=b", outage_seconds=60) as watcher:
         watcher.start("pods")
         assert versions(told(watcher, 1)) == [("MODIFIED", "101")]
         assert server.watched[:2] == ["100", "100"]
@@ -362,9 +362,9 @@ def test_wait_survives_a_connection_that_breaks_and_a_server_that_is_away(
 
 
 def test_a_server_that_is_gone_is_told(kube_cluster, kube_faults, open_cluster, name, monkeypatch):
-    monkeypatch.setattr(watch, "PATIENCE", 1.0)
+    monkeypatch.setattr(watch, "OUTAGE_SECONDS", 1.0)
     through = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
-    vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, patience=Patience(pauses=()))
+    vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, timeouts=Timeouts(pauses=()))
     experiment = through.new_experiment(name)
     python(experiment, "p", FOREVER)
     through.launch(experiment)

@@ -22,7 +22,7 @@ from symphony_kube.access.archive import Digests
 from symphony_kube.access.exec_stream import Channels
 from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import one_line
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

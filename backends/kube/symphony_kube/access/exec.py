@@ -22,7 +22,7 @@ from symphony_kube.access import exec_stream, find_pod
 from symphony_kube.access.exec_stream import Channels, End
 from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import ApiError
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
 
 if TYPE_CHECKING:
     from symphony.model.validators import Strings

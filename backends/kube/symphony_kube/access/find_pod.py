@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, NotFound
+from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
-from symphony_kube.render import labels
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

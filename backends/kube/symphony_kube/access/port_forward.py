@@ -22,9 +22,9 @@ from symphony.names import listing, near
 from symphony_kube.access import find_pod
 from symphony_kube.access.exec_stream import Channels
 from symphony_kube.access.find_pod import Place
+from symphony_kube.api import labels as names
 from symphony_kube.api.errors import ApiError, one_line
-from symphony_kube.render import labels as names
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api

@@ -22,8 +22,8 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
 from symphony.errors import BackendError, PluginError, Unreachable
-from symphony_kube.api.errors import ApiError, Untrusted, api_error, one_line
-from symphony_kube.api.retries import Patience, pause
+from symphony_kube.api.errors import ApiError, UntrustedCertificate, api_error, one_line
+from symphony_kube.api.retries import Timeouts, pause
 
 try:
     import urllib3
@@ -50,8 +50,10 @@ Query = Mapping[str, "str | int | None"]
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 # The objects of a list, or of a watch, without their specs: where names and labels are enough.
-METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-METADATA_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+ACCEPT_METADATA_LIST = (
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
+ACCEPT_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 # For watches and logs beside the calls of a launch.
 SPARE_CONNECTIONS = 8
@@ -60,7 +62,7 @@ SPARE_CONNECTIONS = 8
 _WEBSOCKETS: Any = ws_client
 
 
-class Answer:
+class ResponseStream:
     """An answer that is read as it comes, such as a watch or a log. Close it when done, from any thread."""
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
@@ -110,13 +112,13 @@ class Api:
         kubeconfig: str | os.PathLike[str] | None = None,
         context: str | None = None,
         connections: int = 16,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._given = (kubeconfig, context)
         self._configuration, self.namespace, self.context = load(kubeconfig, context)
         self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
         self.connections = connections
-        self.patience = patience or Patience()
+        self.timeouts = timeouts or Timeouts()
         self._host = str(self._configuration.host).rstrip("/")
         if not self._configuration.verify_ssl:
             _no_warnings_of(self._host)  # whoever wrote the kubeconfig knows
@@ -161,7 +163,7 @@ class Api:
         """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": content_type, "Accept": accept}
-        wait = timeout or self.patience.answer
+        wait = timeout or self.timeouts.response
         response = self._ask(
             method, self._url(path, query), data, headers, wait, stream=False, give_up=give_up
         )
@@ -185,17 +187,19 @@ class Api:
                 raise
             return None
 
-    def open(
+    def open_stream(
         self,
         path: str,
         *,
         query: Query | None = None,
         accept: str = "*/*",
-        quiet: float | None = None,
-    ) -> Answer:
+        idle_timeout: float | None = None,
+    ) -> ResponseStream:
         """Begin to read an answer that comes bit by bit; ``quiet`` is how long it may say nothing, in seconds."""
-        return Answer(
-            self._ask("GET", self._url(path, query), None, {"Accept": accept}, quiet, stream=True)
+        return ResponseStream(
+            self._ask(
+                "GET", self._url(path, query), None, {"Accept": accept}, idle_timeout, stream=True
+            )
         )
 
     def watch(
@@ -211,7 +215,7 @@ class Api:
             "watch": "true",
             "timeoutSeconds": seconds,
         }
-        answer = self.open(path, query=asked, accept=accept, quiet=seconds + 15.0)
+        answer = self.open_stream(path, query=asked, accept=accept, idle_timeout=seconds + 15.0)
         try:
             yield from events(answer)
         finally:
@@ -231,7 +235,7 @@ class Api:
             f"sec-websocket-protocol: {ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}"
         )
         # The library knows one limit for both: to connect, and for the answer, which comes from the container's node.
-        options: dict[str, Any] = {"header": asked, "timeout": self.patience.answer}
+        options: dict[str, Any] = {"header": asked, "timeout": self.timeouts.response}
         if self._configuration.proxy:
             options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
         socket: Any = _WEBSOCKETS.WebSocket(sslopt=self._tls(), skip_utf8_validation=False)
@@ -275,7 +279,7 @@ class Api:
                         continue
                 elapsed = time.monotonic() - began
                 left = pause(
-                    exc, self.patience, failures=failures, elapsed=elapsed, reached=self._reached
+                    exc, self.timeouts, failures=failures, elapsed=elapsed, reached=self._reached
                 )
                 if left is None:
                     raise
@@ -296,7 +300,11 @@ class Api:
         stream: bool,
     ) -> urllib3.BaseHTTPResponse:
         if not self._reached:
-            timeout = self.patience.first if timeout is None else min(timeout, self.patience.first)
+            timeout = (
+                self.timeouts.first_response
+                if timeout is None
+                else min(timeout, self.timeouts.first_response)
+            )
         try:
             response = self._pool.request(
                 method,
@@ -305,7 +313,7 @@ class Api:
                 headers=headers,
                 preload_content=not stream,
                 retries=False,
-                timeout=urllib3.Timeout(connect=self.patience.connect, read=timeout),
+                timeout=urllib3.Timeout(connect=self.timeouts.connect, read=timeout),
             )
         except (HTTPError, OSError) as exc:
             raise self._unreachable(exc) from exc
@@ -324,7 +332,7 @@ class Api:
         text = one_line(str(exc))
         if isinstance(exc, (SSLError, ssl.SSLError)) and "CERTIFICATE_VERIFY_FAILED" in text:
             why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or text
-            return Untrusted(
+            return UntrustedCertificate(
                 f"{self.where} shows a certificate that is not trusted ({why}); get its kubeconfig anew, or see its "
                 "certificate-authority there"
             )
@@ -376,7 +384,7 @@ class Api:
         return {**options, **{key: value for key, value in named.items() if value}}
 
 
-def events(answer: Answer) -> Iterator[Object]:
+def events(answer: ResponseStream) -> Iterator[Object]:
     """The events of a watch; see `Api.watch`."""
     for line in answer.lines():
         if not line.strip():

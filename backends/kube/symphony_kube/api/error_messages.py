@@ -9,8 +9,8 @@ from typing import Any
 from symphony.errors import BackendError, LaunchFailed
 from symphony.names import listing
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import experiment_of, plural, said
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import describe, experiment_of, plural_name
 
 # What a Service, a Secret or a ConfigMap is needed for, in the words of the specification.
 _NEEDED = {
@@ -61,14 +61,14 @@ def cannot_create(
     """Why an object could not be created, and how to mend it."""
     where = "" if kind == "Namespace" else f" in namespace {scope.namespace!r}"
     if not isinstance(exc, ApiError):
-        return f"cannot {verb} {said(kind, name)}{where}: {exc}"
+        return f"cannot {verb} {describe(kind, name)}{where}: {exc}"
     mend = _mend(kind, scope, exc)
-    return f"cannot {verb} {said(kind, name)}{where}: {exc.detail}{f'; {mend}' if mend else ''}"
+    return f"cannot {verb} {describe(kind, name)}{where}: {exc.detail}{f'; {mend}' if mend else ''}"
 
 
 def taken(kind: str, name: str, scope: Scope, found: Mapping[str, Any] | None) -> str:
     """Why an object could not be created whose name another has: ``found``, or None where it may not be read."""
-    text = f"cannot create {said(kind, name)} in namespace {scope.namespace!r}"
+    text = f"cannot create {describe(kind, name)} in namespace {scope.namespace!r}"
     if found is None:
         return f"{text}: one of that name is there, and whose it is may not be read; choose another name"
     owner = experiment_of(found)
@@ -87,7 +87,7 @@ def taken(kind: str, name: str, scope: Scope, found: Mapping[str, Any] | None) -
 def unknown_fields(kind: str, name: str, scope: Scope, where: str, fields: Sequence[str]) -> str:
     """Why an object would not become what its user wrote: a server that does not know a field leaves it out."""
     return (
-        f"cannot create {said(kind, name)} in namespace {scope.namespace!r} as it is written: {where} has what the "
+        f"cannot create {describe(kind, name)} in namespace {scope.namespace!r} as it is written: {where} has what the "
         f"server does not know and would leave out: {listing(fields)}"
     )
 
@@ -124,7 +124,7 @@ def _mend(kind: str, scope: Scope, exc: ApiError) -> str:
 def _missing_right(kind: str, scope: Scope) -> str:
     if kind == "Namespace":
         return "share a namespace that you may use, with namespace="
-    right = f"ask for the right to create {plural(kind)} in namespace {scope.namespace!r}"
+    right = f"ask for the right to create {plural_name(kind)} in namespace {scope.namespace!r}"
     if kind == "Pod" and scope.shared:
         return f"{right}, or, if you may create Jobs, use jobs_only=True"
     if kind == "Pod":

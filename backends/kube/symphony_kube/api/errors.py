@@ -31,7 +31,7 @@ class ApiError(BackendError):
         self.retry_after = retry_after
 
 
-class Untrusted(Unreachable):
+class UntrustedCertificate(Unreachable):
     """The server shows a certificate that is not trusted; to ask again is no use."""
 
 

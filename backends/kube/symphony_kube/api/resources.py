@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony_kube.render import labels as names
+from symphony_kube.api import labels as names
 
 Object = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ KINDS = {
 }
 
 
-def collection(kind: str, namespace: str) -> str:
+def collection_path(kind: str, namespace: str) -> str:
     """The path of all objects of a kind in a namespace."""
     if kind == "Namespace":
         return NAMESPACES
@@ -30,13 +30,13 @@ def collection(kind: str, namespace: str) -> str:
     return f"{root}/namespaces/{namespace}/{plural}"
 
 
-def plural(kind: str) -> str:
+def plural_name(kind: str) -> str:
     """What RBAC calls a kind."""
     return "namespaces" if kind == "Namespace" else KINDS[kind][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Resource:
     """An object to be created: ``data`` is its JSON."""
 
     kind: str
@@ -47,7 +47,7 @@ class Item:
     @property
     def collection(self) -> str:
         """Where it is created."""
-        return collection(self.kind, self.namespace)
+        return collection_path(self.kind, self.namespace)
 
     @property
     def path(self) -> str:
@@ -55,22 +55,22 @@ class Item:
         return f"{self.collection}/{self.name}"
 
     def __str__(self) -> str:
-        return said(self.kind, self.name)
+        return describe(self.kind, self.name)
 
 
-def said(kind: str, name: str) -> str:
+def describe(kind: str, name: str) -> str:
     """An object in words.
 
-    >>> said("ConfigMap", "db")
+    >>> describe("ConfigMap", "db")
     "config map 'db'"
     """
     word = "config map" if kind == "ConfigMap" else kind.lower()
     return f"{word} {name!r}"
 
 
-def item(body: Object, namespace: str) -> Item:
+def to_resource(body: Object, namespace: str) -> Resource:
     """An object as it is, in a namespace."""
-    return Item(
+    return Resource(
         kind=body["kind"],
         name=body["metadata"]["name"],
         namespace=namespace,
@@ -78,7 +78,7 @@ def item(body: Object, namespace: str) -> Item:
     )
 
 
-def stamped(body: Object, run_id: str) -> Object:
+def with_run_label(body: Object, run_id: str) -> Object:
     """An object with the mark of a launch, on the Pods of a Job as well; the one given stays as it is."""
     found = {**body, "metadata": _marked(body.get("metadata", {}), run_id)}
     if body["kind"] == "Job":
@@ -95,7 +95,7 @@ def _marked(meta: Object, run_id: str) -> Object:
     return {**meta, "labels": {**meta.get("labels", {}), names.RUN: run_id}}
 
 
-def listed(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+def items_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The objects of a list; one without any may have null there."""
     return answer.get("items") or []
 
@@ -105,7 +105,7 @@ def labels(body: Object) -> Mapping[str, str]:
     return body["metadata"].get("labels") or {}
 
 
-def ours(body: Object, experiment: str) -> bool:
+def is_managed(body: Object, experiment: str) -> bool:
     """Whether symphony made an object, for this experiment."""
     return experiment_of(body) == experiment
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from symphony.errors import BackendError, Unreachable
-from symphony_kube.api.errors import ApiError, Untrusted
+from symphony_kube.api.errors import ApiError, UntrustedCertificate
 
 TOO_MANY, UNAVAILABLE = 429, 503
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Timeouts:
     """How long things may take, in seconds.
 
     ``connect`` and ``answer`` are for one try: to connect, and to answer. ``pauses`` are between tries.
@@ -30,30 +30,30 @@ class Patience:
     """
 
     connect: float = 4.0
-    answer: float = 15.0
-    first: float = 8.0
+    response: float = 15.0
+    first_response: float = 8.0
     pauses: tuple[float, ...] = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-    reach: float = 2.0
-    silence: float = 45.0
-    asked: float = 120.0
-    longest: float = 30.0
+    unreached: float = 2.0
+    outage: float = 45.0
+    retry_after_total: float = 120.0
+    retry_after_longest: float = 30.0
 
 
 def pause(
-    exc: BackendError, patience: Patience, *, failures: int, elapsed: float, reached: bool
+    exc: BackendError, timeouts: Timeouts, *, failures: int, elapsed: float, reached: bool
 ) -> float | None:
     """How long to wait before the next try, or None to give up.
 
     ``failures`` came before this one, ``elapsed`` seconds after the first try. ``reached`` is whether the server
     ever answered.
     """
-    usual = patience.pauses[failures] if failures < len(patience.pauses) else None
+    usual = timeouts.pauses[failures] if failures < len(timeouts.pauses) else None
     if isinstance(exc, ApiError):
         if exc.status in (TOO_MANY, UNAVAILABLE) and exc.retry_after is not None:
-            wanted = min(max(exc.retry_after, patience.pauses[0]), patience.longest)
-            return wanted if elapsed + wanted <= patience.asked else None
+            wanted = min(max(exc.retry_after, timeouts.pauses[0]), timeouts.retry_after_longest)
+            return wanted if elapsed + wanted <= timeouts.retry_after_total else None
         return usual if exc.status == TOO_MANY or exc.status >= 500 else None
-    if not isinstance(exc, Unreachable) or isinstance(exc, Untrusted) or usual is None:
+    if not isinstance(exc, Unreachable) or isinstance(exc, UntrustedCertificate) or usual is None:
         return None
-    limit = patience.silence if reached else patience.reach
+    limit = timeouts.outage if reached else timeouts.unreached
     return usual if elapsed + usual <= limit else None

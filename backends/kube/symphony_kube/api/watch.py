@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from symphony.errors import SymphonyError, Unreachable
-from symphony_kube.api.client import Answer, Api, events
+from symphony_kube.api.client import Api, ResponseStream, events
 from symphony_kube.api.errors import ApiError
 
 Object = dict[str, Any]
@@ -26,7 +26,7 @@ LASTS = 120
 # A server that ends a watch late is given so much longer, in seconds.
 LATE = 15.0
 # How long a server may be away, in seconds, and the pauses between tries.
-PATIENCE = 60.0
+OUTAGE_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 # A watch from a place that is too old, or from the future of a server that lags behind.
 NO_SUCH_PLACE = (410, 504)
@@ -50,16 +50,21 @@ class Watcher:
     """Lists of objects by kind, and then all that changes in them.
 
     ``paths`` has the path of each kind in the API, ``selector`` chooses objects by label. Close it when done, from
-    any thread. ``patience`` is how long the server may be away, in seconds.
+    any thread. ``outage_seconds`` is how long the server may be away, in seconds.
     """
 
     def __init__(
-        self, api: Api, paths: Mapping[str, str], selector: str, *, patience: float | None = None
+        self,
+        api: Api,
+        paths: Mapping[str, str],
+        selector: str,
+        *,
+        outage_seconds: float | None = None,
     ) -> None:
         self._api = api
         self._paths = paths
         self._selector = selector
-        self._patience = PATIENCE if patience is None else patience
+        self._outage_seconds = OUTAGE_SECONDS if outage_seconds is None else outage_seconds
         self._changes: Changes = queue.SimpleQueue()
         self._feeds: list[_Feed] = []
         self._closed = False
@@ -86,7 +91,7 @@ class Watcher:
         ``optional`` is for a kind that may be listed and perhaps not watched: what was listed is then all there is.
         """
         feed = _Feed(
-            self._api, kind, self._paths[kind], self._selector, self._changes, self._patience
+            self._api, kind, self._paths[kind], self._selector, self._changes, self._outage_seconds
         )
         feed.optional = optional
         objects = feed.list()
@@ -122,16 +127,16 @@ class _Feed:
     """The list and the watch of one kind; what it finds goes into a queue. It runs in a thread of its own."""
 
     def __init__(
-        self, api: Api, kind: str, path: str, selector: str, changes: Changes, patience: float
+        self, api: Api, kind: str, path: str, selector: str, changes: Changes, outage_seconds: float
     ) -> None:
         self._api = api
         self._kind = kind
         self._path = path
         self._selector = selector
         self._changes = changes
-        self._patience = patience
+        self._outage_seconds = outage_seconds
         self._place: str | None = None
-        self._answer: Answer | None = None
+        self._answer: ResponseStream | None = None
         self._closed = threading.Event()
         self._last_heard = time.monotonic()
         self._pause = FIRST_PAUSE
@@ -156,7 +161,7 @@ class _Feed:
                     self._place = None
                 elif isinstance(exc, ApiError) and exc.status == 403 and self.optional:
                     return
-                elif not _heals(exc) or time.monotonic() - self._last_heard > self._patience:
+                elif not _heals(exc) or time.monotonic() - self._last_heard > self._outage_seconds:
                     self._changes.put(exc)
                     return
             self._closed.wait(self._pause)
@@ -177,7 +182,7 @@ class _Feed:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": LASTS,
         }
-        self._answer = self._api.open(self._path, query=query, quiet=LASTS + LATE)
+        self._answer = self._api.open_stream(self._path, query=query, idle_timeout=LASTS + LATE)
         if self._closed.is_set():  # while it was opened
             self._answer.close()
         for event in events(self._answer):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import BackendError
 from symphony_kube.api import error_messages
+from symphony_kube.api import labels as names
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import Item, labels
-from symphony_kube.render import labels as names
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import Resource, labels
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -31,7 +31,7 @@ ACCOUNT = 10.0
 class NameTaken(BackendError):
     """An object of that name is there: ``found``, or None where it may not be read."""
 
-    def __init__(self, item: Item, found: dict[str, Any] | None, cause: ApiError) -> None:
+    def __init__(self, item: Resource, found: dict[str, Any] | None, cause: ApiError) -> None:
         super().__init__(str(cause))
         self.item = item
         self.found = found
@@ -48,11 +48,11 @@ class Creation:
         self._api = api
         self._scope = scope
         self.run_id = run_id
-        self.made: dict[str, tuple[Item, dict[str, Any]]] = {}
-        self.unsure: dict[str, Item] = {}
+        self.made: dict[str, tuple[Resource, dict[str, Any]]] = {}
+        self.unsure: dict[str, Resource] = {}
         self.over = threading.Event()
 
-    def create(self, item: Item) -> dict[str, Any]:
+    def create(self, item: Resource) -> dict[str, Any]:
         """Create an object, or find that an earlier try did. Raises `LaunchFailed` and `NameTaken`."""
         self.unsure[item.path] = item
         try:
@@ -70,11 +70,11 @@ class Creation:
         del self.unsure[item.path]
         return body
 
-    def create_all(self, items: Sequence[Item]) -> None:
+    def create_all(self, items: Sequence[Resource]) -> None:
         """Create objects at once; at the first failure no more are begun, and it is raised."""
         in_parallel(self.create, items, threads=self._api.connections, over=self.over)
 
-    def _post(self, item: Item) -> dict[str, Any]:
+    def _post(self, item: Resource) -> dict[str, Any]:
         deadline = time.monotonic() + ACCOUNT
         while True:
             try:
@@ -92,7 +92,7 @@ class Creation:
                 if not early or self.over.wait(0.2):
                     raise
 
-    def _mine(self, item: Item, exc: ApiError) -> dict[str, Any]:
+    def _mine(self, item: Resource, exc: ApiError) -> dict[str, Any]:
         """What is there already, where an earlier try of ours made it."""
         try:
             found = self._api.find(item.path)
@@ -136,7 +136,7 @@ class Creation:
             del self.unsure[path]
 
 
-def _perhaps(item: Item) -> str:
+def _perhaps(item: Resource) -> str:
     return f"perhaps {item} (no answer came)"
 
 

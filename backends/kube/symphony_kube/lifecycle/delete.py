@@ -8,14 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
-from symphony_kube.api import error_messages
-from symphony_kube.api.client import METADATA
+from symphony_kube.api import error_messages, labels
+from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import KINDS, NAMESPACES, collection, listed, ours, plural, said
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import (
+    KINDS,
+    NAMESPACES,
+    collection_path,
+    describe,
+    is_managed,
+    items_of,
+    plural_name,
+)
 from symphony_kube.lifecycle import wait_deleted
 from symphony_kube.lifecycle.create import delete_uid, in_parallel
-from symphony_kube.render import labels
-from symphony_kube.render.labels import Scope
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -57,7 +64,7 @@ def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
         raise _refused("read", "namespaces", scope, exc) from exc
-    if found is not None and ours(found, scope.experiment):
+    if found is not None and is_managed(found, scope.experiment):
         delete_namespace(api, scope, found["metadata"]["uid"])
 
 
@@ -75,7 +82,7 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool = False)
     _delete_pods(api, scope, at_once=at_once)
     pods = pods_gone(api, *_all_pods(api, scope))
     query = {"fieldSelector": f"metadata.name={scope.namespace}"}
-    if not pods and not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, patience=WHOLE):
+    if not pods and not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, timeout=WHOLE):
         return
     why = f"pods {wait_deleted.stuck(pods)} do not end" if pods else conditions(api, scope)
     raise BackendError(
@@ -90,9 +97,9 @@ def _delete_pods(api: Api, scope: Scope, *, at_once: bool) -> None:
     try:
         api.call(
             "DELETE",
-            collection("Pod", scope.namespace),
+            collection_path("Pod", scope.namespace),
             body=body,
-            accept=METADATA,
+            accept=ACCEPT_METADATA_LIST,
             timeout=MANY_PODS,
         )
     except ApiError:
@@ -100,9 +107,9 @@ def _delete_pods(api: Api, scope: Scope, *, at_once: bool) -> None:
 
 
 def _all_pods(api: Api, scope: Scope) -> tuple[str, dict[str, str], set[str]]:
-    path = collection("Pod", scope.namespace)
+    path = collection_path("Pod", scope.namespace)
     try:
-        found = listed(api.call("GET", path, accept=METADATA))
+        found = items_of(api.call("GET", path, accept=ACCEPT_METADATA_LIST))
     except ApiError:
         found = []
     return path, {}, {item["metadata"]["uid"] for item in found}
@@ -125,13 +132,18 @@ def pods_gone(api: Api, path: str, query: Mapping[str, str], uids: Collection[st
     began = time.monotonic()
     while True:
         wait_deleted.until_gone(
-            api, path, {**query, "fieldSelector": NOT_ENDED}, uids, patience=LATE
+            api, path, {**query, "fieldSelector": NOT_ENDED}, uids, timeout=LATE
         )
-        over = listed(
-            api.call("GET", path, query={**query, "fieldSelector": NOT_RUNNING}, accept=METADATA)
+        over = items_of(
+            api.call(
+                "GET",
+                path,
+                query={**query, "fieldSelector": NOT_RUNNING},
+                accept=ACCEPT_METADATA_LIST,
+            )
         )
         _remove_at_once(api, path, [item for item in over if item["metadata"]["uid"] in uids])
-        left = wait_deleted.until_gone(api, path, query, uids, patience=LATE)
+        left = wait_deleted.until_gone(api, path, query, uids, timeout=LATE)
         if not left or time.monotonic() > began + wait_deleted.STUCK + max(
             map(wait_deleted.grace, left)
         ):
@@ -173,12 +185,12 @@ def delete_targets(
     everything = [target for found in by_kind.values() for target in found]
 
     def remove(target: Target) -> None:
-        path = f"{collection(target.kind, scope.namespace)}/{target.name}"
+        path = f"{collection_path(target.kind, scope.namespace)}/{target.name}"
         try:
             delete_uid(api, path, target.uid, at_once=at_once)
         except ApiError as exc:
             if not (target.of_job and exc.status == 403):  # it goes with its Job
-                raise _refused("delete", said(target.kind, target.name), scope, exc) from exc
+                raise _refused("delete", describe(target.kind, target.name), scope, exc) from exc
 
     # Jobs before their Pods, or they would make new ones.
     for of_job in (False, True):
@@ -193,23 +205,25 @@ def delete_targets(
 
 def end_pods(api: Api, scope: Scope, run_id: str) -> None:
     """End the Pods of the Jobs of one launch, which were deleted, and wait until they are gone."""
-    path = collection("Pod", scope.namespace)
+    path = collection_path("Pod", scope.namespace)
     query = {"labelSelector": f"{scope.selector},{labels.RUN}={run_id}"}
-    pods = listed(api.call("GET", path, query=query, accept=METADATA))
+    pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
     delete_targets(api, scope, [_target("Pod", pod) for pod in pods], at_once=True)
 
 
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
     try:
         wait = pods_gone if kind == "Pod" else wait_deleted.until_gone
-        left = wait(api, collection(kind, scope.namespace), {"labelSelector": scope.selector}, uids)
+        left = wait(
+            api, collection_path(kind, scope.namespace), {"labelSelector": scope.selector}, uids
+        )
     except ApiError as exc:
         if exc.status == 403:  # Jobs that may not be listed: their Pods tell
             return
         raise
     if left:
         raise BackendError(
-            f"experiment {scope.experiment!r} is being deleted, but {plural(kind)} are still there: "
+            f"experiment {scope.experiment!r} is being deleted, but {plural_name(kind)} are still there: "
             f"{wait_deleted.stuck(left)}; remove what holds them, then delete again"
         )
 
@@ -233,21 +247,23 @@ def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[Target]:
 
 def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object] | None:
     """The objects of a kind; None where this user may not list them, and could not have made them."""
-    path = collection(kind, scope.namespace)
+    path = collection_path(kind, scope.namespace)
     try:
-        answer = api.call("GET", path, query={"labelSelector": scope.selector}, accept=METADATA)
+        answer = api.call(
+            "GET", path, query={"labelSelector": scope.selector}, accept=ACCEPT_METADATA_LIST
+        )
     except ApiError as exc:
         allowed_without = kind == "Job" or (
             kind != "Pod" and (jobs_only or not _may_create(api, scope, kind))
         )
         if exc.status == 403 and allowed_without:
             return None
-        raise _refused("list", plural(kind), scope, exc) from exc
-    return listed(answer)
+        raise _refused("list", plural_name(kind), scope, exc) from exc
+    return items_of(answer)
 
 
 def _may_create(api: Api, scope: Scope, kind: str) -> bool:
-    asked = {"namespace": scope.namespace, "verb": "create", "resource": plural(kind)}
+    asked = {"namespace": scope.namespace, "verb": "create", "resource": plural_name(kind)}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -12,25 +12,25 @@ from symphony.cluster.matching import already_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
 from symphony.status import ExperimentStatus
 from symphony_kube.api import error_messages
-from symphony_kube.api.client import METADATA
+from symphony_kube.api import labels as names
+from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import (
     NAMESPACES,
-    Item,
-    collection,
-    item,
+    Resource,
+    collection_path,
+    describe,
+    is_managed,
+    items_of,
     labels,
-    listed,
-    ours,
-    said,
-    stamped,
+    to_resource,
+    with_run_label,
 )
 from symphony_kube.lifecycle import delete, start_order, wait_deleted
 from symphony_kube.lifecycle.create import STRICT, Creation, NameTaken, in_parallel
-from symphony_kube.render import labels as names
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.manifest import KubeManifest
-from symphony_kube.render.overrides import Hatch, unknown
+from symphony_kube.render.overrides import Override, unknown
 from symphony_kube.status import experiments, observe
 from symphony_kube.status.pod_status import seconds
 
@@ -101,9 +101,9 @@ def make_room(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
 
 def _shared_is_live(api: Api, scope: Scope) -> bool | None:
     """Whether an experiment lives in a shared namespace; None where there is no Pod of it."""
-    path = collection("Pod", scope.namespace)
+    path = collection_path("Pod", scope.namespace)
     try:
-        pods = listed(api.call("GET", path, query={"labelSelector": scope.selector}))
+        pods = items_of(api.call("GET", path, query={"labelSelector": scope.selector}))
     except ApiError as exc:
         raise error_messages.failed(error_messages.cannot("list", "pods", scope, exc), exc) from exc
     if not pods:
@@ -125,7 +125,7 @@ def _namespace_is_live(api: Api, scope: Scope) -> bool | None:
         return None  # who may not read it may perhaps create it
     if found is None:
         return None
-    if not ours(found, scope.experiment):
+    if not is_managed(found, scope.experiment):
         raise _foreign(scope)
     if "deletionTimestamp" in found["metadata"]:
         _wait_for_namespace(api, scope, found)
@@ -143,7 +143,7 @@ def _foreign(scope: Scope) -> LaunchFailed:
 def _wait_for_namespace(api: Api, scope: Scope, found: Object) -> None:
     query = {"fieldSelector": f"metadata.name={scope.namespace}"}
     if wait_deleted.until_gone(
-        api, NAMESPACES, query, {found["metadata"]["uid"]}, patience=delete.WHOLE
+        api, NAMESPACES, query, {found["metadata"]["uid"]}, timeout=delete.WHOLE
     ):
         raise LaunchFailed(
             f"namespace {scope.namespace!r} is being deleted, and still is after {delete.WHOLE:g} s: "
@@ -208,7 +208,7 @@ def _why(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
 def _taken(api: Api, scope: Scope, exc: NameTaken) -> BackendError | AlreadyExists:
     """The error for a name that another object has."""
     taken = exc.item
-    if exc.found is None or not ours(exc.found, scope.experiment):
+    if exc.found is None or not is_managed(exc.found, scope.experiment):
         if taken.kind == "Namespace":
             return _foreign(scope)
         return LaunchFailed(error_messages.taken(taken.kind, taken.name, scope, exc.found))
@@ -216,10 +216,10 @@ def _taken(api: Api, scope: Scope, exc: NameTaken) -> BackendError | AlreadyExis
         if not _is_old(exc.found) or _is_live(api, scope, exc.found):
             return already_exists(scope.experiment)
     except BackendError as trouble:
-        text = f"{said(taken.kind, taken.name)} is there already, and how it is cannot be told: {trouble}"
+        text = f"{describe(taken.kind, taken.name)} is there already, and how it is cannot be told: {trouble}"
         return error_messages.failed(text, trouble)
     return _Leftovers(
-        f"{said(taken.kind, taken.name)} is left of an earlier launch of {scope.experiment!r}"
+        f"{describe(taken.kind, taken.name)} is left of an earlier launch of {scope.experiment!r}"
     )
 
 
@@ -253,8 +253,10 @@ def _create(
     on_change: Callable[[ExperimentStatus], None] | None,
 ) -> None:
     scope = manifest.scope
-    ground = [item(stamped(body, run_id), scope.namespace) for body in manifest.ground]
-    units = [item(stamped(body, run_id), scope.namespace) for body in manifest.units]
+    ground = [
+        to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.ground
+    ]
+    units = [to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.units]
     by_name = {unit.name: made for unit, made in zip(manifest.roster, units, strict=True)}
     first = [by_name[unit.name] for unit in manifest.roster if not unit.starts_after]
     steps: list[Callable[[], object]] = []
@@ -294,7 +296,7 @@ def _wait_for_account(api: Api, scope: Scope, space: Object) -> None:
         return  # who may not watch it comes again as long as Pods are refused
 
 
-def _see_alone(api: Api, scope: Scope, creation: Creation, first: Item, mine: Object) -> None:
+def _see_alone(api: Api, scope: Scope, creation: Creation, first: Resource, mine: Object) -> None:
     """See that no other launch of that name created its first Pod or Job earlier, in a shared namespace.
 
     What there was when ours came to be is told by the server, at that very version: of two launches at the same time
@@ -306,12 +308,12 @@ def _see_alone(api: Api, scope: Scope, creation: Creation, first: Item, mine: Ob
         "resourceVersionMatch": "Exact",
     }
     try:
-        others = api.call("GET", first.collection, query=query, accept=METADATA)
+        others = api.call("GET", first.collection, query=query, accept=ACCEPT_METADATA_LIST)
     except ApiError as exc:
         if exc.status != 403:
             raise
         return  # who may not list Jobs meets those of the same name when they are created
-    for other in listed(others):
+    for other in items_of(others):
         if (
             labels(other).get(names.RUN) != creation.run_id
             and "deletionTimestamp" not in other["metadata"]
@@ -330,13 +332,13 @@ def check(api: Api, manifest: KubeManifest) -> None:
     """
     scope = manifest.scope
     namespace = scope.namespace if scope.shared else ANY_NAMESPACE
-    todo: list[tuple[Object, list[Hatch]]] = [(body, []) for body in manifest.ground]
+    todo: list[tuple[Object, list[Override]]] = [(body, []) for body in manifest.ground]
     for unit, body in zip(manifest.roster, manifest.units, strict=True):
-        todo.append((body, [hatch for hatch in manifest.hatches if hatch.unit == unit.name]))
+        todo.append((body, [hatch for hatch in manifest.overrides if hatch.unit == unit.name]))
     in_parallel(partial(_check, api, scope, namespace), todo, threads=api.connections)
 
 
-def _check(api: Api, scope: Scope, namespace: str, given: tuple[Object, list[Hatch]]) -> None:
+def _check(api: Api, scope: Scope, namespace: str, given: tuple[Object, list[Override]]) -> None:
     body, own = given
     kind, name = body["kind"], body["metadata"]["name"]
     # Names were checked before; an object that is there already must not be in the way.
@@ -344,7 +346,7 @@ def _check(api: Api, scope: Scope, namespace: str, given: tuple[Object, list[Hat
     meta = {**body["metadata"], "name": stand_in}
     if kind != "Namespace":
         meta["namespace"] = namespace
-    asked = item({**body, "metadata": meta}, namespace)
+    asked = to_resource({**body, "metadata": meta}, namespace)
     there = Scope(experiment=scope.experiment, namespace=namespace, shared=scope.shared)
     try:
         answer = api.call(

@@ -14,12 +14,12 @@ from symphony.errors import BackendError, LaunchFailed, Unreachable
 from symphony.plan import start_order
 from symphony.status import ENDED, ExperimentStatus, State
 from symphony_kube.access import find_pod
-from symphony_kube.api.client import MERGE_PATCH, Answer
+from symphony_kube.api import labels
+from symphony_kube.api.client import MERGE_PATCH, ResponseStream
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import Item
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import Resource
 from symphony_kube.lifecycle.create import Creation
-from symphony_kube.render import labels
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.roster import Roster, Unit
 from symphony_kube.status import experiments, reasons
 from symphony_kube.status.pod_status import Track
@@ -42,7 +42,7 @@ def run(
     api: Api,
     scope: Scope,
     roster: Roster,
-    items: Mapping[str, Item],
+    items: Mapping[str, Resource],
     creation: Creation,
     on_change: Callable[[ExperimentStatus], None] | None,
 ) -> None:
@@ -126,7 +126,7 @@ class ReadyLogs:
         self._told: set[str] = set()
         self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
-        self._answers: set[Answer] = set()
+        self._answers: set[ResponseStream] = set()
         self._notes: dict[str, set[str]] = {}
         self._noting = threading.Lock()
         self._over = threading.Event()
@@ -212,10 +212,10 @@ class ReadyLogs:
 
     def _read(self, pod: str, process: str, pattern: re.Pattern[str]) -> bool:
         """Whether the line came before the end of the log."""
-        answer = self._api.open(
+        answer = self._api.open_stream(
             find_pod.path(self._scope, pod, "log"),
             query={"container": process, "follow": "true"},
-            quiet=None,
+            idle_timeout=None,
         )
         self._answers.add(answer)
         try:

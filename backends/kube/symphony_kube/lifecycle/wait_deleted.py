@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import Unreachable
-from symphony_kube.api.client import METADATA, METADATA_EVENTS
+from symphony_kube.api.client import ACCEPT_METADATA, ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import listed
+from symphony_kube.api.resources import items_of
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -28,19 +28,19 @@ def until_gone(
     query: Mapping[str, str],
     uids: Collection[str],
     *,
-    patience: float | None = None,
+    timeout: float | None = None,
 ) -> list[Object]:
     """Return when none of the objects is there any more, or with those that are stuck.
 
-    ``path`` and ``query`` list them among others. ``patience`` is in seconds beyond their grace periods, usually
+    ``path`` and ``query`` list them among others. ``timeout`` is in seconds beyond their grace periods, usually
     `STUCK`.
     """
-    end = time.monotonic() + (STUCK if patience is None else patience)
+    end = time.monotonic() + (STUCK if timeout is None else timeout)
     while True:
-        answer = api.call("GET", path, query=query, accept=METADATA)
+        answer = api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST)
         left = {
             item["metadata"]["uid"]: item
-            for item in listed(answer)
+            for item in items_of(answer)
             if item["metadata"]["uid"] in uids
         }
         remaining = (
@@ -66,7 +66,7 @@ def _follow(
     api: Api, path: str, query: Mapping[str, str], left: dict[str, Object], seconds: float
 ) -> None:
     """Watch until all of ``left`` are gone, at most so long, and take out those that go."""
-    events = api.watch(path, query=query, accept=METADATA_EVENTS, seconds=max(1, int(seconds)))
+    events = api.watch(path, query=query, accept=ACCEPT_METADATA, seconds=max(1, int(seconds)))
     try:
         for event in events:
             if event["type"] == "DELETED":

@@ -22,16 +22,16 @@ from symphony.status import ENDED, LogLine
 from symphony_kube.access import find_pod
 from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
 from symphony_kube.api.watch import LISTED, Change, Watcher
 from symphony_kube.logs import lines as loglines
 from symphony_kube.logs import read
 from symphony_kube.logs.lines import Pieces, Seen
 from symphony_kube.logs.read import Source
-from symphony_kube.render.labels import Scope
 from symphony_kube.status.observe import JOBS, PODS, Observer
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Answer, Api
+    from symphony_kube.api.client import Api, ResponseStream
 
 # How many batches of lines may wait for who reads them; beyond that the readers wait.
 WAITING = 256
@@ -361,7 +361,7 @@ class _Reader:
         self._sources = sources
         self._put = put
         self._closed = False
-        self._answer: Answer | None = None
+        self._answer: ResponseStream | None = None
 
     def start(self) -> None:
         """Begin."""

@@ -18,11 +18,11 @@ from symphony.status import LogLine
 from symphony_kube.access import find_pod
 from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
 from symphony_kube.logs import lines as loglines
-from symphony_kube.render.labels import Scope
 
 if TYPE_CHECKING:
-    from symphony_kube.api.client import Answer, Api
+    from symphony_kube.api.client import Api, ResponseStream
 
 # A log may be silent for long. A connection that died silently is noticed after so many seconds.
 QUIET = 300.0
@@ -185,7 +185,7 @@ def open_log(
     since: str | None = None,
     tail: int | None = None,
     follow: bool = False,
-) -> Answer:
+) -> ResponseStream:
     """Begin to read a log. Raises `ApiError` and `Unreachable`."""
     query: dict[str, str | int | None] = {
         "container": source.place.process,
@@ -195,10 +195,10 @@ def open_log(
         "tailLines": tail,
         "follow": "true" if follow else None,
     }
-    return api.open(
+    return api.open_stream(
         find_pod.path(scope, source.place.pod, "log"),
         query=query,
-        quiet=QUIET if follow else ANSWER,
+        idle_timeout=QUIET if follow else ANSWER,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony_kube.api.resources import listed
+from symphony_kube.api.resources import items_of
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def gpus(api: Api, resource: str) -> dict[str, int]:
     """By node that takes Pods, how many GPUs a Pod can get there. Raises `BackendError`."""
-    return offered(listed(api.call("GET", "/api/v1/nodes")), resource)
+    return offered(items_of(api.call("GET", "/api/v1/nodes")), resource)
 
 
 def offered(nodes: list[dict[str, Any]], resource: str) -> dict[str, int]:

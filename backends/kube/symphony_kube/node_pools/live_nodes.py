@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import BackendError, SpecError
 from symphony.names import listing, near
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import listed
+from symphony_kube.api.resources import items_of
 from symphony_kube.node_pools.gke_reserve import Reserve
 from symphony_kube.node_pools.pools import NodePool, Resources, Taint
 from symphony_kube.node_pools.quantities import MIB, MILLI, quantity
@@ -58,7 +58,7 @@ def read(cluster: KubeCluster, *, label: str | None, reserve: Reserve | None) ->
             f"from_cluster takes a KubeCluster, not {type(cluster).__name__}; see GKEDispatcher for files"
         )
     try:
-        nodes = listed(api.call("GET", "/api/v1/nodes"))
+        nodes = items_of(api.call("GET", "/api/v1/nodes"))
     except ApiError as exc:
         raise BackendError(
             f"cannot list nodes: {exc.detail}; ask for the right to list nodes, or describe the pools in Terraform's "
@@ -83,7 +83,7 @@ def _system_pods(cluster: KubeCluster) -> dict[str, Resources] | None:
             raise
         return None
     found: dict[str, Resources] = {}
-    for pod in listed(answer):
+    for pod in items_of(answer):
         if is_system(pod):
             node = pod["spec"]["nodeName"]
             found[node] = found.get(node, Resources()) + asked(pod["spec"])

@@ -11,8 +11,8 @@ from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import listing
 from symphony.plan.resolve import Plan, PlannedProcess, argv
+from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.context import Context, Group
-from symphony_kube.render.labels import KEYS, SECRETS
 from symphony_kube.render.merge import merged, plain
 from symphony_kube.render.options import Options
 from symphony_kube.render.text import Object, check_variables, escaped, port_name, variables

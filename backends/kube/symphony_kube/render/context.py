@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
-from symphony_kube.render.labels import UNIT, Scope
+from symphony_kube.api.labels import UNIT, Scope
 from symphony_kube.render.options import Options
 from symphony_kube.render.text import Object, variables
 

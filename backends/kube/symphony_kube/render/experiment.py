@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from symphony.plan.resolve import Plan, secret_text
+from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.render import pods, secrets
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT, check_images
 from symphony_kube.render.context import Context, Group, context, groups
 from symphony_kube.render.files import paths, read_files
-from symphony_kube.render.labels import ROSTER, Scope
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import Options
-from symphony_kube.render.overrides import Hatch
+from symphony_kube.render.overrides import Override
 from symphony_kube.render.roster import Unit, encode
 from symphony_kube.render.services import services
 from symphony_kube.render.text import Object
@@ -68,7 +68,7 @@ def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, byte
         ground=(*_namespace(scope), *secrets.objects(made, scope, files), *services(found, shared)),
         units=units,
         roster=roster,
-        hatches=tuple(hatch for group in found for hatch in _hatches(group, shared)),
+        overrides=tuple(hatch for group in found for hatch in _hatches(group, shared)),
         reads=tuple(base / source for source in paths(plan)),
     )
 
@@ -86,12 +86,12 @@ def _namespace(scope: Scope) -> list[Object]:
     ]
 
 
-def _hatches(group: Group, shared: Context) -> Iterator[Hatch]:
+def _hatches(group: Group, shared: Context) -> Iterator[Override]:
     """What users wrote themselves over a unit's Pod, and over its containers."""
     pod = ("spec", "template") if pods.is_job(group, shared) else ()
     own = group.processes[0].pod.pod_yml
     if own:
-        yield Hatch(unit=group.name, where=f"pod_yml of {group.what}", place=pod, written=own)
+        yield Override(unit=group.name, where=f"pod_yml of {group.what}", place=pod, written=own)
     for process in group.processes:
         own = process.settings.container_yml
         if own:
@@ -99,7 +99,7 @@ def _hatches(group: Group, shared: Context) -> Iterator[Hatch]:
                 f"container_yml of process {process.path!r}",
                 (*pod, "spec", "containers", process.name),
             )
-            yield Hatch(unit=group.name, where=where, place=place, written=own)
+            yield Override(unit=group.name, where=where, place=place, written=own)
 
 
 def _entry(group: Group, unit: Object, shared: Context) -> Unit:

@@ -11,9 +11,9 @@ from typing import Any
 
 from symphony.cluster import Manifest
 from symphony.plan.resolve import Ignored
+from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
-from symphony_kube.render.labels import Scope
-from symphony_kube.render.overrides import Hatch
+from symphony_kube.render.overrides import Override
 from symphony_kube.render.roster import Roster
 
 Object = dict[str, Any]
@@ -38,7 +38,7 @@ class KubeManifest(Manifest):
     units: tuple[Object, ...]
     roster: Roster
     ignored: tuple[Ignored, ...] = ()
-    hatches: tuple[Hatch, ...] = ()
+    overrides: tuple[Override, ...] = ()
     reads: tuple[Path, ...] = ()
 
     def __iter__(self) -> Iterator[Object]:

@@ -16,7 +16,7 @@ NAMED_BY = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hatch:
+class Override:
     """What was ``written`` by the user for an object, which is that of a ``unit``.
 
     ``where`` says so in words (``pod_yml of process 'db'``), ``place`` leads to what it was laid over: keys, and the
@@ -29,7 +29,7 @@ class Hatch:
     written: Mapping[str, Any]
 
 
-def unknown(hatch: Hatch, answered: Mapping[str, Any]) -> list[str]:
+def unknown(hatch: Override, answered: Mapping[str, Any]) -> list[str]:
     """The fields that were written and are not in the object that a server answered, with what they may stand for."""
     made: Any = answered
     for key in hatch.place:

@@ -8,9 +8,9 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import near
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
 from symphony_kube.render.containers import container, ports
 from symphony_kube.render.context import Context, Group
-from symphony_kube.render.labels import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
 from symphony_kube.render.merge import merged, plain
 from symphony_kube.render.text import Object, check_label_keys
 from symphony_kube.render.volumes import volumes

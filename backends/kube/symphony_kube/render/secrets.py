@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from symphony.errors import SpecError
 from symphony.plan.resolve import Plan
+from symphony_kube.api.labels import KEYS, SECRETS, Scope
 from symphony_kube.render.files import MOST
-from symphony_kube.render.labels import KEYS, SECRETS, Scope
 from symphony_kube.render.text import Object, check_key, check_object_name
 
 Made = dict[tuple[str, str], dict[str, str]]

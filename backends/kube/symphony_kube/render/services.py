@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from symphony.plan.addresses import Endpoint
+from symphony_kube.api.labels import EXPERIMENT, SERVICE, UNIT
 from symphony_kube.render.context import Context, Group
-from symphony_kube.render.labels import EXPERIMENT, SERVICE, UNIT
 from symphony_kube.render.text import Object
 
 

@@ -19,9 +19,9 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.component import SHARED_MEMORY
 from symphony.model.settings import Settings
+from symphony_kube.api.labels import SECRETS
 from symphony_kube.render.containers import resources
 from symphony_kube.render.context import SECRETS_FOLDER, Context, Group
-from symphony_kube.render.labels import SECRETS
 from symphony_kube.render.text import Object, check_object_name, distinct, escaped, fingerprint
 
 _REPOSITORY = "repository"

@@ -16,7 +16,7 @@ from symphony_kube.status.pod_status import seconds
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
-    from symphony_kube.render.labels import Scope
+    from symphony_kube.api.labels import Scope
 
 Object = Mapping[str, Any]
 

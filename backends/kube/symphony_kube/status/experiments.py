@@ -11,11 +11,11 @@ from symphony.cluster.matching import awaited, no_experiment, too_late
 from symphony.errors import NotFound, SymphonyError
 from symphony.names import is_name
 from symphony.status import ExperimentStatus
-from symphony_kube.api.client import METADATA, Api, Object
+from symphony_kube.api import labels
+from symphony_kube.api.client import ACCEPT_METADATA_LIST, Api, Object
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
 from symphony_kube.api.watch import LISTED, Change, Watcher
-from symphony_kube.render import labels
-from symphony_kube.render.labels import Scope
 from symphony_kube.render.roster import Roster
 from symphony_kube.status import pod_events
 from symphony_kube.status.observe import JOBS, PODS, Observation, Observer
@@ -38,7 +38,9 @@ def experiments(api: Api, *, namespace: str | None) -> list[str]:
         return _shared(api, namespace)
     try:
         spaces = api.call(
-            "GET", NAMESPACES, query={"labelSelector": f"{labels.OURS},{labels.EXPERIMENT}"}
+            "GET",
+            NAMESPACES,
+            query={"labelSelector": f"{labels.MANAGED_SELECTOR},{labels.EXPERIMENT}"},
         )
     except ApiError as exc:
         if exc.status != 403:
@@ -61,8 +63,8 @@ def _shared(api: Api, namespace: str) -> list[str]:
             listed = api.call(
                 "GET",
                 path,
-                query={"labelSelector": f"{labels.OURS},{labels.EXPERIMENT}"},
-                accept=METADATA,
+                query={"labelSelector": f"{labels.MANAGED_SELECTOR},{labels.EXPERIMENT}"},
+                accept=ACCEPT_METADATA_LIST,
             )
         except ApiError as exc:
             if exc.status != 403:

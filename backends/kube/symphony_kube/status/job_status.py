@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.status import State
-from symphony_kube.render import labels
+from symphony_kube.api import labels
 from symphony_kube.status import reasons
 from symphony_kube.status.pod_status import seconds
 

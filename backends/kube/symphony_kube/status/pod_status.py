@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.status import State
-from symphony_kube.render import labels as names
+from symphony_kube.api import labels as names
 from symphony_kube.status import reasons
 
 Object = Mapping[str, Any]

@@ -11,14 +11,14 @@ from symphony.plan.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status
 from symphony.status import ExperimentStatus
 from symphony_kube.access import find_pod
+from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import collection, listed
-from symphony_kube.render import labels
+from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.status import experiments as looking
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
-    from symphony_kube.render.labels import Scope
+    from symphony_kube.api.labels import Scope
     from symphony_kube.render.roster import Roster
 
 Object = Mapping[str, Any]
@@ -33,13 +33,15 @@ def look(api: Api, scope: Scope) -> Topology:
     status = looking.status_of(api, scope, observer)
     try:
         services = api.call(
-            "GET", collection("Service", scope.namespace), query={"labelSelector": scope.selector}
+            "GET",
+            collection_path("Service", scope.namespace),
+            query={"labelSelector": scope.selector},
         )
     except ApiError as exc:
         raise find_pod.refused(
             exc, f"cannot list the services of {scope.experiment!r}", "list services", scope
         ) from exc
-    return topology(status, observer.units, listed(services), _environment(found))
+    return topology(status, observer.units, items_of(services), _environment(found))
 
 
 def topology(

@@ -22,7 +22,7 @@ SERVICE = "symphony/service"
 ROSTER = "symphony/roster"
 READY = "symphony/ready"
 
-OURS = f"{MANAGED_BY}={SYMPHONY}"
+MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 
@@ -45,7 +45,7 @@ class Scope:
     @property
     def selector(self) -> str:
         """The label selector of all objects of the experiment."""
-        return f"{OURS},{EXPERIMENT}={self.experiment}"
+        return f"{MANAGED_SELECTOR},{EXPERIMENT}={self.experiment}"
 
     @property
     def labels(self) -> dict[str, str]:

@@ -154,7 +154,7 @@ def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experi
 
 
 def test_what_the_documentation_shows_can_be_planned(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "images.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "images.md").read_text()
     yml, python = (
         re.search(rf"```{language}[^\n]*\n(.*?)```", page, re.S)[1]
         for language in ("yaml", "python")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Program
 
-DOCS = Path(__file__).parents[2] / "docs" / "graph-and-check.md"
+DOCS = Path(__file__).parents[2] / "docs" / "howto" / "graph-and-check.md"
 BAD = """\
 name: bad
 env: {DATA: /home/me/data}

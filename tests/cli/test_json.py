@@ -1,4 +1,4 @@
-"""What ``--json`` prints is what docs/json.md says, field by field."""
+"""What ``--json`` prints is what docs/reference/json.md says, field by field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import FOREVER, Program
 
-PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
 # Their fields have the names of what they tell of.
 FREE = {"facts", "resources", "addresses"}
 FILE = {

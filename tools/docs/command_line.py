@@ -16,7 +16,7 @@ PROG = "symphony"
 
 HEAD = """
 What each command takes, as `symphony COMMAND --help` tells it. This page is written from the parser itself.
-[The command line](../command-line.md) explains what commands have in common: names, exit codes, output for scripts.
+[The command line](command-line-usage.md) explains what commands have in common: names, exit codes, output for scripts.
 """
 
 

@@ -51,7 +51,7 @@ An experiment is a file in YAML or JSON; this page has every key of it. It is wr
 loader is tested against. The same settings are methods of [`Process`](api/experiment.md) in Python.
 
 A key that is not known is an error with its line and the near miss. `null` is as if the key were not there. Any value
-may have [parameters](../parameters.md), `${name}`, where the file declares some.
+may have [parameters](../howto/parameters.md), `${name}`, where the file declares some.
 """
 
 EDITORS = """
@@ -98,7 +98,7 @@ def page(built: Schema | None = None) -> str:
         "## The experiment",
         keys.table(keys.root, links={"images": "an-image", "processes": "a-process"}),
         "## An image",
-        "What stands under `images`, by the repository that it is pushed to. [How images are built](../images.md).",
+        "What stands under `images`, by the repository that it is pushed to. [How images are built](../howto/images.md).",
         md.fence("yaml", examples.IMAGES),
         keys.table(keys.image, links={"context_directories": "context_directories"}),
         "### context_directories",

@@ -22,7 +22,7 @@ Number = TypeVar("Number", int, float)
 
 
 class Options(TypedDict, total=False):
-    """The keywords; `docs/messaging.md` tells of each."""
+    """The keywords; `docs/howto/messaging.md` tells of each."""
 
     service: str | None
     address: str | None

@@ -1,35 +1,93 @@
-"""What all tests share: the profiles of hypothesis, plain signals, and the fixtures for a Kubernetes.
-
-``quick`` is the profile unless ``--hypothesis-profile=thorough`` asks for more.
-"""
+"""Settings and fixtures that all tests share."""
 
 from __future__ import annotations
 
 import os
 import signal
 import tempfile
+from collections import Counter
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "quick", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("few", settings.get_profile("quick"), max_examples=5)
 settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1000)
 settings.load_profile("quick")
 
-# A shell that starts a job in the background lets it ignore these, and so would all programs that tests start.
-for number, usual in (
+# A shell starts background jobs with these signals ignored, and every program that a test starts
+# would inherit that.
+for number, handler in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),
 ):
     if signal.getsignal(number) is signal.SIG_IGN:
-        signal.signal(number, usual)
+        signal.signal(number, handler)
 
-# Whoever runs the tests may have a configuration.
+# The configuration of the user who runs the tests must not change their results.
 _VARIABLES = "BACKEND CONFIG CONTEXT EXPERIMENT_FOLDER IMAGE KUBECONFIG NAMESPACE PROFILE USERNAME"
 for variable in _VARIABLES.split():
     os.environ.pop(f"SYMPHONY_{variable}", None)
-_NO_CONFIGURATION = tempfile.TemporaryDirectory(prefix="symphony-test-")
-os.environ["XDG_CONFIG_HOME"] = _NO_CONFIGURATION.name
+_EMPTY_CONFIGURATION = tempfile.TemporaryDirectory(prefix="symphony-test-")
+os.environ["XDG_CONFIG_HOME"] = _EMPTY_CONFIGURATION.name
 
 pytest_plugins = ["kubetest.plugin", "tests.machine"]
+
+# Tests with the marker `namespaces` never run at the same time: they share this group of pytest-xdist.
+NAMESPACES = "namespaces"
+
+
+@pytest.hookimpl(trylast=True)  # after the markers are set
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that take longest first, so that no process works alone at the end."""
+    for item in items:
+        if item.get_closest_marker(NAMESPACES):
+            item.add_marker(pytest.mark.xdist_group(NAMESPACES))
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> int:
+    if item.get_closest_marker(NAMESPACES):
+        return 0
+    if "kube_session" in getattr(item, "fixturenames", ()):
+        return 1
+    return 3 if item.nodeid.startswith("tests/unit/") else 2
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file in one process, and the tests of a group as well."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class FileScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.endswith(f"@{NAMESPACES}"):
+                return NAMESPACES
+            return nodeid.partition("::")[0]
+
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    return FileScheduling(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report each reason for skipping once, and the tests that passed only when they ran again."""
+    reasons = Counter(_skip_reason(report) for report in terminalreporter.getreports("skipped"))
+    if reasons:
+        terminalreporter.section("skipped")
+        for reason, count in reasons.most_common():
+            terminalreporter.line(f"{count} x {reason}")
+    failed = {report.nodeid for report in terminalreporter.getreports("failed")}
+    flaky = {report.nodeid for report in terminalreporter.getreports("rerun")} - failed
+    if flaky:
+        terminalreporter.section("FLAKY: failed once, passed on the second run", sep="!", bold=True)
+        for nodeid in sorted(flaky):
+            terminalreporter.line(nodeid)
+
+
+def _skip_reason(report: pytest.TestReport) -> str:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")

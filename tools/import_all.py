@@ -1,0 +1,29 @@
+"""Import every module of the installed packages, and report how many there are.
+
+A module that cannot be imported ends the program with its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import pkgutil
+
+
+def main() -> None:
+    """Import all modules except those that need pytest and those that are programs."""
+    backends = importlib.metadata.entry_points(group="symphony.backends")
+    packages = sorted({"symphony", *(backend.value.split(".")[0] for backend in backends)})
+    count = 0
+    for package in packages:
+        root = importlib.import_module(package)
+        for module in pkgutil.walk_packages(root.__path__, f"{package}."):
+            if module.name.startswith("symphony.testing") or module.name.endswith("__main__"):
+                continue
+            importlib.import_module(module.name)
+            count += 1
+    print(f"imported {count} modules of {', '.join(packages)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -15,12 +15,15 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.config.finding import FILE_VARIABLE, VARIABLES
+from tests.cli import in_process
 from tests.cli.terminal import Terminal
 
 TIMEOUT = 60
 FOREVER = "while :; do sleep 0.05; done"
 # What a script of one's own begins with whose completion may take its time, as on a machine that is busy.
-PATIENT = f"from symphony.commandline.parsing import dispatch; dispatch.LONGEST_COMPLETION = {TIMEOUT}"
+PATIENT = (
+    f"from symphony.commandline.parsing import dispatch; dispatch.LONGEST_COMPLETION = {TIMEOUT}"
+)
 
 
 def telling(place: Path) -> str:
@@ -76,7 +79,21 @@ class Program:
     def __call__(
         self, *args: object, input: str = "", **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run in a pipe."""
+        """Run with captured output, in the process of the tests if that makes no difference."""
+        if self._begin != ["-m", "symphony"] or not in_process.is_possible({**self.env, **env}):
+            return self.process(*args, input=input, **env)
+        return in_process.run(
+            [str(arg) for arg in args],
+            env={**self.env, **env},
+            cwd=self.folder,
+            input=input,
+            timeout=TIMEOUT,
+        )
+
+    def process(
+        self, *args: object, input: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run in a process of its own, with pipes for input and output."""
         return subprocess.run(
             self.argv(*args),
             input=input,

@@ -1,0 +1,167 @@
+"""Run the command line in the process of the tests, which is much faster than to start an interpreter for each call.
+
+The caller sees the same result as from ``subprocess.run``: the exit code, standard output and standard error. The
+environment, the working directory, the standard streams (also for child processes), ``sys.path`` and the imported
+modules of the experiment are restored afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+from unittest import mock
+
+import pytest
+
+import symphony
+from symphony.__main__ import main
+from symphony.config import SymphonyConfig
+
+# Variables that are read only when an interpreter starts: a call that changes one needs a process of its own.
+_READ_AT_START = re.compile(r"PYTHON(?!PYCACHEPREFIX|DONTWRITEBYTECODE|UNBUFFERED)|LC_|LANG|TZ")
+_PROGRAM = str(Path(symphony.__file__).with_name("__main__.py"))
+
+
+def is_possible(env: Mapping[str, str]) -> bool:
+    """Return whether a call with this environment gives the same result in the process of the tests."""
+    if threading.current_thread() is not threading.main_thread():
+        return False  # The working directory and the environment belong to the whole process.
+    changed = set(env.items()) ^ set(os.environ.items())
+    return not any(_READ_AT_START.match(name) for name, _ in changed)
+
+
+def run(
+    args: Sequence[str], *, env: Mapping[str, str], cwd: Path, input: str, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run ``symphony ARGS``. Fail the test if the call takes longer than ``timeout`` seconds."""
+    with contextlib.ExitStack() as stack:
+        stdin = stack.enter_context(tempfile.TemporaryFile())
+        stdout = stack.enter_context(tempfile.TemporaryFile())
+        stderr = stack.enter_context(tempfile.TemporaryFile())
+        stdin.write(input.encode())
+        stdin.seek(0)
+        with (
+            _time_limit(timeout, args),
+            _restored_interpreter(cwd),
+            _working_directory(cwd),
+            mock.patch.dict(os.environ, env, clear=True),
+            mock.patch.object(sys, "argv", [_PROGRAM, *args]),
+            mock.patch.object(sys, "path", [str(cwd), *sys.path]),
+            _standard_streams(stdin, stdout, stderr),
+        ):
+            code = _exit_code()
+        return subprocess.CompletedProcess(
+            [_PROGRAM, *args], code, stdout=_content(stdout), stderr=_content(stderr)
+        )
+
+
+def _exit_code() -> int:
+    """Call the program and return the exit code that its process would have."""
+    SymphonyConfig().reset()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            code = main()
+            sys.stdout.flush()
+            return code
+    except SystemExit as exc:
+        if exc.code is None or isinstance(exc.code, int):
+            return exc.code or 0
+        print(exc.code, file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    finally:
+        SymphonyConfig().reset()
+
+
+@contextlib.contextmanager
+def _standard_streams(stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryIO) -> Iterator[None]:
+    """Redirect the descriptors 0, 1 and 2, which child processes inherit, and the streams of `sys`."""
+    saved = [os.dup(descriptor) for descriptor in range(3)]
+    streams = (
+        io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8"),
+        io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8"),
+        io.TextIOWrapper(
+            io.BufferedWriter(io.FileIO(2, "w", closefd=False)),
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+        ),
+    )
+    try:
+        for descriptor, file in enumerate((stdin, stdout, stderr)):
+            os.dup2(file.fileno(), descriptor)
+        with (
+            mock.patch.object(sys, "stdin", streams[0]),
+            mock.patch.object(sys, "stdout", streams[1]),
+            mock.patch.object(sys, "stderr", streams[2]),
+        ):
+            yield
+    finally:
+        for stream in streams:
+            with contextlib.suppress(OSError, ValueError):
+                stream.close()
+        for descriptor, original in enumerate(saved):
+            os.dup2(original, descriptor)
+            os.close(original)
+
+
+@contextlib.contextmanager
+def _working_directory(directory: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+@contextlib.contextmanager
+def _restored_interpreter(directory: Path) -> Iterator[None]:
+    """Forget the modules that are imported from ``directory``: the next call may find other files there."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        for name in set(sys.modules) - before:
+            origin = getattr(sys.modules[name], "__file__", None)
+            if origin is not None and Path(origin).is_relative_to(directory):
+                del sys.modules[name]
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float, args: Sequence[str]) -> Iterator[None]:
+    def fail(_number: int, _frame: FrameType | None) -> None:
+        pytest.fail(f"symphony {' '.join(args)} did not finish within {seconds} seconds")
+
+    # pytest-timeout uses the same timer for the whole test.
+    before = signal.signal(signal.SIGALRM, fail)
+    remaining, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, remaining, interval)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _content(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")

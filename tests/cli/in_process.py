@@ -1,8 +1,9 @@
-"""Run the command line in the process of the tests, which is much faster than to start an interpreter for each call.
+"""Run the command line in the process of the tests.
 
-The caller sees the same result as from ``subprocess.run``: the exit code, standard output and standard error. The
-environment, the working directory, the standard streams (also for child processes), ``sys.path`` and the imported
-modules of the experiment are restored afterwards.
+This is much faster than to start an interpreter for each call. The caller sees the same result as
+from ``subprocess.run``: the exit code, standard output and standard error. Afterwards the
+environment, the working directory, ``sys.path``, the standard streams (also those of child
+processes) and the modules imported from the working directory are restored.
 """
 
 from __future__ import annotations
@@ -30,15 +31,17 @@ import symphony
 from symphony.__main__ import main
 from symphony.config import SymphonyConfig
 
-# Variables that are read only when an interpreter starts: a call that changes one needs a process of its own.
+# Variables that an interpreter reads only when it starts.
+# A call that changes one of them needs a process of its own.
 _READ_AT_START = re.compile(r"PYTHON(?!PYCACHEPREFIX|DONTWRITEBYTECODE|UNBUFFERED)|LC_|LANG|TZ")
 _PROGRAM = str(Path(symphony.__file__).with_name("__main__.py"))
 
 
 def is_possible(env: Mapping[str, str]) -> bool:
-    """Return whether a call with this environment gives the same result in the process of the tests."""
+    """Return whether a call with the environment ``env`` can run in the process of the tests."""
     if threading.current_thread() is not threading.main_thread():
-        return False  # The working directory and the environment belong to the whole process.
+        # Another thread may depend on the working directory and the environment.
+        return False
     changed = set(env.items()) ^ set(os.environ.items())
     return not any(_READ_AT_START.match(name) for name, _ in changed)
 
@@ -91,7 +94,7 @@ def _exit_code() -> int:
 
 @contextlib.contextmanager
 def _standard_streams(stdin: BinaryIO, stdout: BinaryIO, stderr: BinaryIO) -> Iterator[None]:
-    """Redirect the descriptors 0, 1 and 2, which child processes inherit, and the streams of `sys`."""
+    """Redirect the streams of `sys` and the descriptors 0, 1 and 2, which children inherit."""
     saved = [os.dup(descriptor) for descriptor in range(3)]
     streams = (
         io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8"),
@@ -133,7 +136,10 @@ def _working_directory(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restored_interpreter(directory: Path) -> Iterator[None]:
-    """Forget the modules that are imported from ``directory``: the next call may find other files there."""
+    """Restore signal handlers, and forget the modules that are imported from ``directory``.
+
+    The next call may find other files there.
+    """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = set(sys.modules)
     try:

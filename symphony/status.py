@@ -43,6 +43,7 @@ class ReasonCode(str, enum.Enum):
     # The process is running.
     NOT_READY = "not-ready"  # the time to become ready has passed
     DELETING = "deleting"  # it is being stopped and removed
+    SUPERVISOR_KILLED = "supervisor-killed"  # nothing restarts it any more or probes its readiness
 
     # The process has exited, or will never start.
     EXITED = "exited"  # on its own, with an exit code
@@ -68,8 +69,8 @@ class ProcessStatus:
     ``exit_code`` follows the shell: 128 + n for a process that signal n ended. ``started`` and ``ended``
     are seconds since the epoch, of the latest start where it was restarted. ``stopped`` says that
     symphony itself ended the process, which is no failure. ``pid`` is set where the backend has one.
-    ``late`` says that it runs, that its time to become ready is over and that it is not; where a backend goes on
-    looking it may be yet, and then it is no longer late.
+    ``not_ready_in_time`` means that the process runs and was not ready before its timeout. A backend that keeps
+    probing clears it once the process is ready.
     """
 
     name: str
@@ -84,7 +85,7 @@ class ProcessStatus:
     ended: float | None = None
     stopped: bool = False
     pid: int | None = None
-    late: bool = False
+    not_ready_in_time: bool = False
 
     @property
     def path(self) -> str:
@@ -99,7 +100,9 @@ class ProcessStatus:
     def to_dict(self) -> dict[str, Any]:
         """The status as JSON knows it."""
         code = None if self.reason_code is None else str(self.reason_code)
-        return {**asdict(self), "state": str(self.state), "reason_code": code}
+        data = {**asdict(self), "state": str(self.state), "reason_code": code}
+        data["late"] = data.pop("not_ready_in_time")  # the JSON format has the short key
+        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -344,7 +344,7 @@ class Cluster(abc.ABC):
 
         ``on_change`` is called with each status that differs from the one before. ``until`` may ask for less: that
         every process has ``"started"``, or is ``"ready"``. Who has ended is not waited for either way, nor for being
-        ready who is `late` for it: the status says of each what became of it.
+        ready who is `not_ready_in_time`: the status says of each what became of it.
         """
 
     # --- using ---

@@ -64,7 +64,7 @@ def awaited(status: ExperimentStatus, until: Until) -> list[str]:
 
 _COME_SO_FAR: dict[str, Callable[[ProcessStatus], bool]] = {
     "started": lambda process: process.started is not None,
-    "ready": lambda process: process.ready or process.late,
+    "ready": lambda process: process.ready or process.not_ready_in_time,
     "ended": lambda _: False,
 }
 

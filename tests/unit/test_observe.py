@@ -74,7 +74,7 @@ def test_what_a_dead_supervisor_leaves(track: Track, alive: bool, state: str, re
     assert (str(process.state), process.reason) == (state, reason)
     assert process.pid == (10 if alive else None)
     assert process.ready == (alive and track.ready)
-    assert process.late == (
+    assert process.not_ready_in_time == (
         process.state is State.RUNNING and not track.ready
     )  # nobody will see it ready
     assert found.processes[1].state is State.SUCCEEDED
@@ -99,7 +99,7 @@ LATE = Track(
     "track", [RUNNING, LATE, dataclasses.replace(LATE, state=State.FAILED), WAITING]
 )
 def test_late_is_who_runs_and_was_not_ready_in_time(track: Track) -> None:
-    assert look(track).processes[0].late is (track is LATE)
+    assert look(track).processes[0].not_ready_in_time is (track is LATE)
 
 
 def test_looking_changes_nothing() -> None:

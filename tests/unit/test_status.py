@@ -123,6 +123,6 @@ def test_a_status_as_json_knows_it() -> None:
     )
     assert data["processes"][0] == {
         "name": "a", "group": "g", "state": "failed", "ready": False, "exit_code": 2, "reason": "", "restarts": 0,
-        "started": None, "ended": 2.0, "stopped": False, "pid": None, "late": False,
+        "started": None, "ended": 2.0, "stopped": False, "pid": None, "late": False, "reason_code": None,
     }  # fmt: skip
     assert [item.path for item in status] == ["g/a", "b"]

@@ -20,7 +20,7 @@ STATUS = ExperimentStatus(
         ProcessStatus(name="on", group="g", state=State.RUNNING, started=1.0),
         ProcessStatus(name="up", state=State.RUNNING, started=1.0, ready=True),
         ProcessStatus(
-            name="late", state=State.RUNNING, started=1.0, late=True, reason="not ready within 5 s"
+            name="late", state=State.RUNNING, started=1.0, not_ready_in_time=True, reason="not ready within 5 s"
         ),
         ProcessStatus(name="again", state=State.PENDING, started=1.0, ended=2.0),
         ProcessStatus(name="never", state=State.FAILED),

@@ -129,7 +129,7 @@ def came_up(status: ExperimentStatus, until: Until) -> int:
 
     Nobody knows since when one is late, so it counts after those that failed.
     """
-    late = [process for process in status if process.late and until == "ready"]
+    late = [process for process in status if process.not_ready_in_time and until == "ready"]
     for line in (*views.failures(status), *map(views.failure, late)):
         note(line)
     return status.exit_code or (FAILED if late else OK)

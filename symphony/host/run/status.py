@@ -88,5 +88,5 @@ def _process(name: str, group: str | None, track: Track) -> ProcessStatus:
         ended=track.ended,
         stopped=track.stopped,
         pid=track.pid if track.state is State.RUNNING else None,
-        late=track.late and track.state is State.RUNNING,
+        not_ready_in_time=track.late and track.state is State.RUNNING,
     )

@@ -637,27 +637,27 @@ def test_one_that_is_not_ready_in_time():
         "not ready within 30 s",
     )
     assert late.status.processes[0].state is State.RUNNING
-    assert (early.status.processes[0].late, late.status.processes[0].late) == (False, True)
+    assert (early.status.processes[0].not_ready_in_time, late.status.processes[0].not_ready_in_time) == (False, True)
 
 
 def test_one_that_is_ready_after_its_time_is_late_no_more():
     observer = Observer("e", roster=(Unit(name="p", processes=("p",), ready={"p": 30.0}),))
     observer.replace(PODS, [unready()])
-    assert observer.look(AT + 31).status.processes[0].late
+    assert observer.look(AT + 31).status.processes[0].not_ready_in_time
     observer.apply(PODS, "MODIFIED", pod(running(), containers=PROBED))
     found = observer.look(AT + 40).status.processes[0]
-    assert (found.ready, found.late, found.reason) == (True, False, "")
+    assert (found.ready, found.not_ready_in_time, found.reason) == (True, False, "")
     observer.apply(PODS, "MODIFIED", unready())
-    assert not observer.look(AT + 50).status.processes[0].late
+    assert not observer.look(AT + 50).status.processes[0].not_ready_in_time
 
 
 def test_one_that_ended_is_not_late():
     observer = Observer("e", roster=(Unit(name="p", processes=("p",), ready={"p": 30.0}),))
     observer.replace(PODS, [unready()])
-    assert observer.look(AT + 31).status.processes[0].late
+    assert observer.look(AT + 31).status.processes[0].not_ready_in_time
     observer.apply(PODS, "MODIFIED", pod(ended(3, phase="Failed"), containers=PROBED))
     found = observer.look(AT + 60).status.processes[0]
-    assert (found.state, found.late) == (State.FAILED, False)
+    assert (found.state, found.not_ready_in_time) == (State.FAILED, False)
 
 
 def test_one_that_was_ready_once_is_not_late():

@@ -348,7 +348,7 @@ class Observer:
                 restarts=track.restarts,
                 started=track.started,
                 ended=track.ended,
-                late=track.state is State.RUNNING and track.never_ready and not track.ready,
+                not_ready_in_time=track.state is State.RUNNING and track.never_ready and not track.ready,
             )
             known = self._statuses[name] = (track, status)
         return known[1]

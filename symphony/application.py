@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symphony.errors import NotFound
-from symphony.names import env_name, listing, near
+from symphony.names import did_you_mean, env_name, join_names
 from symphony.plan.addresses import PREFIX
 
 
@@ -50,7 +50,7 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
     ]
     if missing:
         known = _services(environ)
-        hint = near(service, known) or f"; there are {listing(known)}"
+        hint = did_you_mean(service, known) or f"; there are {join_names(known)}"
         if "SYMPHONY_EXPERIMENT" not in environ:
             hint = "; this process was not launched by symphony"
         raise NotFound(f"no service {service!r} in the environment ({missing[0]}){hint}")

@@ -72,7 +72,7 @@ class Unreachable(BackendError):
 
 
 @contextmanager
-def located(*path: str | int) -> Iterator[None]:
+def error_path(*path: str | int) -> Iterator[None]:
     """Put ``path`` before the path of every `SpecError` that passes."""
     try:
         yield
@@ -82,7 +82,7 @@ def located(*path: str | int) -> Iterator[None]:
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def with_filename(path: str | os.PathLike[str]) -> Iterator[None]:
     """Name ``path`` in every `OSError` that passes and names no file: a write that finds the disk full knows none."""
     try:
         yield

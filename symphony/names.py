@@ -48,7 +48,7 @@ def env_name(service: str) -> str:
     return service.upper().replace("-", "_")
 
 
-def near(name: str, known: Iterable[str], *, limit: int = 3) -> str:
+def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     """A hint for a message: ``; did you mean 'x' or 'y'?``, or ``""`` where nothing is near.
 
     Near is what is spelled alike, else what has the name as one of its words: ``image`` and ``container_image``.
@@ -64,7 +64,7 @@ def near(name: str, known: Iterable[str], *, limit: int = 3) -> str:
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
 
 
-def listing(names: Iterable[str], *, limit: int = 8) -> str:
+def join_names(names: Iterable[str], *, limit: int = 8) -> str:
     """``a, b, c and 4 more`` for messages; ``none`` for no names."""
     names = list(names)
     head = ", ".join(names[:limit]) or "none"

@@ -124,7 +124,7 @@ class ExperimentStatus:
     @property
     def state(self) -> State:
         """All in one word: what is worst among those that ended, else what still goes on."""
-        return combined(process.state for process in self.processes)
+        return combined_state(process.state for process in self.processes)
 
     @property
     def ended(self) -> bool:
@@ -163,10 +163,10 @@ class LogLine:
 _WORST_FIRST = (State.RUNNING, State.PENDING, State.UNKNOWN, State.FAILED, State.SUCCEEDED)
 
 
-def combined(states: Iterable[State]) -> State:
+def combined_state(states: Iterable[State]) -> State:
     """One state for many: what still goes on outranks what has ended, and the worst end the better.
 
-    >>> combined([State.SUCCEEDED, State.FAILED]).value
+    >>> combined_state([State.SUCCEEDED, State.FAILED]).value
     'failed'
     """
     present = set(states)

@@ -1,5 +1,5 @@
 """The abstract cluster, and how a backend is found and opened."""
 
-from symphony.cluster.cluster import Cluster, ExecResult, Manifest, OnChange, Progress, Route
+from symphony.cluster.cluster import Cluster, ExecResult, Manifest, OnChange, Progress, Tunnel
 
-__all__ = ["Cluster", "ExecResult", "Manifest", "OnChange", "Progress", "Route"]
+__all__ = ["Cluster", "ExecResult", "Manifest", "OnChange", "Progress", "Tunnel"]

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 from symphony.cluster.matching import Until, find_status, fuzzy_match
 from symphony.errors import NotFound, SpecError, Unsupported
-from symphony.names import near
+from symphony.names import did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from symphony.details import ProcessDetails
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.resolve import Defaults, Ignored
     from symphony.plan.topology import Topology
+    from symphony.process_details import ProcessDetails
 
 
 # Called with each status that differs from the one before.
@@ -72,7 +72,7 @@ class Cluster(abc.ABC):
     # Whether commands run on this machine, and so get Ctrl-C from its terminal as the command line does.
     commands_run_here: ClassVar[bool] = False
     # Whether a plain dry run looks at what is live; else only ``"server"`` does, and the plain one asks nobody.
-    dry_run_looks: ClassVar[bool] = True
+    dry_run_checks_name: ClassVar[bool] = True
     # Whether every process must have a container image.
     requires_image: ClassVar[bool] = False
     _resources: Mapping[str, str] = MappingProxyType({})
@@ -131,7 +131,7 @@ class Cluster(abc.ABC):
             unknown = found.group(1) if found else ""
             if unknown not in options:
                 raise
-            hint = near(unknown, cls.option_names())
+            hint = did_you_mean(unknown, cls.option_names())
             raise SpecError(
                 f"backend {name!r} knows no option {unknown!r}{hint}", path=(unknown,)
             ) from exc
@@ -198,7 +198,7 @@ class Cluster(abc.ABC):
         it; one that has ended gives way. A launch that fails takes back what it had started (`LaunchFailed`).
         With an experiment folder (`SymphonyConfig`) it is saved there, and a name that is saved needs ``force`` too.
         ``dry_run`` writes the manifest to standard output and starts nothing; it refuses such a name alike, see
-        `rehearse`. ``"server"`` has the backend's server check it first. A backend on which a launch takes time calls
+        `dry_run`. ``"server"`` has the backend's server check it first. A backend on which a launch takes time calls
         ``on_change`` with the status as it changes meanwhile.
         """
         if dry_run not in (True, False, "server"):
@@ -206,11 +206,11 @@ class Cluster(abc.ABC):
         _check_experiment(experiment)
         if not dry_run:
             return self._launch_and_save(experiment, force=force, on_change=on_change)
-        manifest = self.rehearse(experiment, force=force, server=dry_run == "server")
+        manifest = self.dry_run(experiment, force=force, server=dry_run == "server")
         sys.stdout.write(str(manifest))
         return manifest
 
-    def rehearse(
+    def dry_run(
         self, experiment: Experiment, *, force: bool = False, server: bool = False
     ) -> Manifest:
         """What a launch would do, without doing it; a name that it would refuse is refused (`AlreadyExists`).
@@ -219,7 +219,7 @@ class Cluster(abc.ABC):
         that looks whether the name is live.
         """
         if not force:
-            self._refuse_taken(experiment.name, look=server or self.dry_run_looks)
+            self._refuse_taken(experiment.name, look=server or self.dry_run_checks_name)
         manifest = self.manifest(experiment)
         if server:
             self.check(manifest)
@@ -227,7 +227,7 @@ class Cluster(abc.ABC):
 
     def _refuse_taken(self, name: str, *, look: bool) -> None:
         """Raise `AlreadyExists` for a name that is saved or, where ``look`` says to look, live."""
-        from symphony.cluster.matching import already_exists
+        from symphony.cluster.matching import experiment_exists
         from symphony.config import SymphonyConfig
 
         folder = SymphonyConfig().experiment_folder
@@ -237,7 +237,7 @@ class Cluster(abc.ABC):
             refuse_saved(name, folder)
         with contextlib.suppress(NotFound):
             if look and not self.describe_experiment(name).ended:
-                raise already_exists(name)
+                raise experiment_exists(name)
 
     def _launch_and_save(
         self, experiment: Experiment, *, force: bool, on_change: OnChange
@@ -321,7 +321,7 @@ class Cluster(abc.ABC):
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
         """All that matters about one process: its status, what it is, its addresses, and what happened to it."""
-        from symphony.details import ProcessDetails
+        from symphony.process_details import ProcessDetails
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
 
@@ -497,7 +497,7 @@ class Cluster(abc.ABC):
         *,
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
-    ) -> Route:
+    ) -> Tunnel:
         """Lead a port of this machine to one of a process or a service, for as long as the route is open.
 
         A service has a port of its own. ``local_port`` is any free one unless given. ``on_error`` is called, from
@@ -507,9 +507,9 @@ class Cluster(abc.ABC):
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
-    ) -> Route:
+    ) -> Tunnel:
         """A way from here to an exposed service: its own address, else a port that is forwarded to it."""
-        return Route(self.external_url(experiment, service))
+        return Tunnel(self.external_url(experiment, service))
 
     # --- names ---
 
@@ -548,7 +548,7 @@ class ExecResult:
     stderr: str = ""
 
 
-class Route:
+class Tunnel:
     """A way to a service from this machine: ``address`` is ``host:port``. A context manager.
 
     One that is ``forwarded`` lasts until it is closed, any other by itself.
@@ -564,11 +564,11 @@ class Route:
         if self._close is not None:
             self._close()
 
-    def __enter__(self) -> Route:
+    def __enter__(self) -> Tunnel:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-__all__ = ["Cluster", "ExecResult", "Manifest", "Route"]
+__all__ = ["Cluster", "ExecResult", "Manifest", "Tunnel"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
 # How far processes have come that `Cluster.wait` waits for.
@@ -39,7 +39,7 @@ def find_status(
     by_name: Mapping[str, ProcessStatus] = {item.name: item for item in status}
     found = by_name.get(process)
     if found is None:
-        hint = near(process, by_name) or f"; it has {listing(by_name)}"
+        hint = did_you_mean(process, by_name) or f"; it has {join_names(by_name)}"
         raise NotFound(f"experiment {status.name!r} has no process {process!r}{hint}")
     if process_group is not None and found.group != process_group:
         where = f"in group {found.group!r}" if found.group else "in no group"
@@ -49,14 +49,14 @@ def find_status(
     return found
 
 
-def awaited(status: ExperimentStatus, until: Until) -> list[str]:
+def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
     """The processes that `Cluster.wait` still waits for: those that may yet come so far.
 
     Raises `SpecError` for what cannot be waited for.
     """
     if until not in _COME_SO_FAR:
         raise SpecError(
-            f"until is {', '.join(_COME_SO_FAR)}, not {until!r}{near(str(until), _COME_SO_FAR)}"
+            f"until is {', '.join(_COME_SO_FAR)}, not {until!r}{did_you_mean(str(until), _COME_SO_FAR)}"
         )
     there = _COME_SO_FAR[until]
     return [process.path for process in status if process.state not in ENDED and not there(process)]
@@ -69,21 +69,21 @@ _COME_SO_FAR: dict[str, Callable[[ProcessStatus], bool]] = {
 }
 
 
-def too_late(name: str, until: Until, going: Sequence[str], timeout: float) -> TimeoutError:
+def wait_timeout(name: str, until: Until, going: Sequence[str], timeout: float) -> TimeoutError:
     """The error of `Cluster.wait` when the time is up, in the words that every backend uses."""
     what = "still runs" if until == "ended" else f"is not {until}"
-    return TimeoutError(f"experiment {name!r} {what} after {timeout:g} s: {listing(going)}")
+    return TimeoutError(f"experiment {name!r} {what} after {timeout:g} s: {join_names(going)}")
 
 
-def already_exists(name: str) -> AlreadyExists:
+def experiment_exists(name: str) -> AlreadyExists:
     """The refusal of a live name, in the words that every backend uses."""
     return AlreadyExists(
         f"experiment {name!r} is live and was left alone; delete it, or launch with force"
     )
 
 
-def no_experiment(name: str, known: Iterable[str]) -> NotFound:
+def experiment_not_found(name: str, known: Iterable[str]) -> NotFound:
     """The error for a name that is not there, in the words that every backend uses."""
     known = list(known)
-    hint = near(name, known) or f"; there are {listing(known)}"
+    hint = did_you_mean(name, known) or f"; there are {join_names(known)}"
     return NotFound(f"no experiment {name!r}{hint}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import PluginError
 from symphony.hookspecs import GROUP, PROJECT, BackendInfo
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -23,7 +23,7 @@ DISTRIBUTION = "symphony-launcher"
 HOOK = "symphony_backend"
 
 
-def names() -> list[str]:
+def backend_names() -> list[str]:
     """Every name and alias under which a backend is installed."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
@@ -34,7 +34,7 @@ def open_backend(name: str) -> type[Cluster]:
     Raises `PluginError` for a name that nobody has or two distributions claim, a plug-in that fails to import
     or has no valid hook, and a missing extra (with the command that installs it).
     """
-    info = find(name)
+    info = find_backend(name)
     module_name, _, attribute = info.load.partition(":")
     try:
         loaded = getattr(importlib.import_module(module_name), attribute)
@@ -51,7 +51,7 @@ def open_backend(name: str) -> type[Cluster]:
     return loaded
 
 
-def find(name: str) -> BackendInfo:
+def find_backend(name: str) -> BackendInfo:
     """The record of one backend, importing its plug-in alone."""
     wanted = name.lower()
     points = list(entry_points(group=GROUP))
@@ -59,12 +59,12 @@ def find(name: str) -> BackendInfo:
     if not matching:
         known = sorted({point.name for point in points})
         raise PluginError(
-            f"no backend {name!r}{near(wanted, known)}; installed are {listing(known, limit=20)}"
+            f"no backend {name!r}{did_you_mean(wanted, known)}; installed are {join_names(known, limit=20)}"
         )
     return _record(_only(matching))
 
 
-def backends() -> list[BackendInfo]:
+def installed_backends() -> list[BackendInfo]:
     """The record of every backend that is installed, once each, by name.
 
     One whose plug-in is broken, or whose name two distributions claim, has a record that says so in its
@@ -87,7 +87,7 @@ def backends() -> list[BackendInfo]:
 def _listed(together: list[str]) -> BackendInfo:
     """The record behind names that lead to the same place, or one that says why there is none."""
     try:
-        return find(together[0])
+        return find_backend(together[0])
     except PluginError as exc:
         return BackendInfo(
             name=together[0], aliases=tuple(together[1:]), summary=f"cannot be used: {exc}", load=""
@@ -153,7 +153,7 @@ def _refuse_unknown_hooks(module: ModuleType, where: str) -> None:
     for name in dir(module):
         if name != HOOK and hasattr(getattr(module, name), f"{PROJECT}_impl"):
             raise PluginError(
-                f"{where} has a hook {name!r} that symphony does not know{near(name, [HOOK])}"
+                f"{where} has a hook {name!r} that symphony does not know{did_you_mean(name, [HOOK])}"
             )
 
 
@@ -162,7 +162,7 @@ def _of_that_name(info: BackendInfo, point: EntryPoint, where: str) -> BackendIn
     known = (info.name, *info.aliases)
     if point.name.lower() not in {name.lower() for name in known}:
         raise PluginError(
-            f"{where} is installed as {point.name!r}, but its record says {listing(known)}; "
+            f"{where} is installed as {point.name!r}, but its record says {join_names(known)}; "
             "make the names of its entry points and of its record the same"
         )
     return info

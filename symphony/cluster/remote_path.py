@@ -13,7 +13,7 @@ from symphony.names import is_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class RemotePath:
     """A path beside a process; a relative one begins in the folder of the process."""
 
     process: str
@@ -28,23 +28,25 @@ class Beside:
         )
 
 
-def parse(text: str) -> Beside | None:
+def parse_remote_path(text: str) -> RemotePath | None:
     """``process:path`` or ``group/process:path``; None for a path of this machine.
 
-    >>> parse("learner:out/model.pt").path
+    >>> parse_remote_path("learner:out/model.pt").path
     'out/model.pt'
-    >>> parse("./learner:out")
+    >>> parse_remote_path("./learner:out")
     """
     whose, colon, path = text.partition(":")
     parts = whose.split("/")
     if not colon or len(parts) > 2 or not all(map(is_name, parts)):
         return None
-    return Beside(process=parts[-1], group=parts[0] if len(parts) == 2 else None, path=path or ".")
+    return RemotePath(
+        process=parts[-1], group=parts[0] if len(parts) == 2 else None, path=path or "."
+    )
 
 
-def ends(source: str, target: str) -> tuple[Beside | None, Beside | None]:
+def parse_transfer(source: str, target: str) -> tuple[RemotePath | None, RemotePath | None]:
     """What is beside a process of ``source`` and ``target``: exactly one of them, else `SpecError`."""
-    from_there, to_there = parse(source), parse(target)
+    from_there, to_there = parse_remote_path(source), parse_remote_path(target)
     if (from_there is None) == (to_there is None):
         what = "two paths of this machine" if from_there is None else "two processes"
         raise SpecError(

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
-from symphony.errors import naming
+from symphony.errors import with_filename
 from symphony.status import LogLine
 
 # How many logs are asked for at once, and how many files are open at once.
@@ -41,7 +41,7 @@ def follow_into(
         path.write_text("")
     with _Open() as opened:
         for line in lines:
-            with naming(files[line.process]):
+            with with_filename(files[line.process]):
                 opened.file(files[line.process]).write(f"{line.text}\n")
     return files
 
@@ -55,7 +55,7 @@ def _files(folder: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Pa
 def _replace(path: Path, text: str) -> None:
     made = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with naming(path):
+        with with_filename(path):
             with made.open("w", encoding="utf-8", newline="") as file:
                 file.write(text)
             made.replace(path)

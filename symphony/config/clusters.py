@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import PluginError, SpecError
-from symphony.names import near
+from symphony.names import did_you_mean
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -80,8 +80,8 @@ def _is_alias(config: SymphonyConfig, name: str, backend: str) -> bool:
     from symphony.cluster import plugins
 
     try:
-        return plugins.find(name).name == backend
+        return plugins.find_backend(name).name == backend
     except PluginError as exc:
-        if near(name, plugins.names()):
+        if did_you_mean(name, plugins.backend_names()):
             raise _at(config, exc, "options", name) from exc
         return False  # of a backend that is not installed here

@@ -216,11 +216,11 @@ class SymphonyConfig:
     def _check_known(self, field: str) -> None:
         from symphony.config import fields
         from symphony.errors import SpecError
-        from symphony.names import near
+        from symphony.names import did_you_mean
 
         known = (*fields.FIELDS, *fields.GROUPS, *self._own())
         if field not in known and not field.startswith(fields.OWN):
-            raise SpecError(f"a configuration knows no {field!r}{near(field, known)}")
+            raise SpecError(f"a configuration knows no {field!r}{did_you_mean(field, known)}")
 
     def _value(self, field: str) -> Any:
         if self.is_empty():

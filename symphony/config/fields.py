@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from symphony.errors import SpecError, located
-from symphony.names import MAX_LENGTH, check_name, is_name, listing, near
+from symphony.errors import SpecError, error_path
+from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_names
 
 Place = tuple[str, ...]
 Values = dict[Place, Any]
@@ -106,12 +106,12 @@ def read(data: object, base: Path, own: Collection[str] = ()) -> Content:
 
     given = validators.mapping(data, "a configuration")
     profiles: dict[str, Values] = {}
-    with located(PROFILES):
+    with error_path(PROFILES):
         described = given.pop(PROFILES, None)
         for name, profile in validators.mapping(
             {} if described is None else described, PROFILES
         ).items():
-            with located(name):
+            with error_path(name):
                 settings = validators.mapping(
                     {} if profile is None else profile, f"profile {name!r}"
                 )
@@ -124,11 +124,13 @@ def _read(
 ) -> Values:
     found: Values = {}
     for key, value in given.items():
-        with located(key):
+        with error_path(key):
             if key.startswith(OWN) or (key in own and key not in KNOWN):
                 found[(key,)] = value
             elif key not in known:
-                hint = near(key, {*known, *own}) or f"; it knows {listing(known, limit=20)}"
+                hint = (
+                    did_you_mean(key, {*known, *own}) or f"; it knows {join_names(known, limit=20)}"
+                )
                 raise SpecError(
                     f"{what} knows no {key!r}{hint} (keys of your own begin with {OWN!r})"
                 )
@@ -153,7 +155,7 @@ def _resources(value: object) -> Values:
         raise SpecError("memory and mem are one setting, and both are given")
     found: Values = {}
     for key, amount in given.items():
-        with located(key):
+        with error_path(key):
             name = "memory" if key == "mem" else key
             found["resources", name] = None if amount is None else validators.quantity(amount, name)
     return found
@@ -165,7 +167,7 @@ def _options(value: object) -> Values:
 
     found: Values = {}
     for backend, options in validators.mapping(value, "options").items():
-        with located(backend):
+        with error_path(backend):
             if options is not None and not isinstance(options, Mapping):
                 raise SpecError(
                     f"options are by backend, as in {{kube: {{expose: none}}}}, not {options!r}"

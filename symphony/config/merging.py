@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from symphony.config.fields import GROUPS, PROFILES, Place
 from symphony.errors import SpecError
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 
 PROFILE: Place = ("profile",)
 
@@ -75,6 +75,6 @@ def _profile(layers: Sequence[Layer], asked: Given) -> list[Mapping[Place, Given
     parts = [layer.profiles[name] for layer in layers if name in layer.profiles]
     if not parts:
         known = dict.fromkeys(known for layer in layers for known in layer.profiles)
-        hint = near(name, known) or f"; there are {listing(known)}"
+        hint = did_you_mean(name, known) or f"; there are {join_names(known)}"
         raise SpecError(f"{asked.source}: no profile {name!r}{hint}")
     return parts

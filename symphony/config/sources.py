@@ -8,7 +8,7 @@ from typing import Any
 
 from symphony.config import fields, finding
 from symphony.config.merging import Given, Layer
-from symphony.errors import NotFound, SpecError, located
+from symphony.errors import NotFound, SpecError, error_path
 
 # The options of the command line that set a field.
 TYPED = {"--backend": "backend", "--profile": "profile"}
@@ -44,7 +44,7 @@ def of_environment(environ: Mapping[str, str]) -> Layer:
         if written is None:
             continue
         try:
-            with located(field):
+            with error_path(field):
                 value = (
                     fields.FIELDS[field].read(written, finding.working_folder() or Path("/"))
                     if written

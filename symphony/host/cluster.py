@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Route
-from symphony.cluster.matching import Until, already_exists, awaited, no_experiment, too_late
+from symphony.cluster import Cluster, ExecResult, OnChange, Progress, Tunnel
+from symphony.cluster.matching import (
+    Until,
+    experiment_exists,
+    experiment_not_found,
+    still_awaited,
+    wait_timeout,
+)
 from symphony.errors import (
     AlreadyExists,
     BackendError,
@@ -23,14 +29,13 @@ from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import Reader
 from symphony.host.run.observer import Observer
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony.status import ExperimentStatus, LogLine
 
 # What launches, follows and stops is imported where it is used: looking must be quick to start.
 if TYPE_CHECKING:
     import socket
 
-    from symphony.details import ProcessDetails
     from symphony.host.logs import Tail
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import PortLeases
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.topology import Topology
+    from symphony.process_details import ProcessDetails
 
 # How long a supervisor whose processes have all ended may take to stop what they left behind, in seconds.
 FINISHING = 60.0
@@ -77,7 +83,7 @@ class HostCluster(Cluster):
         self._backoff = backoff
         if hold_ports not in HOLDS:
             raise SpecError(
-                f"hold_ports is {', '.join(HOLDS)}, not {hold_ports!r}{near(str(hold_ports), HOLDS)}"
+                f"hold_ports is {', '.join(HOLDS)}, not {hold_ports!r}{did_you_mean(str(hold_ports), HOLDS)}"
             )
         self._hold_until_bound = hold_ports == "bound"
 
@@ -173,13 +179,13 @@ class HostCluster(Cluster):
                 except NotFound:  # somebody has deleted it just now
                     continue
                 if not ended:
-                    raise already_exists(name)
+                    raise experiment_exists(name)
                 supervisor = found.supervisor()
                 if supervisor is None:
                     self._remove(found)
                     return
             if not wait_for_end(supervisor, FINISHING):
-                raise already_exists(name)
+                raise experiment_exists(name)
 
     def _start(
         self,
@@ -209,7 +215,7 @@ class HostCluster(Cluster):
             inherited=ports.release_holds,
         )
         if report.word == handover.EXISTS:
-            raise already_exists(manifest.experiment)
+            raise experiment_exists(manifest.experiment)
         if report.word == handover.REFUSED:
             raise LaunchFailed(f"{report.reason}; what had started was stopped")
 
@@ -260,7 +266,7 @@ class HostCluster(Cluster):
     def _find(self, experiment: str) -> RunDirectory:
         found = directory.find(self._root, experiment)
         if found is None:
-            raise no_experiment(experiment, self.list_experiments())
+            raise experiment_not_found(experiment, self.list_experiments())
         return found
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
@@ -307,12 +313,12 @@ class HostCluster(Cluster):
                 if on_change is not None and now != before:
                     on_change(now)
                 before = now
-                going = awaited(now, until)
+                going = still_awaited(now, until)
                 if not going:
                     return now
                 left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
                 if left <= 0:
-                    raise too_late(experiment, until, going, timeout or 0.0)
+                    raise wait_timeout(experiment, until, going, timeout or 0.0)
                 grown(left)
 
     # --- using ---
@@ -421,7 +427,7 @@ class HostCluster(Cluster):
                 if service in manifest["services"]
                 else "does not expose"
             )
-            hint = near(service, known) or f"; exposed are {listing(known)}"
+            hint = did_you_mean(service, known) or f"; exposed are {join_names(known)}"
             raise NotFound(f"experiment {experiment!r} {what} {service!r}{hint}")
         address: str = manifest["services"][service]
         return address
@@ -440,12 +446,12 @@ class HostCluster(Cluster):
         Both paths are on this machine, so ``progress`` is never called.
         """
         del progress
-        from symphony.cluster.remote_path import ends
+        from symphony.cluster.remote_path import parse_transfer
         from symphony.host import copy
 
         run = self._find(experiment)
         status = self._describe(run)
-        of_processes = zip((source, target), ends(source, target), strict=True)
+        of_processes = zip((source, target), parse_transfer(source, target), strict=True)
         made = [copy.end(text, there, status, run.load_manifest()) for text, there in of_processes]
         copy.copy(*made, dry_run=dry_run)
 
@@ -457,7 +463,7 @@ class HostCluster(Cluster):
         *,
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
-    ) -> Route:
+    ) -> Tunnel:
         """Raise `Unsupported`: every port of a process is one of this machine."""
         del local_port, on_error
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.cluster.matching import find_status
-from symphony.cluster.remote_path import Beside
+from symphony.cluster.remote_path import RemotePath
 from symphony.errors import NotFound, SpecError
 from symphony.status import ExperimentStatus
 
@@ -48,7 +48,7 @@ class End:
 
 
 def end(
-    text: str, beside: Beside | None, status: ExperimentStatus, manifest: Mapping[str, Any]
+    text: str, beside: RemotePath | None, status: ExperimentStatus, manifest: Mapping[str, Any]
 ) -> End:
     """What ``text`` means, which is ``beside`` a process of an experiment or a path here. Raises `NotFound`."""
     if beside is None:

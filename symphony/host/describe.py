@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from symphony import details
-from symphony.details import ProcessDetails
 from symphony.host.run.events import Event
+from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ProcessStatus
 
 
@@ -24,7 +23,7 @@ def process_details(
         resources={"gpu": str(command["gpus"])} if command["gpus"] else {},
         addresses=manifest["services"],
         events=tuple(
-            details.Event(at=event["at"], text=_WORDS[event["event"]](event))
+            ProcessEvent(at=event["at"], text=_WORDS[event["event"]](event))
             for event in events
             if event.get("process") == status.name and event["event"] in _WORDS
         ),

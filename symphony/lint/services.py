@@ -8,7 +8,7 @@ from symphony.errors import SpecError
 from symphony.lint.findings import ERROR, WARNING, Finding, refused
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.model.document_path import Place
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony.plan.resolve import start_order
 from symphony.plan.topology import Service, components, topology
 
@@ -90,8 +90,8 @@ def _connects(
             yield _found(component, "unbound-service", what, f"let {owner!r} bind it too", *below)
         else:
             hint = (
-                near(name, bound).removeprefix("; ")
-                or f"let a process bind it; bound are {listing(bound)}"
+                did_you_mean(name, bound).removeprefix("; ")
+                or f"let a process bind it; bound are {join_names(bound)}"
             )
             yield _found(
                 component,
@@ -116,7 +116,7 @@ def _ready(component: Process | ProcessGroup) -> Iterator[Finding]:
     holder = component if component.settings.ready or group is None else group
     what = f"is ready when {service!r} answers, which is not its own"
     mend = (
-        near(service, own).removeprefix("; ")
+        did_you_mean(service, own).removeprefix("; ")
         or f"let it bind {service!r}, or name one that it binds"
     )
     place = (*place_of(holder), "ready")
@@ -130,7 +130,7 @@ def _encrypts(component: Process | ProcessGroup) -> Iterator[Finding]:
     for index, name in enumerate(settings.encrypted):
         if name not in settings.binds:
             what = f"encrypts {name!r}, which it does not bind"
-            mend = near(name, settings.binds).removeprefix("; ") or "say so of who binds it"
+            mend = did_you_mean(name, settings.binds).removeprefix("; ") or "say so of who binds it"
             yield _found(component, "encrypted", what, mend, "encrypted", index)
 
 
@@ -195,7 +195,9 @@ def _start_order(experiment: Experiment) -> Iterator[Finding]:
                 yield _found(member, "start-order", what, "leave it out", "starts_after", name)
             elif name not in names:
                 clean = False
-                mend = near(name, names).removeprefix("; ") or f"there are {listing(names)}"
+                mend = (
+                    did_you_mean(name, names).removeprefix("; ") or f"there are {join_names(names)}"
+                )
                 what = f"starts after {name!r}, which is not in the experiment"
                 yield _found(member, "start-order", what, mend, "starts_after", name)
     if clean:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import SpecError, located
+from symphony.errors import SpecError, error_path
 from symphony.model import validators
 from symphony.model.settings import LEVELS, POD, Settings
 from symphony.names import check_name
@@ -103,7 +103,7 @@ class Component:
     def set_envs(self, envs: Mapping[str, object]) -> Self:
         """Set several environment variables."""
         for key, value in validators.mapping(envs, "env").items():
-            with located(key):
+            with error_path(key):
                 self.set_env(key, value)
         return self
 

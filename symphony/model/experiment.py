@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import NotFound, SpecError, located
+from symphony.errors import NotFound, SpecError, error_path
 from symphony.model import validators
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
-from symphony.names import check_name, near
+from symphony.names import check_name, did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -42,19 +42,19 @@ class Experiment:
         env: Mapping[str, object] | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
-        with located("secrets"):
+        with error_path("secrets"):
             self.secrets = {} if secrets is None else validators.files(secrets, "secrets")
-        with located("port_range"):
+        with error_path("port_range"):
             self.port_range = None if port_range is None else validators.port_range(port_range)
-        with located("preamble_cmds"):
+        with error_path("preamble_cmds"):
             self.preamble_cmds = (
                 [] if preamble_cmds is None else validators.lines(preamble_cmds, "preamble_cmds")
             )
-        with located("start_dir"):
+        with error_path("start_dir"):
             self.start_dir = None if start_dir is None else validators.path(start_dir, "start_dir")
         self.base_dir = None
         self.env: dict[str, str] = {}
-        with located("env"):
+        with error_path("env"):
             self.set_envs({} if env is None else env)
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
@@ -88,7 +88,7 @@ class Experiment:
     def set_envs(self, envs: Mapping[str, object]) -> Self:
         """Set several environment variables of every process."""
         for key, value in validators.mapping(envs, "env").items():
-            with located(key):
+            with error_path(key):
                 self.set_env(key, value)
         return self
 
@@ -228,14 +228,18 @@ class Experiment:
         """The process of that name, in a group or not; `NotFound` with the near miss where there is none."""
         every = {process.name: process for process in self.list_all_processes()}
         if name not in every:
-            raise NotFound(f"experiment {self.name!r} has no process {name!r}{near(name, every)}")
+            raise NotFound(
+                f"experiment {self.name!r} has no process {name!r}{did_you_mean(name, every)}"
+            )
         return every[name]
 
     def get_process_group(self, name: str) -> ProcessGroup:
         """The group of that name; `NotFound` with the near miss where there is none."""
         groups = {group.name: group for group in self.list_process_groups()}
         if name not in groups:
-            raise NotFound(f"experiment {self.name!r} has no group {name!r}{near(name, groups)}")
+            raise NotFound(
+                f"experiment {self.name!r} has no group {name!r}{did_you_mean(name, groups)}"
+            )
         return groups[name]
 
     # --- files ---

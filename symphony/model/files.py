@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from symphony.errors import NotFound, SpecError, naming
+from symphony.errors import NotFound, SpecError, with_filename
 from symphony.model.document_path import Place, is_text
 from symphony.model.experiment import Experiment
 from symphony.model.load import experiment
-from symphony.names import listing
+from symphony.names import join_names
 
 _NULL, _DATE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:timestamp"
 
@@ -58,7 +58,7 @@ def write(data: dict[str, Any], path: Path) -> None:
         written = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
         written = to_yaml(data)
-    with naming(path):
+    with with_filename(path):
         path.write_text(written, encoding="utf-8")
 
 
@@ -86,7 +86,7 @@ def _read(path: Path) -> str:
         beside = (
             sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
         )
-        hint = f"; beside it: {listing(beside)}" if beside else ""
+        hint = f"; beside it: {join_names(beside)}" if beside else ""
         raise NotFound(f"{exc}{hint}") from None
 
 

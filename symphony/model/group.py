@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import NotFound, SpecError, located
+from symphony.errors import NotFound, SpecError, error_path
 from symphony.model import validators
 from symphony.model.component import Component
 from symphony.model.process import Process
-from symphony.names import near
+from symphony.names import did_you_mean
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,9 +36,9 @@ class ProcessGroup(Component):
         preamble_cmds: validators.Strings | None = None,
     ) -> None:
         super().__init__(name)
-        with located("start_dir"):
+        with error_path("start_dir"):
             self.start_dir = None if start_dir is None else validators.path(start_dir, "start_dir")
-        with located("preamble_cmds"):
+        with error_path("preamble_cmds"):
             self.preamble_cmds = (
                 [] if preamble_cmds is None else validators.lines(preamble_cmds, "preamble_cmds")
             )
@@ -90,7 +90,7 @@ class ProcessGroup(Component):
             return self._processes[name]
         except KeyError:
             raise NotFound(
-                f"group {self.name!r} has no process {name!r}{near(name, self._processes)}"
+                f"group {self.name!r} has no process {name!r}{did_you_mean(name, self._processes)}"
             ) from None
 
     def list_processes(self) -> list[Process]:

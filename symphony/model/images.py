@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.errors import SpecError, located
+from symphony.errors import SpecError, error_path
 from symphony.model import validators
 
 ENTRY_KEYS = ("name", "path", "force_update")
@@ -71,7 +71,7 @@ def image_build(repository: object, described: Mapping[str, Any]) -> ImageBuild:
     }
     found: dict[str, Any] = {}
     for key, value in given.items():
-        with located(key):
+        with error_path(key):
             found[key] = read[key](value)
     return ImageBuild(repository=name, **found)
 
@@ -84,7 +84,7 @@ def context_entries(value: Iterable[Any]) -> tuple[ContextEntry, ...]:
         )
     found: dict[str, ContextEntry] = {}
     for index, described in enumerate(value):
-        with located(index):
+        with error_path(index):
             entry = described if isinstance(described, ContextEntry) else _entry(described)
             if entry.name in found:
                 paths = f"{found[entry.name].path} and {entry.path}"
@@ -103,11 +103,11 @@ def _entry(described: Any) -> ContextEntry:
             raise SpecError(
                 f"a context entry needs a {key}: {{name: app, path: ./app}}, not {described!r}"
             )
-    with located("name"):
+    with error_path("name"):
         name = _plain_name(given["name"])
-    with located("path"):
+    with error_path("path"):
         path = validators.path(given["path"], f"the path of context entry {name!r}")
-    with located("force_update"):
+    with error_path("force_update"):
         force = given.get("force_update") or False
         if not isinstance(force, bool):
             raise SpecError(

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from symphony.errors import SpecError, located
+from symphony.errors import SpecError, error_path
 from symphony.model import parameters, replicas, validators
 from symphony.model.component import Component
 from symphony.model.experiment import Experiment
@@ -40,13 +40,13 @@ def experiment(
         raise SpecError("an experiment needs a name; for example name: my-experiment")
     members = _named(given.pop("processes", None))
     images = given.pop("images", None)
-    with located("name"):
+    with error_path("name"):
         result = Experiment(validators.text(given["name"], "the name of an experiment"))
     result = Experiment(**given)
     _images(result, images)
-    with located("processes"):
+    with error_path("processes"):
         for entry in replicas.entries(members):
-            with located(entry.origin):
+            with error_path(entry.origin):
                 if entry.members is None:
                     result.add_process(_process(entry.name, entry.data))
                 else:
@@ -55,11 +55,11 @@ def experiment(
 
 
 def _images(result: Experiment, images: Any) -> None:
-    with located("images"):
+    with error_path("images"):
         for repository, described in validators.mapping(
             {} if images is None else images, "images"
         ).items():
-            with located(repository):
+            with error_path(repository):
                 given = validators.mapping(
                     {} if described is None else described, f"image {repository!r}"
                 )
@@ -70,7 +70,7 @@ def _images(result: Experiment, images: Any) -> None:
 
 
 def _named(members: Any) -> dict[str, Any]:
-    with located("processes"):
+    with error_path("processes"):
         return {} if members is None else validators.mapping(members, "processes")
 
 
@@ -90,7 +90,7 @@ def _group(name: str, data: dict[str, Any], members: list[replicas.Entry]) -> Pr
     )
     _apply(result, {key: value for key, value in data.items() if key not in GROUP_OPTIONS})
     for member in members:
-        with located("processes", member.origin):
+        with error_path("processes", member.origin):
             result.add_process(_process(member.name, member.data))
     return result
 
@@ -99,7 +99,7 @@ def _apply(component: Component, data: dict[str, Any]) -> None:
     for key, value in data.items():
         if value is None:
             continue
-        with located(key):
+        with error_path(key):
             APPLY[key](component, value)
 
 
@@ -128,7 +128,7 @@ def _with_keywords(method: str) -> Callable[[Component, Any], None]:
 def _pairs(method: str) -> Callable[[Component, Any], None]:
     def apply(component: Component, value: Any) -> None:
         for key, item in validators.mapping(value, method).items():
-            with located(key):
+            with error_path(key):
                 getattr(component, method)(key, item)
 
     return apply
@@ -136,7 +136,7 @@ def _pairs(method: str) -> Callable[[Component, Any], None]:
 
 def _volumes(component: Component, value: Any) -> None:
     for index, volume in enumerate(_items(value, "volumes")):
-        with located(index):
+        with error_path(index):
             described = validators.mapping(volume, "a volume")
             if len(described) != 1:
                 raise SpecError(
@@ -144,13 +144,13 @@ def _volumes(component: Component, value: Any) -> None:
                 )
             kind, details = next(iter(described.items()))
             validators.refuse_unknown([kind], VOLUME_KINDS, "volumes")
-            with located(kind):
+            with error_path(kind):
                 _keywords(component, f"mount_{kind}", {} if details is None else details)
 
 
 def _tolerations(component: Component, value: Any) -> None:
     for index, toleration in enumerate(_items(value, "tolerations")):
-        with located(index):
+        with error_path(index):
             _keywords(component, "add_toleration", toleration)
 
 

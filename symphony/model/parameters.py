@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from symphony.errors import SpecError, located
+from symphony.errors import SpecError, error_path
 from symphony.model import validators
 from symphony.model.document_path import Place, is_member, is_shell, is_text
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 
 KEY = "parameters"
 INDEX, GROUP_INDEX = "index", "group_index"
@@ -41,7 +41,7 @@ def filled_in(
                 f"it declares no parameters, and {names} cannot be set; declare it: parameters: {{...}}"
             )
         return rest
-    with located(KEY):
+    with error_path(KEY):
         filling = _Filling(_declared(data[KEY]), _given(given), environ)
         filling.refuse_unknown()
     return {
@@ -54,7 +54,7 @@ def _declared(declared: Any) -> dict[str, str | None]:
     """The default of each parameter as text, None where it has none."""
     result: dict[str, str | None] = {}
     for name, default in validators.mapping(declared, KEY).items():
-        with located(name):
+        with error_path(name):
             if not _NAME.fullmatch(name):
                 mended = re.sub(r"\W", "_", name)
                 hint = f"; for example {mended!r}" if _NAME.fullmatch(mended) else ""
@@ -108,7 +108,7 @@ class _Filling:
                 raise SpecError(f"there is no parameter {name!r}{self._hint(name)}")
 
     def _hint(self, name: str) -> str:
-        return near(name, self._declared) or f"; there are {listing(self._declared)}"
+        return did_you_mean(name, self._declared) or f"; there are {join_names(self._declared)}"
 
     def fill(self, value: Any, place: Place, *, text: bool, counted: bool = False) -> Any:
         """``value``, which stands at ``place``, with everything in it filled in.

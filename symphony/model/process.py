@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from symphony.errors import SpecError, located
+from symphony.errors import SpecError, error_path
 from symphony.model import validators
 from symphony.model.component import Component
 
@@ -59,7 +59,7 @@ class Process(Component):
         # The group that was placed for it before it is in any, by a dispatcher.
         self.placed_with: ProcessGroup | None = None
         if "env" in given:
-            with located("env"):
+            with error_path("env"):
                 self.set_envs(given["env"])
 
     @property
@@ -100,7 +100,7 @@ class Process(Component):
 def _maybe(given: dict[str, Any], key: str, read: Any) -> Any:
     if key not in given:
         return None
-    with located(key):
+    with error_path(key):
         return read(given[key], key)
 
 
@@ -118,7 +118,7 @@ def _shell_lines(name: str, given: dict[str, Any]) -> list[str] | None:
             f"process {name!r} has {key} and {clash}: give a shell line or an argument list",
             path=(key,),
         )
-    with located(key):
+    with error_path(key):
         if key == "cmd":
             return validators.lines(validators.text(given[key], key), key)
         return validators.lines(given[key], key) or None

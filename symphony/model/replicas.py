@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from symphony.errors import SpecError, located
+from symphony.errors import SpecError, error_path
 from symphony.model import validators
 from symphony.model.parameters import GROUP_INDEX, INDEX, as_value
 
@@ -41,7 +41,7 @@ def entries(processes: Mapping[str, Any]) -> list[Entry]:
     copies: Copies = {}
     found: list[Entry] = []
     for origin, described in processes.items():
-        with located(origin):
+        with error_path(origin):
             data = _mapping(described, f"process {origin!r}")
             numbers = _numbers(data)
             if numbers is None:
@@ -69,7 +69,7 @@ def _entry(
     if MEMBERS not in data:
         return _copy(origin, data, numbers, suffix, copies)
     own = {key: value for key, value in data.items() if key != MEMBERS}
-    with located(MEMBERS):
+    with error_path(MEMBERS):
         members = _members(_mapping(data[MEMBERS], MEMBERS), numbers, copies)
     return replace(_copy(origin, own, numbers, suffix, copies), members=members)
 
@@ -78,7 +78,7 @@ def _members(processes: Mapping[str, Any], group: Mapping[str, int], copies: Cop
     outer = [group[GROUP_INDEX]] if group else []
     found: list[Entry] = []
     for origin, described in processes.items():
-        with located(origin):
+        with error_path(origin):
             data = _mapping(described, f"process {origin!r}")
             numbers = _numbers(data)
             if numbers is None:
@@ -115,7 +115,7 @@ def _numbers(data: Mapping[str, Any]) -> range | None:
     """The numbers of the copies, or None where there is no count."""
     if data.get(KEY) is None:
         return None
-    with located(KEY):
+    with error_path(KEY):
         count = validators.whole(data[KEY], KEY)
         if count > MOST:
             raise SpecError(f"{KEY} is at most {MOST}, not {count}")

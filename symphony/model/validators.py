@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from symphony.errors import SpecError, located
-from symphony.names import check_name, listing, near
+from symphony.errors import SpecError, error_path
+from symphony.names import check_name, did_you_mean, join_names
 
 DEFAULT_PORTS = (7000, 8999)
 
@@ -104,7 +104,7 @@ def port(value: object, what: str) -> int:
 def one_of(value: object, choices: Sequence[str], what: str) -> str:
     """One of the words that are allowed there."""
     if value not in choices:
-        hint = near(str(value), choices)
+        hint = did_you_mean(str(value), choices)
         allowed = ", ".join(choice or "''" for choice in choices)
         raise SpecError(f"{what} is {allowed}, not {value!r}{hint}")
     return str(value)
@@ -204,7 +204,7 @@ def files(value: object, what: str) -> dict[str, str]:
         pairs = [(os.path.basename(source.rstrip("/")), source) for source in sources]
     result: dict[str, str] = {}
     for name, source in pairs:
-        with located(name):
+        with error_path(name):
             if not re.fullmatch(r"[-._a-zA-Z0-9]+", name) or name in {".", ".."}:
                 raise SpecError(
                     f"{what}: {name!r} is no plain file name; name it, as in {{'token': {source!r}}}"
@@ -236,6 +236,6 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> Non
     known = list(dict.fromkeys(known))
     for key in given:
         if key not in known:
-            with located(key):
-                hint = near(key, known) or f"; it knows {listing(known, limit=20)}"
+            with error_path(key):
+                hint = did_you_mean(key, known) or f"; it knows {join_names(known, limit=20)}"
                 raise SpecError(f"{what} knows no {key!r}{hint}")

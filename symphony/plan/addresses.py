@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.errors import NotFound, SpecError
-from symphony.names import env_name, listing, near
+from symphony.names import did_you_mean, env_name, join_names
 
 PREFIX = "SYMPH_"
 
@@ -76,7 +76,7 @@ class AddressBook(Mapping[str, Endpoint]):
         try:
             return self[service]
         except KeyError:
-            hint = near(service, self) or f"; it has {listing(self)}"
+            hint = did_you_mean(service, self) or f"; it has {join_names(self)}"
             raise NotFound(f"no service {service!r}{hint}") from None
 
     def environment(self) -> dict[str, str]:
@@ -190,7 +190,7 @@ def _next_free(
         if reason is None:
             return port
         refused.append(f"{port} {reason}")
-    why = f" ({listing(refused, limit=3)})" if refused else ""
+    why = f" ({join_names(refused, limit=3)})" if refused else ""
     raise SpecError(
         f"no port is left in {pool[0]}-{pool[1]} for service {request.name!r} of {request.owner!r}{why}; "
         "give the experiment a wider port_range"

@@ -17,7 +17,7 @@ from symphony.model import Experiment, Process, ProcessGroup
 from symphony.model.component import refuse_shared_mounts
 from symphony.model.settings import CONTAINER, Settings
 from symphony.model.validators import DEFAULT_PORTS
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony.plan import encryption_keys
 from symphony.plan.addresses import AddressBook, AddressScheme, ServiceRequest, book
 
@@ -226,7 +226,7 @@ def _unsaid(requests: Mapping[str, str], settings: Settings) -> dict[str, str]:
 def _check_env_secrets(who: str, settings: Settings, secrets: Mapping[str, str]) -> None:
     for key, secret in settings.env_secrets.items():
         if secret not in secrets:
-            hint = near(secret, secrets) or f"; its secrets are {listing(secrets)}"
+            hint = did_you_mean(secret, secrets) or f"; its secrets are {join_names(secrets)}"
             raise SpecError(
                 f"{who!r} has the variable {key!r} from the secret {secret!r}, which is not there{hint}"
             )
@@ -331,7 +331,7 @@ def _check_connects(experiment: Experiment, requests: dict[str, ServiceRequest])
                     f"{component.name!r} connects to {name!r}, which {owner!r} exposes but does not bind; "
                     f"let {owner!r} bind it too"
                 )
-            hint = near(name, bound) or f"; bound are {listing(bound)}"
+            hint = did_you_mean(name, bound) or f"; bound are {join_names(bound)}"
             raise SpecError(
                 f"{component.name!r} connects to {name!r}, which no process binds{hint}"
             )
@@ -350,7 +350,7 @@ def _check_ready(experiment: Experiment) -> None:
             name for part in components for name in (*part.settings.binds, *part.settings.exposes)
         ]
         if service is not None and service not in own:
-            hint = near(service, own) or f"; its own are {listing(own)}"
+            hint = did_you_mean(service, own) or f"; its own are {join_names(own)}"
             raise SpecError(
                 f"{process.name!r} is ready when {service!r} answers, which is not its own{hint}"
             )
@@ -363,7 +363,9 @@ def encrypted_services(experiment: Experiment) -> tuple[str, ...]:
         settings = component.settings
         for name in settings.encrypted:
             if name not in settings.binds:
-                hint = near(name, settings.binds) or f"; it binds {listing(settings.binds)}"
+                hint = (
+                    did_you_mean(name, settings.binds) or f"; it binds {join_names(settings.binds)}"
+                )
                 raise SpecError(
                     f"{component.name!r} encrypts {name!r}, which it does not bind{hint}"
                 )
@@ -387,7 +389,7 @@ def start_order(experiment: Experiment) -> dict[str, dict[str, str]]:
         own = {process.name for process in waiting} | {member.name}
         for name, condition in member.settings.starts_after.items():
             if name not in every and name not in groups:
-                hint = near(name, [*every, *groups])
+                hint = did_you_mean(name, [*every, *groups])
                 raise SpecError(
                     f"{member.name!r} starts after {name!r}, which is not in the experiment{hint}"
                 )
@@ -434,7 +436,7 @@ class Ignored:
     processes: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.setting} ({listing(self.processes, limit=4)})"
+        return f"{self.setting} ({join_names(self.processes, limit=4)})"
 
 
 def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from symphony.cluster import Cluster
-from symphony.cluster.plugins import find
+from symphony.cluster.plugins import find_backend
 from symphony.errors import AlreadyExists, NotFound, SpecError
 from symphony.model import Experiment, Process, ProcessGroup
 from symphony.plan.topology import topology
@@ -124,7 +124,7 @@ class BackendContract:
 
     def can(self, capability: str) -> None:
         """Skip where the backend does not claim a capability: that is its word, not a missing tool."""
-        if capability not in find(self.backend).capabilities:
+        if capability not in find_backend(self.backend).capabilities:
             pytest.skip(f"the {self.backend} backend does not claim {capability!r}")
 
     def finish(self, cluster: Cluster, experiment: Experiment) -> ExperimentStatus:
@@ -158,7 +158,7 @@ class BackendContract:
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
         with pytest.raises(AlreadyExists, match="'contract' is live"):
-            cluster.launch(experiment, dry_run=True if cluster.dry_run_looks else "server")
+            cluster.launch(experiment, dry_run=True if cluster.dry_run_checks_name else "server")
         assert capsys.readouterr().out == ""
         for manifest in (
             cluster.manifest(experiment),

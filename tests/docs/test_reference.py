@@ -15,7 +15,7 @@ import pytest
 
 from docs import command_line, examples, experiment_file, md, pages, parity
 from symphony import Cluster
-from symphony.cluster.plugins import backends
+from symphony.cluster.plugins import installed_backends
 from symphony.commandline import SymphonyParser
 from symphony.host.render import HONOURED
 from symphony.model import schema
@@ -71,7 +71,9 @@ def test_all_that_is_told_is_taken(commands: dict[str, str]) -> None:
 
 
 def test_every_option_of_a_backend_is_there(commands: dict[str, str]) -> None:
-    flags = [flag for info in backends() for option in info.options for flag in option.flags]
+    flags = [
+        flag for info in installed_backends() for option in info.options for flag in option.flags
+    ]
     assert flags
     for flag in flags:
         assert f"`{flag}" in commands["Options of every command"]

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, ExperimentStatus, NotFound, ProcessStatus, SpecError
-from symphony.cluster.matching import already_exists, find_status, fuzzy_match, no_experiment
+from symphony.cluster.matching import (
+    experiment_exists,
+    experiment_not_found,
+    find_status,
+    fuzzy_match,
+)
 
 STATUS = ExperimentStatus(
     name="e",
@@ -55,11 +60,11 @@ def test_a_process_that_is_not_there(process: str, group: str | None, message: s
 
 def test_an_experiment_that_is_not_there() -> None:
     assert (
-        str(no_experiment("lerner", ["learner", "x"]))
+        str(experiment_not_found("lerner", ["learner", "x"]))
         == "no experiment 'lerner'; did you mean 'learner'?"
     )
-    assert str(no_experiment("zzz", ["rl"])) == "no experiment 'zzz'; there are rl"
-    assert "left alone; delete it, or launch with force" in str(already_exists("rl"))
+    assert str(experiment_not_found("zzz", ["rl"])) == "no experiment 'zzz'; there are rl"
+    assert "left alone; delete it, or launch with force" in str(experiment_exists("rl"))
 
 
 def test_a_new_experiment_takes_the_keywords_of_experiment() -> None:

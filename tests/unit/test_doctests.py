@@ -21,7 +21,7 @@ MODULES = [
 ]
 WITH_EXAMPLES = {
     "symphony.cluster.matching",
-    "symphony.host.logs",
+    "symphony.cluster.since",
     "symphony.status",
     "symphony_kube.node_pools.quantities",
 }

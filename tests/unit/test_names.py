@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from symphony.errors import SpecError
-from symphony.names import MAX_LENGTH, check_name, corrected, env_name, listing, near
+from symphony.names import MAX_LENGTH, check_name, corrected, did_you_mean, env_name, join_names
 from tests.unit.strategies import names
 
 # RFC 1035, section 2.3.1, written out once more rather than imported from what is tested.
@@ -106,7 +106,7 @@ def test_two_names_are_two_variables(one: str, other: str) -> None:
     ],
 )
 def test_near(name: str, known: list[str], hint: str) -> None:
-    assert near(name, known) == hint
+    assert did_you_mean(name, known) == hint
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_near(name: str, known: list[str], hint: str) -> None:
     ],
 )
 def test_listing(names: list[str], limit: int, text: str) -> None:
-    assert listing(names, limit=limit) == text
+    assert join_names(names, limit=limit) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symphony.cluster.remote_path import ends, parse
+from symphony.cluster.remote_path import parse_remote_path, parse_transfer
 from symphony.errors import SpecError
 
 
@@ -13,25 +13,25 @@ from symphony.errors import SpecError
     [("a:b", "a", None, "b"), ("g/a:/b:c", "a", "g", "/b:c"), ("a:", "a", None, ".")],
 )
 def test_paths_beside_processes(text: str, process: str, group: str | None, path: str) -> None:
-    found = parse(text)
+    found = parse_remote_path(text)
     assert found is not None
     assert (found.process, found.group, found.path) == (process, group, path)
-    assert parse(str(found)) == found
+    assert parse_remote_path(str(found)) == found
 
 
 @pytest.mark.parametrize(
     "text", ["a", "./a:b", "/a:b", "A:b", "a/b/c:d", "../a:b", "a b:c", ":a", ""]
 )
 def test_paths_of_this_machine(text: str) -> None:
-    assert parse(text) is None
+    assert parse_remote_path(text) is None
 
 
 def test_one_end_is_beside_a_process() -> None:
-    assert ends("a:x", "y") == (parse("a:x"), None)
-    assert ends("y", "a:x") == (None, parse("a:x"))
+    assert parse_transfer("a:x", "y") == (parse_remote_path("a:x"), None)
+    assert parse_transfer("y", "a:x") == (None, parse_remote_path("a:x"))
     for source, target, said in (
         ("a:x", "b:y", "two processes"),
         ("x", "./a:y", "two paths of this machine"),
     ):
         with pytest.raises(SpecError, match=f"are {said}: one of them is process:path"):
-            ends(source, target)
+            parse_transfer(source, target)

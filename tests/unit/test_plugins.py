@@ -113,7 +113,7 @@ def site(tmp_path: Path) -> Site:
 def test_finding_names_imports_no_plugin(site: Site) -> None:
     site.backend("slurm", "sbatch")
     site.backend("broken", plugin="raise RuntimeError('never imported')")
-    names, _, modules = site.run("plugins.names()")
+    names, _, modules = site.run("plugins.backend_names()")
     assert {"slurm", "sbatch", "broken", "local", "subproc"} <= set(names)
     assert modules == []
 
@@ -141,7 +141,7 @@ def test_opening_local_imports_no_other(site: Site) -> None:
 
 def test_finding_a_record_loads_no_cluster(site: Site) -> None:
     site.backend("slurm")
-    _, error, modules = site.run("plugins.find('slurm').load")
+    _, error, modules = site.run("plugins.find_backend('slurm').load")
     assert error is None
     assert modules == ["fake_slurm", "fake_slurm.plugin"]
 
@@ -149,13 +149,13 @@ def test_finding_a_record_loads_no_cluster(site: Site) -> None:
 @pytest.mark.parametrize("name", ["slurm", "SLURM", "sbatch", "Sbatch"])
 def test_a_backend_goes_by_its_aliases_and_in_any_case(site: Site, name: str) -> None:
     site.backend("slurm", "sbatch")
-    assert site.run(f"plugins.find({name!r}).name")[:2] == ["slurm", None]
+    assert site.run(f"plugins.find_backend({name!r}).name")[:2] == ["slurm", None]
 
 
 def test_backends_lists_each_once_by_name(site: Site) -> None:
     site.backend("zeta", "aaa", "bbb")
     site.backend("slurm", "sbatch")
-    found, error, modules = site.run("[record.name for record in plugins.backends()]")
+    found, error, modules = site.run("[record.name for record in plugins.installed_backends()]")
     assert error is None
     assert [name for name in found if name in ("local", "slurm", "zeta")] == [
         "local",
@@ -169,7 +169,7 @@ def test_backends_lists_each_once_by_name(site: Site) -> None:
 def test_a_distribution_that_stands_twice_on_the_path_is_one(site: Site, tmp_path: Path) -> None:
     site.backend("slurm")
     (tmp_path / "again").symlink_to(site.folder)
-    code = f"sys.path.append({str(tmp_path / 'again')!r}) or plugins.find('slurm').name"
+    code = f"sys.path.append({str(tmp_path / 'again')!r}) or plugins.find_backend('slurm').name"
     assert site.run(code)[:2] == ["slurm", None]
 
 
@@ -209,14 +209,14 @@ def test_a_plugin_that_fails_to_import_is_named(site: Site) -> None:
 
 def test_a_plugin_that_is_not_there_is_named(site: Site) -> None:
     site.distribution("dist-bad", {"bad": "nowhere.plugin"})
-    error = site.error("plugins.find('bad')")
+    error = site.error("plugins.find_backend('bad')")
     assert "'nowhere.plugin' of dist-bad" in error
     assert "No module named 'nowhere'" in error
 
 
 def test_a_plugin_without_the_hook_is_refused(site: Site) -> None:
     site.backend("bad", plugin="X = 1")
-    assert site.error("plugins.find('bad')") == (
+    assert site.error("plugins.find_backend('bad')") == (
         "the plug-in 'fake_bad.plugin' of dist-bad must have one hook symphony_backend that returns "
         "a BackendInfo, not nothing"
     )
@@ -230,7 +230,9 @@ def test_a_hook_that_returns_something_else_is_refused(site: Site, given: str, s
         "bad",
         plugin=f"from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(): return {given}",
     )
-    assert site.error("plugins.find('bad')").endswith(f"that returns a BackendInfo, not {said}")
+    assert site.error("plugins.find_backend('bad')").endswith(
+        f"that returns a BackendInfo, not {said}"
+    )
 
 
 def test_a_hook_that_fails_is_told(site: Site) -> None:
@@ -238,7 +240,7 @@ def test_a_hook_that_fails_is_told(site: Site) -> None:
         "bad",
         plugin="from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(): 1 / 0",
     )
-    error = site.error("plugins.find('bad')")
+    error = site.error("plugins.find_backend('bad')")
     assert error.endswith("fails in its hook symphony_backend: ZeroDivisionError: division by zero")
 
 
@@ -247,7 +249,7 @@ def test_a_hook_with_arguments_is_refused(site: Site) -> None:
         "bad",
         plugin="from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backend(config): ...",
     )
-    assert "symphony_backend that takes arguments" in site.error("plugins.find('bad')")
+    assert "symphony_backend that takes arguments" in site.error("plugins.find_backend('bad')")
 
 
 @pytest.mark.parametrize("right_one_too", [False, True])
@@ -255,7 +257,7 @@ def test_a_misspelled_hook_gets_the_near_miss(site: Site, right_one_too: bool) -
     misspelled = "from symphony.hookspecs import hookimpl\n@hookimpl\ndef symphony_backnd(): ..."
     good = GOOD.format(name="bad", load="x:Y", aliases=(), extra=None) if right_one_too else ""
     site.backend("bad", plugin=misspelled + "\n" + good)
-    assert site.error("plugins.find('bad')") == (
+    assert site.error("plugins.find_backend('bad')") == (
         "the plug-in 'fake_bad.plugin' of dist-bad has a hook 'symphony_backnd' that symphony does not know; "
         "did you mean 'symphony_backend'?"
     )
@@ -264,7 +266,7 @@ def test_a_misspelled_hook_gets_the_near_miss(site: Site, right_one_too: bool) -
 def test_a_record_of_another_name_is_refused(site: Site) -> None:
     site.backend("bad", plugin=GOOD.format(name="good", load="x:Y", aliases=("fine",), extra=None))
     assert "is installed as 'bad', but its record says good, fine" in site.error(
-        "plugins.find('bad')"
+        "plugins.find_backend('bad')"
     )
 
 
@@ -316,7 +318,7 @@ def test_a_broken_backend_does_not_hide_the_others(site: Site) -> None:
     site.backend("bad", "worse", plugin="raise RuntimeError('boom')")
     site.backend("slurm")
     found, error, _ = site.run(
-        "[(r.name, r.aliases, r.summary, r.load) for r in plugins.backends()]"
+        "[(r.name, r.aliases, r.summary, r.load) for r in plugins.installed_backends()]"
     )
     assert error is None
     by_name = {name: (aliases, summary, load) for name, aliases, summary, load in found}
@@ -332,7 +334,7 @@ def test_a_name_that_two_claim_is_listed_once_and_says_so(site: Site) -> None:
     site.module("other.plugin", GOOD.format(name="slurm", load="x:Y", aliases=(), extra=None))
     site.distribution("dist-two", {"slurm": "other.plugin"})
     found, _, _ = site.run(
-        "[(r.name, r.summary) for r in plugins.backends() if r.name in ('slurm', 'sbatch')]"
+        "[(r.name, r.summary) for r in plugins.installed_backends() if r.name in ('slurm', 'sbatch')]"
     )
     assert [name for name, _ in found] == ["slurm"]
     assert found[0][1].startswith("cannot be used: two distributions claim the backend 'slurm'")

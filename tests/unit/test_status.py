@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import ExperimentStatus, ProcessStatus, State
-from symphony.status import ENDED, combined
+from symphony.status import ENDED, combined_state
 
 
 def process(name: str = "p", **fields: Any) -> ProcessStatus:
@@ -41,13 +41,13 @@ def failed(name: str, code: int | None, ended: float | None, **fields: Any) -> P
     ],
 )
 def test_many_states_in_one_word(states: str, together: str) -> None:
-    assert combined(State(word) for word in states.split()) == State(together)
+    assert combined_state(State(word) for word in states.split()) == State(together)
     assert str(of(*(process(state=State(word)) for word in states.split())).state) == together
 
 
 @given(st.lists(st.sampled_from(list(State))))
 def test_the_order_of_processes_says_nothing(states: list[State]) -> None:
-    assert combined(states) == combined(reversed(states)) == combined(set(states))
+    assert combined_state(states) == combined_state(reversed(states)) == combined_state(set(states))
     status = of(*(process(state=state) for state in states))
     assert status.ended == all(state in ENDED for state in states)
     assert status.ended == (status.state in ENDED)

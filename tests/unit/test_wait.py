@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symphony import Cluster, ExperimentStatus, ProcessStatus, SpecError
-from symphony.cluster.matching import awaited, too_late
+from symphony.cluster.matching import still_awaited, wait_timeout
 from symphony.commandline.output.views import coming_up
 from symphony.status import State
 
@@ -39,20 +39,20 @@ STATUS = ExperimentStatus(
     ],
 )
 def test_who_is_still_waited_for(until, going):
-    assert awaited(STATUS, until) == going
+    assert still_awaited(STATUS, until) == going
 
 
 def test_what_cannot_be_waited_for():
     with pytest.raises(
         SpecError, match="until is started, ready, ended, not 'start'; did you mean 'started'"
     ):
-        awaited(STATUS, "start")
+        still_awaited(STATUS, "start")
 
 
 def test_the_words_when_the_time_is_up():
-    assert str(too_late("e", "ended", ["a"], 5)) == "experiment 'e' still runs after 5 s: a"
+    assert str(wait_timeout("e", "ended", ["a"], 5)) == "experiment 'e' still runs after 5 s: a"
     assert (
-        str(too_late("e", "ready", ["a", "b"], 0.5))
+        str(wait_timeout("e", "ready", ["a", "b"], 0.5))
         == "experiment 'e' is not ready after 0.5 s: a, b"
     )
 

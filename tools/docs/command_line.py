@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from docs import md
-from symphony.cluster.plugins import backends
+from symphony.cluster.plugins import installed_backends
 from symphony.commandline import SymphonyParser
 from symphony.hookspecs import Option
 
@@ -73,7 +73,7 @@ def _description(parser: argparse.ArgumentParser) -> str:
 
 
 def _of_backends() -> Iterator[str]:
-    for info in backends():
+    for info in installed_backends():
         if info.options:
             yield f"### Options of the {info.name} backend"
             yield f"They are there where it is chosen: with `-b {info.name}`, `$SYMPHONY_BACKEND` or by configuration."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from docs import examples, md
-from symphony.cluster.plugins import find, open_backend
+from symphony.cluster.plugins import find_backend, open_backend
 from symphony.hookspecs import CAPABILITIES
 from symphony.plan.resolve import ignored_settings
 
@@ -46,7 +46,7 @@ def page(root: Path) -> str:
 
 
 def _capabilities() -> Iterator[Sequence[str]]:
-    claimed = {name: find(name).capabilities for name in BACKENDS}
+    claimed = {name: find_backend(name).capabilities for name in BACKENDS}
     for capability, about in CAPABILITIES.items():
         yield [
             about,
@@ -209,6 +209,6 @@ def _behaviour(root: Path) -> Iterator[str]:
 
 def cell(promise: Promise, backend: str, against: Mapping[str, str]) -> str:
     """What is said of a promise and a backend."""
-    if promise.needs is not None and promise.needs not in find(backend).capabilities:
+    if promise.needs is not None and promise.needs not in find_backend(backend).capabilities:
         return "no"
     return against.get(promise.test, against.get("*", "yes"))

@@ -15,13 +15,13 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
 
 if TYPE_CHECKING:
-    from symphony.cluster import Manifest, OnChange, Progress, Route
+    from symphony.cluster import Manifest, OnChange, Progress, Tunnel
     from symphony.cluster.matching import Until
-    from symphony.details import ProcessDetails
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.resolve import Plan
     from symphony.plan.topology import Topology
+    from symphony.process_details import ProcessDetails
     from symphony.status import ExperimentStatus, LogLine
     from symphony_kube.api.client import Api
     from symphony_kube.render.manifest import KubeManifest
@@ -40,7 +40,7 @@ class KubeCluster(Cluster):
     """
 
     backend: ClassVar[str] = "kube"
-    dry_run_looks: ClassVar[bool] = False
+    dry_run_checks_name: ClassVar[bool] = False
     requires_image: ClassVar[bool] = True
 
     def __init__(
@@ -272,7 +272,7 @@ class KubeCluster(Cluster):
         """Copy files or folders from or to a process (``process:path``); see `symphony_kube.access.copy`."""
         from symphony_kube.access import copy
 
-        transfer = copy.rehearse if dry_run else functools.partial(copy.transfer, progress=progress)
+        transfer = copy.dry_run if dry_run else functools.partial(copy.transfer, progress=progress)
         transfer(self.api, self.scope(experiment), source, target)
 
     def external_url(self, experiment: str, service: str) -> str:
@@ -289,7 +289,7 @@ class KubeCluster(Cluster):
         *,
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
-    ) -> Route:
+    ) -> Tunnel:
         """Forward a port of this machine through the API server; see `Cluster.port_forward`."""
         from symphony_kube.access import port_forward as forward
 
@@ -300,7 +300,7 @@ class KubeCluster(Cluster):
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
-    ) -> Route:
+    ) -> Tunnel:
         """A way to a service: its address outside where that answers, else a forwarded port."""
         from symphony_kube.access import port_forward as forward
 

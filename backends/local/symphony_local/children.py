@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from symphony.open_files import raise_open_file_limit
 from symphony.host.processes.children import Ended
 from symphony.host.processes.identity import birth
 from symphony.host.processes.spec import Command
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.event_loop import Loop
+from symphony.open_files import raise_open_file_limit
 from symphony_local.environment import Environment
 
 # Descriptors that pidfds leave for all else: logs, looks at /proc, probes.

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from symphony.open_files import raise_open_file_limit
 from symphony.host.processes.children import Ended, StartRefused
 from symphony.host.processes.identity import birth
 from symphony.host.processes.spec import Command
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.event_loop import Loop
+from symphony.open_files import raise_open_file_limit
 from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, Answer
 from symphony_tmux.ending import CLOSED, End, Ends, TmuxChild
 from symphony_tmux.gates import Gates

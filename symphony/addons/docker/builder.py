@@ -15,7 +15,7 @@ from symphony.addons.docker.context import gathered
 from symphony.addons.docker.detect_engine import check_choice, find
 from symphony.addons.docker.engines import Engine
 from symphony.addons.docker.subprocesses import Output
-from symphony.errors import BackendError, SpecError, located
+from symphony.errors import BackendError, SpecError, error_path
 from symphony.model import validators
 from symphony.model.images import context_entries
 
@@ -56,7 +56,7 @@ class DockerBuilder:
         output: Output | None = None,
     ) -> None:
         self._dockerfile = _absolute(dockerfile, "dockerfile")
-        with located("context_directories"):
+        with error_path("context_directories"):
             self._entries = tuple(
                 replace(entry, path=str(_absolute(entry.path, f"the path of {entry.name!r}")))
                 for entry in context_entries(context_directories)

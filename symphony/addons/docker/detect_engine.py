@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from symphony.addons.docker.engines import BUILDKIT, BUILDX, CLASSIC, PODMAN, Engine
 from symphony.addons.docker.subprocesses import asked
 from symphony.errors import BackendError, SpecError, Unreachable
-from symphony.names import near
+from symphony.names import did_you_mean
 
 VARIABLE = "SYMPHONY_CONTAINER_ENGINE"
 DOCKER = "docker"  # whichever of docker's builders is there, the best first
@@ -22,7 +22,9 @@ def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
     if wish is None or wish in CHOICES:
         return wish
     where = "engine" if choice else VARIABLE
-    raise SpecError(f"{where} is one of {', '.join(CHOICES)}, not {wish!r}{near(wish, CHOICES)}")
+    raise SpecError(
+        f"{where} is one of {', '.join(CHOICES)}, not {wish!r}{did_you_mean(wish, CHOICES)}"
+    )
 
 
 def find(choice: str | None = None) -> Engine:

@@ -14,7 +14,7 @@ from symphony.addons.docker.subprocesses import Output
 from symphony.errors import SpecError
 from symphony.model import Experiment
 from symphony.model.images import ContextEntry, ImageBuild
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 
 Told = Callable[[str], object]
 
@@ -44,7 +44,7 @@ class PlannedImage:
             ", ".join(f"{entry.name} ({entry.path})" for entry in self.entries)
             or "nothing but itself"
         )
-        runs = listing(self.processes)
+        runs = join_names(self.processes)
         return f"{self.reference} from {self.dockerfile} with {made_of}, and push it; from it run {runs}"
 
 
@@ -132,7 +132,9 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
                 p.container_image for p in experiment.list_all_processes() if p.container_image
             )
         )
-        hint = near(image.repository, used) or (f"; they run from {listing(used)}" if used else "")
+        hint = did_you_mean(image.repository, used) or (
+            f"; they run from {join_names(used)}" if used else ""
+        )
         raise SpecError(
             f"no process of experiment {experiment.name!r} has the container_image {image.repository!r}, which it "
             f"declares to build{hint}"

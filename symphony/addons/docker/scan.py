@@ -11,7 +11,7 @@ from pathlib import Path
 from symphony.addons.docker import ignore
 from symphony.errors import SpecError
 from symphony.model.images import ContextEntry
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,9 @@ def _missing(entry: ContextEntry) -> SpecError:
     source = Path(entry.path)
     folder = source.parent
     beside = sorted(item.name for item in folder.iterdir()) if folder.is_dir() else []
-    hint = near(source.name, beside) or (f"; beside it: {listing(beside)}" if beside else "")
+    hint = did_you_mean(source.name, beside) or (
+        f"; beside it: {join_names(beside)}" if beside else ""
+    )
     return SpecError(f"context entry {entry.name!r}: no file or folder {source}{hint}")
 
 

@@ -12,7 +12,7 @@ from typing import TypedDict, TypeVar
 from symphony.addons.zmq.endpoint import Place, find
 from symphony.addons.zmq.errors import ZmqOptionError
 from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 
 LINGER = 5.0
 # ZeroMQ keeps numbers of messages and of milliseconds in 32 bits.
@@ -68,7 +68,7 @@ def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
     known = [*Options.__annotations__, *own]
     for key in options:
         if key not in Options.__annotations__:
-            hint = near(key, known) or f"; it knows {listing(known, limit=20)}"
+            hint = did_you_mean(key, known) or f"; it knows {join_names(known, limit=20)}"
             raise ZmqOptionError(f"{who} knows no {key!r}{hint}")
     bind = options.get("bind")
     if bind is not None and not isinstance(bind, bool):

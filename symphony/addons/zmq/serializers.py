@@ -7,7 +7,7 @@ from typing import Any
 
 from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, told
 from symphony.errors import PluginError
-from symphony.names import near
+from symphony.names import did_you_mean
 
 Dumps = Callable[[Any], bytes]
 Loads = Callable[[bytes], Any]
@@ -27,7 +27,7 @@ def codec(serializer: Serializer) -> Codec:
         if serializer not in _BY_NAME:
             known = ", ".join(map(repr, _BY_NAME))
             raise ZmqOptionError(
-                f"no serializer {serializer!r}{near(serializer, _BY_NAME)}; there are None, {known}"
+                f"no serializer {serializer!r}{did_you_mean(serializer, _BY_NAME)}; there are None, {known}"
             )
         name, (dumps, loads) = serializer, _BY_NAME[serializer]()
     else:

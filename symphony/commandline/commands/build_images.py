@@ -49,14 +49,14 @@ def _without(cluster: Cluster, experiment: Experiment) -> Experiment:
 
 def _refuse_live(cluster: Cluster, name: str) -> None:
     """Say that a name is live before a build that may take long, not after it; the launch looks again."""
-    from symphony.cluster.matching import already_exists
+    from symphony.cluster.matching import experiment_exists
 
     try:
         status = cluster.describe_experiment(name)
     except NotFound:
         return
     if not status.ended:
-        raise already_exists(name)
+        raise experiment_exists(name)
 
 
 def _show(text: str) -> None:

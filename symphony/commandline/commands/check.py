@@ -14,7 +14,7 @@ from symphony.errors import PluginError, SpecError
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine
 from symphony.model.document_path import Place
-from symphony.names import listing
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -70,13 +70,13 @@ class Checking:
 
     def _targets(self, asked: Sequence[str]) -> list[Target]:
         """The backends that were asked for, or all that are installed and can be used."""
-        from symphony.cluster.plugins import backends, find
+        from symphony.cluster.plugins import find_backend, installed_backends
 
         if asked and ALL not in asked:
-            names = dict.fromkeys(find(name).name for name in asked)
+            names = dict.fromkeys(find_backend(name).name for name in asked)
             return [Target(name, self._open(name)) for name in names]
         found = []
-        for info in backends():
+        for info in installed_backends():
             try:
                 found.append(Target(info.name, self._open(info.name)))
             except PluginError as exc:
@@ -118,7 +118,7 @@ class Checking:
 
     def summary(self) -> str:
         """What was found, in one line."""
-        where = listing(target.name for target in self.targets)
+        where = join_names(target.name for target in self.targets)
         return f"{self._path}: {_counted(finding for _, finding in self.found)} for {where}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Checking:
 def _line(path: Path, position: Position, finding: Finding, colour: str) -> str:
     where = ":".join([str(path), *(str(number) for number in position if number is not None)])
     level = f"{colour}{finding.level}{RESET}" if colour else finding.level
-    who = f"{listing(finding.processes, limit=3)}: " if finding.processes else ""
+    who = f"{join_names(finding.processes, limit=3)}: " if finding.processes else ""
     said = f"{finding.what}; {finding.mend}" if finding.mend else finding.what
     return one_line(f"{where}: {level}: {who}{said} [{finding.rule}: {', '.join(finding.targets)}]")
 

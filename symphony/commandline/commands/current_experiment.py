@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from symphony.commandline.exit_codes import UsageError
-from symphony.errors import naming
+from symphony.errors import with_filename
 from symphony.host.run.directory import state_root
 
 
@@ -33,7 +33,7 @@ def choose(backend: str, experiment: str) -> None:
     place = _place(backend)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = place.with_name(f"{place.name}.{os.getpid()}")
-    with naming(place):
+    with with_filename(place):
         try:
             aside.write_text(f"{experiment}\n")
             aside.replace(place)

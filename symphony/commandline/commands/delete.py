@@ -12,7 +12,7 @@ from symphony.commandline.output import views
 from symphony.commandline.output.printing import show_json
 from symphony.commandline.output.terminal import is_terminal, note, progress
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
-from symphony.names import listing
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -25,7 +25,7 @@ def fitting(cluster: Cluster, patterns: Sequence[str], *, needed: bool) -> list[
     known = cluster.list_experiments()
     for pattern in patterns:
         if needed and not any(fnmatchcase(name, pattern) for name in known):
-            raise NotFound(f"no experiment fits {pattern!r}; there are {listing(known)}")
+            raise NotFound(f"no experiment fits {pattern!r}; there are {join_names(known)}")
     return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 

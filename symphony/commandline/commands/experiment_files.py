@@ -18,7 +18,7 @@ from types import (
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, SymphonyError
-from symphony.names import corrected, listing, near
+from symphony.names import corrected, did_you_mean, join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -52,7 +52,7 @@ def load(
             if path.suffix
             else "has no ending"
         )
-        raise SpecError(f"{path}: {what}; an experiment's file ends in {listing(SUFFIXES)}")
+        raise SpecError(f"{path}: {what}; an experiment's file ends in {join_names(SUFFIXES)}")
     if path.suffix == ".py":
         return _built(cluster, path, name, parameters or {})
     from symphony.config import SymphonyConfig
@@ -96,7 +96,9 @@ def _compiled(path: Path) -> CodeType:
         beside = (
             sorted(item.name for item in path.parent.glob("*.py")) if path.parent.is_dir() else []
         )
-        hint = near(path.name, beside) or (f"; beside it: {listing(beside)}" if beside else "")
+        hint = did_you_mean(path.name, beside) or (
+            f"; beside it: {join_names(beside)}" if beside else ""
+        )
         raise NotFound(f"{path}: no such file{hint}") from None
     except OSError as exc:
         raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
@@ -116,7 +118,7 @@ def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
             if callable(value) and not key.startswith("_")
         ]
         hint = (
-            near(BUILD, own)
+            did_you_mean(BUILD, own)
             or f"; write one that adds processes: def {BUILD}(exp): exp.new_process(...)"
         )
         raise SpecError(f"{path}: has no function {BUILD}(exp){hint}")
@@ -163,7 +165,7 @@ def _options(
     }
     for name in parameters:
         if name not in known and not any(item.kind is item.VAR_KEYWORD for item in takes):
-            hint = near(name, known) or f"; it takes {listing(known)}"
+            hint = did_you_mean(name, known) or f"; it takes {join_names(known)}"
             raise SpecError(
                 f"{path}: {BUILD}(exp) takes no {name!r}{hint} (as in def {BUILD}(exp, {name}=1))"
             )

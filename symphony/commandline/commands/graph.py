@@ -69,10 +69,10 @@ class GraphVerbs(LaunchVerbs):
     def _cluster_of(self, backend: str) -> Cluster:
         """The cluster of a backend: that of this command line, with its options, where it is on that one."""
         from symphony.cluster import Cluster
-        from symphony.cluster.plugins import find
+        from symphony.cluster.plugins import find_backend
 
-        own = self.cluster.backend if self.has_own_cluster else find(self.backend_name).name
-        return self.cluster if own == find(backend).name else Cluster.new(backend)
+        own = self.cluster.backend if self.has_own_cluster else find_backend(self.backend_name).name
+        return self.cluster if own == find_backend(backend).name else Cluster.new(backend)
 
     def _add_graph(self) -> None:
         from symphony.commandline.output.graph import FORMS

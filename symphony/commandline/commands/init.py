@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from symphony.errors import AlreadyExists, SpecError
-from symphony.names import check_name, corrected, listing
+from symphony.names import check_name, corrected, join_names
 
 # The files as they are kept beside this module, in the order in which they are told.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")
@@ -56,7 +56,7 @@ def places(folder: Path, texts: Iterable[str]) -> list[Path]:
     there = [path for path in paths if path.is_symlink() or path.exists()]
     if there:
         raise AlreadyExists(
-            f"{listing([str(path) for path in there])}: there already, and nothing was written; choose another folder, "
+            f"{join_names([str(path) for path in there])}: there already, and nothing was written; choose another folder, "
             "or move them away"
         )
     return paths

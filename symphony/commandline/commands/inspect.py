@@ -307,11 +307,11 @@ class LookVerbs(Verbs):
           symphony backends
           symphony backends --json
         """
-        from symphony.cluster.plugins import backends
+        from symphony.cluster.plugins import installed_backends
         from symphony.commandline.output.printing import show_json, show_table
         from symphony.commandline.output.views import BACKENDS, backend_dict, backend_row
 
-        found = backends()
+        found = installed_backends()
         if args.json:
             show_json([backend_dict(info) for info in found])
         else:

@@ -150,7 +150,7 @@ class LaunchVerbs(Verbs):
     def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
         server = args.dry_run == "server"
         self._show_manifest(
-            self.cluster.rehearse(experiment, force=args.force, server=server), args.json
+            self.cluster.dry_run(experiment, force=args.force, server=server), args.json
         )
 
     def _show_manifest(self, manifest: Manifest, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.output.terminal import is_terminal, note
 from symphony.errors import NotFound
-from symphony.names import listing
+from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -84,7 +84,7 @@ def one(what: str, given: str, fitting: Sequence[str], why: NotFound) -> str:
         return fitting[0]
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         raise UsageError(
-            f"{what} {given!r} may be {listing(fitting, limit=LONGEST_MENU)}; say more of it"
+            f"{what} {given!r} may be {join_names(fitting, limit=LONGEST_MENU)}; say more of it"
         ) from why
     return _chosen(what, given, fitting)
 

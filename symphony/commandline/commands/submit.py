@@ -153,7 +153,7 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         )
         request = job_options.Request(command=tuple(args.remainder), **given)
         experiment = job_options.experiment(request)
-        looks = self.cluster.dry_run_looks or args.dry_run in (False, "server")
+        looks = self.cluster.dry_run_checks_name or args.dry_run in (False, "server")
         if not args.force and looks:
             self._refuse_taken(experiment.name)
         try:

@@ -15,7 +15,7 @@ from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import note, progress
 
 if TYPE_CHECKING:
-    from symphony.cluster import Cluster, Route
+    from symphony.cluster import Cluster, Tunnel
     from symphony.status import ExperimentStatus
 
 
@@ -110,27 +110,27 @@ def forward(cluster: Cluster, experiment: str, target: str, ports: str | None) -
     """Forward a port until Ctrl-C."""
     port, local = port_numbers(ports)
     with _interruptible():
-        route = cluster.port_forward(experiment, target, port, local_port=local, on_error=_told)
-        return _stay(route, route.address)
+        tunnel = cluster.port_forward(experiment, target, port, local_port=local, on_error=_told)
+        return _stay(tunnel, tunnel.address)
 
 
 def visit(cluster: Cluster, experiment: str, service: str) -> int:
     """Print the address of a service; stay while it is forwarded."""
     with _interruptible():
-        route = cluster.visit(experiment, service, on_error=_told)
-        if not route.forwarded:
-            print(f"http://{route.address}")
+        tunnel = cluster.visit(experiment, service, on_error=_told)
+        if not tunnel.forwarded:
+            print(f"http://{tunnel.address}")
             return OK
-        return _stay(route, f"http://{route.address}")
+        return _stay(tunnel, f"http://{tunnel.address}")
 
 
 def _told(why: str) -> None:
     note(f"symphony: {why}")
 
 
-def _stay(route: Route, shown: str) -> int:
+def _stay(tunnel: Tunnel, shown: str) -> int:
     """Print where to connect, and keep it open until Ctrl-C or until told to end."""
-    with route:
+    with tunnel:
         print(shown, flush=True)
         note("forwarding; Ctrl-C ends it")
         try:

@@ -10,7 +10,7 @@ from symphony.commandline.output.tables import age
 from symphony.commandline.output.views import indented, process_state
 
 if TYPE_CHECKING:
-    from symphony.details import Event, ProcessDetails
+    from symphony.process_details import ProcessDetails, ProcessEvent
     from symphony.status import ProcessStatus
 
 LAST_LINES = 10
@@ -60,7 +60,7 @@ def _when(at: float, now: float) -> str:
     return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))} ({age(now - at)} ago)"
 
 
-def _events(events: Sequence[Event], now: float) -> list[tuple[str, str]]:
+def _events(events: Sequence[ProcessEvent], now: float) -> list[tuple[str, str]]:
     return [
         ("-" if event.at is None else f"{age(now - event.at)} ago", event.text) for event in events
     ]

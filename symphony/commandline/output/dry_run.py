@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from symphony.cluster import Cluster, Manifest
 from symphony.commandline.exit_codes import UsageError
 from symphony.errors import NotFound, PluginError, SymphonyError, Unsupported
-from symphony.names import near
+from symphony.names import did_you_mean
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, ProcessStatus
@@ -36,7 +36,7 @@ def forward(
     served = _ports_of_services(cluster, status.name)
     processes = {name for process in status for name in (process.name, process.path)}
     if target not in served and target not in processes:
-        hint = near(target, [*processes, *served])
+        hint = did_you_mean(target, [*processes, *served])
         raise NotFound(f"experiment {status.name!r} has no process or service {target!r}{hint}")
     port = port or served.get(target)
     if port is None:
@@ -67,10 +67,10 @@ def write(manifest: Manifest, path: str) -> str:
 
 def _claims(cluster: Cluster, capability: str) -> bool:
     """Whether a backend says that it can do something; one that is no plug-in is taken to."""
-    from symphony.cluster.plugins import find
+    from symphony.cluster.plugins import find_backend
 
     try:
-        return capability in find(cluster.backend).capabilities
+        return capability in find_backend(cluster.backend).capabilities
     except PluginError:
         return True
 

@@ -14,7 +14,7 @@ from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colou
 from symphony.commandline.output.views import process_state
 from symphony.drawing import FORMATS, SUFFIXES, draw
 from symphony.errors import NotFound, SymphonyError
-from symphony.names import listing
+from symphony.names import join_names
 from symphony.plan.topology import Topology, folded, of_status
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def form(asked: str | None, as_json: bool, output: str | None) -> str:
     suffix = Path(str(output)).suffix
     if suffix not in _SUFFIXES:
         raise UsageError(
-            f"which form has {output}? end it in {listing(_SUFFIXES)}, or say --format"
+            f"which form has {output}? end it in {join_names(_SUFFIXES)}, or say --format"
         )
     return _SUFFIXES[suffix]
 
@@ -118,7 +118,7 @@ def _tell_of_others(topology: Topology, states: Mapping[str, str] | None) -> Non
     others = [name for name in states or {} if name not in drawn]
     if others:
         note(
-            f"symphony: {topology.experiment} runs as it was launched, with more than is drawn: {listing(others)}"
+            f"symphony: {topology.experiment} runs as it was launched, with more than is drawn: {join_names(others)}"
         )
 
 

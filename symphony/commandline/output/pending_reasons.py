@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from symphony.commandline.output.terminal import Progress, note
-from symphony.names import listing
+from symphony.names import join_names
 from symphony.status import State
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Reasons:
                 found.setdefault(reason, []).append(path)
                 self._told.add((path, reason))
         return [
-            ": ".join(part for part in (listing(paths, limit=_NAMED), "pending", reason) if part)
+            ": ".join(part for part in (join_names(paths, limit=_NAMED), "pending", reason) if part)
             for reason, paths in found.items()
         ]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.commandline.exit_codes import STANDARD_OUTPUT
 from symphony.commandline.output.tables import Column, Row, table
 from symphony.commandline.output.terminal import NAME_COLOURS, RESET, has_colour, width
-from symphony.errors import naming
+from symphony.errors import with_filename
 
 if TYPE_CHECKING:
     from symphony.status import LogLine
@@ -58,7 +58,7 @@ def log_format(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable
 
 def show_text(text: str) -> None:
     """Write text as it is, a piece at a time: of one big write to a pipe that closes Python may tell nothing."""
-    with naming(STANDARD_OUTPUT):
+    with with_filename(STANDARD_OUTPUT):
         for start in range(0, len(text), _PIECE):
             sys.stdout.write(text[start : start + _PIECE])
 
@@ -68,7 +68,7 @@ def show_lines(lines: Iterable[LogLine], form: Callable[[LogLine], str], *, at_o
     out = sys.stdout
     for line in lines:
         text = form(line)
-        with naming(STANDARD_OUTPUT):
+        with with_filename(STANDARD_OUTPUT):
             out.write(text)
             if at_once:
                 out.flush()

@@ -138,21 +138,21 @@ class Parser(argparse.ArgumentParser):
         Of several it is about the first option: an argument too many may be the value that it was given.
         """
         if words:
-            from symphony.names import near
+            from symphony.names import did_you_mean
 
             word = next((word for word in words if word.startswith("-")), words[0])
             option = word.startswith("-")
-            hint = near(word, self._option_string_actions) if option else ""
+            hint = did_you_mean(word, self._option_string_actions) if option else ""
             hint = self.elsewhere.get(word.partition("=")[0], hint)
             self.error(f"unknown {'option' if option else 'argument'} {word!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Say what was probably meant, where argparse lists everything."""
         if action.choices is not None and value not in action.choices:
-            from symphony.names import listing, near
+            from symphony.names import did_you_mean, join_names
 
             known = [str(choice) for choice in action.choices]
-            hint = near(str(value), known) or f"; there are {listing(known, limit=20)}"
+            hint = did_you_mean(str(value), known) or f"; there are {join_names(known, limit=20)}"
             what = _named(action)
             raise UsageError(f"unknown {what} {str(value)!r}{hint}; see {self.prog} --help")
 
@@ -251,8 +251,8 @@ def parameter(text: str) -> tuple[str, str]:
 
 def moment(text: str) -> str:
     """A time that was, as `symphony.Cluster.get_log` takes it for ``since``: ``5m``, or ISO 8601."""
-    from symphony.errors import SpecError
     from symphony.cluster.since import parse_since
+    from symphony.errors import SpecError
 
     try:
         parse_since(text, 0.0)

@@ -118,9 +118,9 @@ def _waiting(options: Sequence[Typed], words: Sequence[str]) -> argparse.Action 
 def _values(action: argparse.Action) -> Iterable[str]:
     """What the value of an option may be."""
     if action.metavar == "BACKEND":
-        from symphony.cluster.plugins import backends
+        from symphony.cluster.plugins import installed_backends
 
-        return [info.name for info in backends()]
+        return [info.name for info in installed_backends()]
     if action.dest == "profile":
         from symphony.config import SymphonyConfig
 

@@ -35,12 +35,12 @@ def refuse_options(line: CommandLine) -> None:
 
 def _asked_for(line: CommandLine) -> tuple[str, str | None]:
     """What was typed, and the name of the backend that it asks for; None where it asks for none."""
-    from symphony.cluster.plugins import find
+    from symphony.cluster.plugins import find_backend
     from symphony.config import SymphonyConfig
 
     if line.args.backend:
-        return f"-b {line.args.backend}", find(line.args.backend).name
+        return f"-b {line.args.backend}", find_backend(line.args.backend).name
     config, profile = SymphonyConfig(), line.args.profile
     if profile and config.profile_of("backend") == profile:
-        return f"--profile {profile}", find(config.backend).name
+        return f"--profile {profile}", find_backend(config.backend).name
     return "", None

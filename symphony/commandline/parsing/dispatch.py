@@ -19,7 +19,7 @@ from symphony.commandline.parsing.arguments import (
     spelled_out,
     split_remainder,
 )
-from symphony.errors import naming
+from symphony.errors import with_filename
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -223,7 +223,7 @@ class CommandLine:
 
     def _take_options(self, words: Sequence[str]) -> None:
         """Add the options of the backend that ``words`` ask for; what is wrong with it shows when it is opened."""
-        from symphony.cluster.plugins import find
+        from symphony.cluster.plugins import find_backend
         from symphony.config import SymphonyConfig
         from symphony.errors import PluginError, SymphonyError
 
@@ -231,7 +231,7 @@ class CommandLine:
         config.set_command_line(_first_options(words))
         self._misconfigured = None
         try:
-            found = find(config.backend)
+            found = find_backend(config.backend)
         except PluginError:
             return
         except SymphonyError as exc:  # help is given all the same
@@ -256,7 +256,7 @@ class CommandLine:
         try:
             code = self._run(argv)
             if sys.stdout is not None:
-                with naming(exit_codes.STANDARD_OUTPUT):
+                with with_filename(exit_codes.STANDARD_OUTPUT):
                     sys.stdout.flush()
         except (BrokenPipeError, OutputClosed):
             _drop_output()
@@ -381,11 +381,11 @@ def _first_options(words: Sequence[str]) -> dict[str, str]:
 
 def _options_elsewhere() -> dict[str, str]:
     """By option of any backend, a hint that says whose it is."""
-    from symphony.cluster.plugins import backends
+    from symphony.cluster.plugins import installed_backends
 
     return {
         flag: f"; it is an option of the {info.name} backend: add -b {info.name}"
-        for info in backends()
+        for info in installed_backends()
         for option in info.options
         for flag in option.flags
     }

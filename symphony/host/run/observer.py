@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from symphony.cluster.matching import no_experiment
+from symphony.cluster.matching import experiment_not_found
 from symphony.host.processes.identity import ProcessId
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import Reader, apply, fold
@@ -21,7 +21,7 @@ class Observer:
         try:
             self._manifest = run.load_manifest()
         except FileNotFoundError:  # deleted between finding and reading
-            raise no_experiment(run.name, []) from None
+            raise experiment_not_found(run.name, []) from None
         self._state = fold([process["name"] for process in self._manifest["processes"]], [])
 
     def look(self) -> ExperimentStatus:

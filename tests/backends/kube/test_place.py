@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from symphony.cluster.plugins import find
+from symphony.cluster.plugins import find_backend
 from symphony_kube.api.cluster_identity import place
 
 
@@ -49,4 +49,4 @@ def test_a_kubeconfig_that_was_written_to_is_another_place(home):
 
 
 def test_the_record_names_it():
-    assert find("kube").place == "symphony_kube.api.cluster_identity:place"
+    assert find_backend("kube").place == "symphony_kube.api.cluster_identity:place"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.cluster.remote_path import Beside, ends
+from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access import archive, exec, exec_stream, find_pod
 from symphony_kube.access.archive import Digests
@@ -111,7 +111,7 @@ def transfer(
     Raises `NotFound`, `SpecError`, and `BackendError` where what arrived is not what was sent.
     """
     tell: Progress = progress or (lambda _done, _of: None)
-    there, here = ends(source, target)
+    there, here = parse_transfer(source, target)
     if there is not None:
         place = find_pod.running(api, scope, there.process, there.group)
         _download(api, scope, place, there, target, tell)
@@ -120,9 +120,9 @@ def transfer(
         _upload(api, scope, place, source, here, tell)
 
 
-def rehearse(api: Api, scope: Scope, source: str, target: str) -> None:
+def dry_run(api: Api, scope: Scope, source: str, target: str) -> None:
     """Refuse what `transfer` would refuse before it looks into the container, and copy nothing."""
-    there, here = ends(source, target)
+    there, here = parse_transfer(source, target)
     beside = there or here
     if beside is not None:
         find_pod.running(api, scope, beside.process, beside.group)
@@ -135,7 +135,7 @@ def rehearse(api: Api, scope: Scope, source: str, target: str) -> None:
 # --- from a process ---
 
 
-def _landing(source: Beside, target: str) -> Path:
+def _landing(source: RemotePath, target: str) -> Path:
     """Where here something from a process comes to stand. Raises `NotFound`."""
     _, name = _split(source.path)
     path = Path(target)
@@ -148,7 +148,7 @@ def _landing(source: Beside, target: str) -> Path:
 
 
 def _download(
-    api: Api, scope: Scope, place: Place, source: Beside, target: str, tell: Progress
+    api: Api, scope: Scope, place: Place, source: RemotePath, target: str, tell: Progress
 ) -> None:
     folder, name = _split(source.path)
     final = _landing(source, target)
@@ -278,7 +278,7 @@ def _failure(said: str, what: str, place: Place) -> BackendError | NotFound | Sp
 
 
 def _upload(
-    api: Api, scope: Scope, place: Place, source: str, target: Beside, tell: Progress
+    api: Api, scope: Scope, place: Place, source: str, target: RemotePath, tell: Progress
 ) -> None:
     tree = archive.Outgoing(source)
     parent, _ = _split(target.path)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster import Route
+from symphony.cluster import Tunnel
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony_kube.access import find_pod
 from symphony_kube.access.exec_stream import Channels
 from symphony_kube.access.find_pod import Place
@@ -94,7 +94,7 @@ def _service(api: Api, scope: Scope, service: str, known: Mapping[str, Object]) 
         from symphony_kube.status import experiments
 
         experiments.describe(api, scope)  # NotFound where there is no such experiment
-    hint = near(service, known) or f"; its services are {listing(known)}"
+    hint = did_you_mean(service, known) or f"; its services are {join_names(known)}"
     raise NotFound(f"experiment {scope.experiment!r} does not expose {service!r}{hint}")
 
 
@@ -122,14 +122,14 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Route:
+def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:
     """A way to a service: its address outside where that answers, else a forwarded port."""
     with contextlib.suppress(NotFound, Unsupported):
         address = external(api, scope, service)
         host, _, port = address.rpartition(":")
         with contextlib.suppress(OSError):
             socket.create_connection((host.strip("[]"), int(port)), timeout=TRY).close()
-            return Route(address)
+            return Tunnel(address)
     target = _of_service(_service(api, scope, service, _services(api, scope)), None)
     return _open(api, scope, target, None, on_error)
 
@@ -155,8 +155,8 @@ def port_forward(
     local_port: int | None = None,
     *,
     on_error: OnError | None = None,
-) -> Route:
-    """Forward a port of this machine to one of a process, or to a service; open until the route is closed.
+) -> Tunnel:
+    """Forward a port of this machine to one of a process, or to a service; open until the tunnel is closed.
 
     A service has a port of its own; for a process it has to be said. ``local_port`` is that of this machine, any
     free one unless given; only this machine can connect to it. ``on_error`` is called from another thread.
@@ -187,7 +187,7 @@ def _of_service(service: Object, port: int | None) -> Target:
     name = labels.get(names.SERVICE, service["metadata"]["name"])
     ports = {int(item["port"]): item.get("targetPort") or item["port"] for item in spec["ports"]}
     if port is not None and port not in ports:
-        raise SpecError(f"service {name!r} has port {listing(map(str, ports))}, not {port}")
+        raise SpecError(f"service {name!r} has port {join_names(map(str, ports))}, not {port}")
     target = ports[port] if port is not None else next(iter(ports.values()))
     unit = (spec.get("selector") or {}).get(names.UNIT)
     return Target(name=name, port=int(target), unit=unit)
@@ -195,7 +195,7 @@ def _of_service(service: Object, port: int | None) -> Target:
 
 def _open(
     api: Api, scope: Scope, target: Target, local_port: int | None, on_error: OnError | None
-) -> Route:
+) -> Tunnel:
     try:
         listener = socket.create_server((LOOPBACK, local_port or 0))
     except OSError as exc:
@@ -204,7 +204,7 @@ def _open(
         ) from exc
     forwarder = _Forwarder(api, scope, target, listener, on_error or (lambda _: None))
     forwarder.start()
-    return Route(f"{LOOPBACK}:{listener.getsockname()[1]}", close=forwarder.close)
+    return Tunnel(f"{LOOPBACK}:{listener.getsockname()[1]}", close=forwarder.close)
 
 
 class _Forwarder:

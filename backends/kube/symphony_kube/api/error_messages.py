@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from symphony.errors import BackendError, LaunchFailed
-from symphony.names import listing
+from symphony.names import join_names
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import describe, experiment_of, plural_name
@@ -88,7 +88,7 @@ def unknown_fields(kind: str, name: str, scope: Scope, where: str, fields: Seque
     """Why an object would not become what its user wrote: a server that does not know a field leaves it out."""
     return (
         f"cannot create {describe(kind, name)} in namespace {scope.namespace!r} as it is written: {where} has what the "
-        f"server does not know and would leave out: {listing(fields)}"
+        f"server does not know and would leave out: {join_names(fields)}"
     )
 
 

@@ -16,7 +16,7 @@ from kubernetes.config import ConfigException
 from kubernetes.config.kube_config import KubeConfigMerger
 
 from symphony.errors import BackendError, NotFound
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony_kube.api.errors import one_line
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -59,10 +59,10 @@ def _context(place: str, asked: str | None) -> dict[str, Any]:
     name = asked or found.get("current-context")
     if not name:
         raise NotFound(
-            f"the kubeconfig {place} has no current context; choose one of {listing(known)} with context="
+            f"the kubeconfig {place} has no current context; choose one of {join_names(known)} with context="
         )
     if name not in known:
-        hint = near(str(name), known) or f"; it has {listing(known)}"
+        hint = did_you_mean(str(name), known) or f"; it has {join_names(known)}"
         raise NotFound(f"the kubeconfig {place} has no context {name!r}{hint}")
     cluster = known[name].get("cluster")
     servers = {item["name"]: (item["cluster"] or {}).get("server") for item in found["clusters"]}

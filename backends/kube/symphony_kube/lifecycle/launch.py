@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from symphony.cluster.matching import already_exists
+from symphony.cluster.matching import experiment_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
 from symphony.status import ExperimentStatus
 from symphony_kube.api import error_messages
@@ -95,7 +95,7 @@ def make_room(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
     if there is None:
         return
     if there and not force:
-        raise already_exists(scope.experiment)
+        raise experiment_exists(scope.experiment)
     delete.delete(api, scope, jobs_only=jobs_only)
 
 
@@ -214,7 +214,7 @@ def _taken(api: Api, scope: Scope, exc: NameTaken) -> BackendError | AlreadyExis
         return LaunchFailed(error_messages.taken(taken.kind, taken.name, scope, exc.found))
     try:
         if not _is_old(exc.found) or _is_live(api, scope, exc.found):
-            return already_exists(scope.experiment)
+            return experiment_exists(scope.experiment)
     except BackendError as trouble:
         text = f"{describe(taken.kind, taken.name)} is there already, and how it is cannot be told: {trouble}"
         return error_messages.failed(text, trouble)
@@ -318,7 +318,7 @@ def _see_alone(api: Api, scope: Scope, creation: Creation, first: Resource, mine
             labels(other).get(names.RUN) != creation.run_id
             and "deletionTimestamp" not in other["metadata"]
         ):
-            raise already_exists(scope.experiment)
+            raise experiment_exists(scope.experiment)
 
 
 # --- asking only ---

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import add
 
 from symphony.errors import SpecError
-from symphony.names import near
+from symphony.names import did_you_mean
 from symphony_kube.node_pools.pools import NodePool, Resources, counted
 from symphony_kube.node_pools.quantities import cores
 
@@ -139,4 +139,6 @@ def _each(refused: dict[str, str]) -> str:
 
 def _hint(pools: Iterable[NodePool], unit: Unit) -> str:
     known = {pool.gpu_type for pool in pools if pool.gpu_type}
-    return "".join(near(kind, known, limit=1) for kind in unit.gpu_types if kind not in known)
+    return "".join(
+        did_you_mean(kind, known, limit=1) for kind in unit.gpu_types if kind not in known
+    )

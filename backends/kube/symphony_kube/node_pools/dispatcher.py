@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import NotFound, SpecError
 from symphony.model import Process, ProcessGroup, validators
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony_kube.node_pools import terraform
 from symphony_kube.node_pools.assignments import Owner, Placements
 from symphony_kube.node_pools.choose import Assignment
@@ -79,7 +79,7 @@ class NodePoolDispatcher:
         if found is None:
             known = list(self._pools)
             raise NotFound(
-                f"no node pool {name!r}{near(str(name), known) or f'; there are {listing(known, limit=20)}'}"
+                f"no node pool {name!r}{did_you_mean(str(name), known) or f'; there are {join_names(known, limit=20)}'}"
             )
         return found
 
@@ -221,7 +221,7 @@ class NodePoolDispatcher:
         for key in needed:
             if key not in given:
                 raise SpecError(
-                    f"assign_to={way!r} needs {key}; the node pools are {listing(self._pools, limit=20)}"
+                    f"assign_to={way!r} needs {key}; the node pools are {join_names(self._pools, limit=20)}"
                 )
         found: NodePool = getattr(self, f"assign_to_{way}")(process, **given)
         return found
@@ -245,7 +245,7 @@ class NodePoolDispatcher:
         return self._placements.assign(process, owner, assignment, list(self._pools.values()))
 
     def _with_gpus(self) -> str:
-        return listing(
+        return join_names(
             (pool.name for pool in self._pools.values() if pool.allocatable.gpus), limit=20
         )
 

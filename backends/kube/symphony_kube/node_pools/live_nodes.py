@@ -10,7 +10,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, SpecError
-from symphony.names import listing, near
+from symphony.names import did_you_mean, join_names
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
 from symphony_kube.node_pools.gke_reserve import Reserve
@@ -210,7 +210,7 @@ def _trouble(node: Object) -> str:
 
 def _why_unusable(nodes: Sequence[Object]) -> str:
     told = [f"{_name(node)} is {_trouble(node)}" for node in nodes]
-    return f"none of its nodes takes Pods now: {listing(told, limit=4)}"
+    return f"none of its nodes takes Pods now: {join_names(told, limit=4)}"
 
 
 def _taints(node: Object) -> frozenset[Taint]:
@@ -239,8 +239,8 @@ def _no_pools(nodes: Sequence[Object], label: str | None) -> str:
         return "the cluster has no nodes that take Pods of their own"
     if label is None:
         which = f"no node has a label that tells its pool ({', '.join(POOL_LABELS)})"
-        return f"{which}; name one with label=, of {listing(keys, limit=20)}"
-    return f"no node has the label {label!r}{near(label, keys) or f'; they have {listing(keys, limit=20)}'}"
+        return f"{which}; name one with label=, of {join_names(keys, limit=20)}"
+    return f"no node has the label {label!r}{did_you_mean(label, keys) or f'; they have {join_names(keys, limit=20)}'}"
 
 
 def _refuse_same_names(selectors: Iterable[tuple[str, str]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symphony.errors import SpecError
-from symphony.names import listing
+from symphony.names import join_names
 from symphony_kube.node_pools.pools import NodePool, Resources, counted
 
 
@@ -27,7 +27,7 @@ def share(pool: NodePool, parts: int) -> Resources:
 
 def _uneven(pool: NodePool, parts: int) -> str:
     gpus = pool.allocatable.gpus
-    works = listing(map(str, (n for n in range(1, gpus + 1) if gpus % n == 0)), limit=20)
+    works = join_names(map(str, (n for n in range(1, gpus + 1) if gpus % n == 0)), limit=20)
     more = parts > gpus
     how = f"{parts} processes are more than" if more else f"{parts} processes cannot evenly share"
     return (

@@ -17,7 +17,7 @@ from typing import Any
 
 from symphony.errors import NotFound, SpecError
 from symphony.model import validators
-from symphony.names import listing
+from symphony.names import join_names
 from symphony_kube.node_pools.gke_reserve import USUAL_PODS, Reserve
 from symphony_kube.node_pools.pools import NodePool, Resources, Taint
 from symphony_kube.node_pools.quantities import MILLI, number, whole
@@ -121,7 +121,7 @@ def _pool_blocks(data: Any, where: str) -> dict[str, Any]:
     if not blocks:
         kinds = dict.fromkeys(kind for resource in resources for kind in resource)
         raise SpecError(
-            f"{where}: no node pools: it has no resource.{KIND}; its resources are {listing(kinds)}"
+            f"{where}: no node pools: it has no resource.{KIND}; its resources are {join_names(kinds)}"
         )
     return blocks
 
@@ -190,7 +190,7 @@ def _needed(labels: Block, field: str, example: str) -> Any:
     value = labels.get(field)
     if value is None:
         raise SpecError(
-            f"{_LABELS}.{field} is missing; add it, for example {field} = {example}; its labels are {listing(labels)}"
+            f"{_LABELS}.{field} is missing; add it, for example {field} = {example}; its labels are {join_names(labels)}"
         )
     return value
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings import Settings
-from symphony.names import listing
+from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess, argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.context import Context, Group
@@ -39,7 +39,7 @@ def check_images(plan: Plan, options: Options) -> None:
         what = (
             f"process {paths[0]!r} has"
             if len(paths) == 1
-            else f"processes {listing(paths, limit=20)} have"
+            else f"processes {join_names(paths, limit=20)} have"
         )
         raise SpecError(
             f"{what} no container_image: a container runs from an image; set container_image, or give one for all that "

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.names import near
+from symphony.names import did_you_mean
 
 # By what the things of a list are told apart, where that is not their name.
 NAMED_BY = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
@@ -47,7 +47,7 @@ def _missing(written: Any, made: Any, key: str, path: str) -> Iterator[str]:
             if name in made:
                 yield from _missing(value, made[name], name, below)
             elif _says_something(value):
-                hint = near(name, made).removeprefix("; ")
+                hint = did_you_mean(name, made).removeprefix("; ")
                 yield f"{below}{f' ({hint})' if hint else ''}"
     elif isinstance(written, list) and isinstance(made, list):
         for number, item in enumerate(written):

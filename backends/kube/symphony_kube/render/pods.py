@@ -7,7 +7,7 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model.settings import Settings
-from symphony.names import near
+from symphony.names import did_you_mean
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
 from symphony_kube.render.containers import container, ports
 from symphony_kube.render.context import Context, Group
@@ -164,7 +164,7 @@ def _with_own(group: Group, body: Object, own: Mapping[str, Any]) -> Object:
     who = f"pod_yml of {group.what}"
     for key in own:
         if key not in _PARTS:
-            hint = near(key, _PARTS) or f"; write spec: {{{key}: ...}}"
+            hint = did_you_mean(key, _PARTS) or f"; write spec: {{{key}: ...}}"
             raise SpecError(
                 f"{who} is laid over the Pod, which has metadata and spec, and no {key!r}{hint}"
             )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import find_status
-from symphony.details import Event, ProcessDetails
+from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ProcessStatus
 from symphony_kube.access import find_pod
 from symphony_kube.api.errors import ApiError
@@ -35,7 +35,9 @@ def explain(api: Api, scope: Scope, process: str, group: str | None) -> ProcessD
     return details(status, pod, _events(api, scope, pod))
 
 
-def details(status: ProcessStatus, pod: Object, events: tuple[Event, ...] = ()) -> ProcessDetails:
+def details(
+    status: ProcessStatus, pod: Object, events: tuple[ProcessEvent, ...] = ()
+) -> ProcessDetails:
     """What a Pod tells of one of its processes. Pure."""
     spec = pod["spec"]
     container = next(item for item in spec["containers"] if item["name"] == status.name)
@@ -76,7 +78,7 @@ def _amount(asked: object, most: object) -> str:
     return str(asked) if most is None else f"{asked}, at most {most}"
 
 
-def _events(api: Api, scope: Scope, pod: Object) -> tuple[Event, ...]:
+def _events(api: Api, scope: Scope, pod: Object) -> tuple[ProcessEvent, ...]:
     selector = f"involvedObject.uid={pod['metadata']['uid']}"
     try:
         found = api.call(
@@ -89,7 +91,7 @@ def _events(api: Api, scope: Scope, pod: Object) -> tuple[Event, ...]:
     return tuple(sorted(map(_event, found.get("items") or ()), key=lambda event: event.at or 0.0))
 
 
-def _event(item: Object) -> Event:
+def _event(item: Object) -> ProcessEvent:
     times = int(item.get("count") or 1)
     when = (
         item.get("lastTimestamp")
@@ -98,4 +100,4 @@ def _event(item: Object) -> Event:
     )
     text = " ".join(str(item.get("message") or "").split())
     often = f" ({times} times)" if times > 1 else ""
-    return Event(at=seconds(when), text=f"{item.get('reason') or 'note'}: {text}{often}")
+    return ProcessEvent(at=seconds(when), text=f"{item.get('reason') or 'note'}: {text}{often}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from symphony.cluster.matching import awaited, no_experiment, too_late
+from symphony.cluster.matching import experiment_not_found, still_awaited, wait_timeout
 from symphony.errors import NotFound, SymphonyError
 from symphony.names import is_name
 from symphony.status import ExperimentStatus
@@ -151,7 +151,7 @@ def _without_objects(api: Api, scope: Scope) -> ExperimentStatus:
             raise
         known = []
     if scope.experiment not in known:
-        raise no_experiment(scope.experiment, known)
+        raise experiment_not_found(scope.experiment, known)
     return ExperimentStatus(name=scope.experiment, backend="kube", note=NOTHING_LEFT)
 
 
@@ -173,7 +173,7 @@ def wait(
         while True:
             if on_change is not None:
                 on_change(seen.status)
-            going = awaited(seen.status, until)
+            going = still_awaited(seen.status, until)
             if not going and seen.gone:
                 # Its Pods go one after the other when an experiment is deleted: then there is none any more.
                 later = following.next(SETTLING)
@@ -185,7 +185,7 @@ def wait(
                 return seen.status
             later = _next(api, scope, following, seen, deadline, on_change)
             if later is None:
-                raise too_late(scope.experiment, until, going, timeout or 0.0)
+                raise wait_timeout(scope.experiment, until, going, timeout or 0.0)
             seen = later
 
 
@@ -304,7 +304,7 @@ class Following:
         self._started = True
         scope = self._scope
         if not is_name(scope.experiment):  # a selector would not take it
-            raise no_experiment(scope.experiment, [])
+            raise experiment_not_found(scope.experiment, [])
         try:
             self._observer.replace(PODS, self._watcher.start(PODS))
         except ApiError as exc:

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from symphony.cluster import Cluster, OnChange
-from symphony.cluster.matching import Until, already_exists, awaited, no_experiment, too_late
+from symphony.cluster.matching import (
+    Until,
+    experiment_exists,
+    experiment_not_found,
+    still_awaited,
+    wait_timeout,
+)
 from symphony.errors import BackendError, Unsupported
 from symphony.host.processes.identity import ProcessId, identify, is_alive
 from symphony.model import Experiment
@@ -55,7 +61,7 @@ class InlineCluster(Cluster):
             and name in self.list_experiments()
             and not self.describe_experiment(name).ended
         ):
-            raise already_exists(name)
+            raise experiment_exists(name)
         self.delete(name)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
@@ -103,7 +109,7 @@ class InlineCluster(Cluster):
                 (self._folder / experiment / "status.json").read_bytes()
             )
         except FileNotFoundError:
-            raise no_experiment(experiment, self.list_experiments()) from None
+            raise experiment_not_found(experiment, self.list_experiments()) from None
         return kept
 
     def wait(
@@ -121,11 +127,11 @@ class InlineCluster(Cluster):
             now = self.describe_experiment(experiment)
             if on_change is not None and now != before:
                 on_change(now)
-            going = awaited(now, until)
+            going = still_awaited(now, until)
             if not going:
                 return now
             if time.monotonic() >= deadline:
-                raise too_late(experiment, until, going, timeout or 0.0)
+                raise wait_timeout(experiment, until, going, timeout or 0.0)
             before = now
             time.sleep(0.1)
 

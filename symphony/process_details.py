@@ -10,7 +10,7 @@ from symphony.status import ProcessStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class ProcessEvent:
     """Something that happened to a process: when, in seconds since the epoch (None: unknown), and what, in a line."""
 
     at: float | None
@@ -30,7 +30,7 @@ class ProcessDetails:
     facts: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
+    events: tuple[ProcessEvent, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The details as JSON knows them: what the status has, and the others beside it."""

@@ -110,7 +110,7 @@ class Rl(SymphonyParser):
             return foreground.launch_and_follow(self.cluster, exp, force=args.force, as_json=False)
         self.cluster.launch(exp, force=args.force, dry_run=args.dry_run)
         if not args.dry_run:
-            visit = " ".join([self.prog, "visit", *self.where, exp.name, "page"])
+            visit = " ".join([self.prog, "visit", *self.cluster_arguments, exp.name, "page"])
             print(f"launched {exp.name}; the page: {visit}")
         return None
 

@@ -8,10 +8,10 @@ from symphony.errors import BackendError, LaunchFailed, SymphonyError
 
 OK = 0
 FAILED = 1
-WRONG_USE = 2
-BACKEND = 3
+USAGE_ERROR = 2
+BACKEND_ERROR = 3
 INTERRUPTED = 130  # as a shell says for SIGINT: 128 + 2
-CLOSED = 141  # the reader of a pipe went away: 128 + SIGPIPE
+OUTPUT_CLOSED = 141  # the reader of a pipe went away: 128 + SIGPIPE
 
 # What is named where it cannot be written to: it may be a file, on a disk that is full.
 STANDARD_OUTPUT = "standard output"
@@ -21,7 +21,7 @@ class UsageError(SymphonyError):
     """The command line itself is wrong."""
 
 
-def told(exc: BaseException) -> BaseException:
+def unwrap_interruption(exc: BaseException) -> BaseException:
     """What an error is about: Ctrl-C, where that is what caused it.
 
     Python before 3.12 hides one in a RuntimeError where it comes as a class is made.
@@ -43,17 +43,17 @@ def exit_code(exc: BaseException) -> int:
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(exc, BackendError):
-        return WRONG_USE if isinstance(exc, LaunchFailed) and not exc.trouble else BACKEND
+        return USAGE_ERROR if isinstance(exc, LaunchFailed) and not exc.trouble else BACKEND_ERROR
     if isinstance(exc, SymphonyError):
-        return WRONG_USE
-    return BACKEND if _of_the_system(exc) else FAILED
+        return USAGE_ERROR
+    return BACKEND_ERROR if _of_the_system(exc) else FAILED
 
 
 def _of_the_system(exc: BaseException) -> bool:
     return isinstance(exc, OSError) and not isinstance(exc, TimeoutError)
 
 
-def message(exc: BaseException) -> str:
+def error_message(exc: BaseException) -> str:
     """What to say of an error, in one line."""
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"

@@ -21,9 +21,7 @@ from tests.cli.terminal import Terminal
 TIMEOUT = 60
 FOREVER = "while :; do sleep 0.05; done"
 # What a script of one's own begins with whose completion may take its time, as on a machine that is busy.
-PATIENT = (
-    f"from symphony.commandline.parsing import dispatch; dispatch.LONGEST_COMPLETION = {TIMEOUT}"
-)
+PATIENT = f"from symphony.commandline.parsing import dispatch; dispatch.COMPLETION_TIMEOUT_SECONDS = {TIMEOUT}"
 
 
 def telling(place: Path) -> str:

@@ -166,10 +166,12 @@ class TestInterrupted:
 
 
 class TestAReaderThatGoes:
-    """``| head``: it ends quietly, as other programs do, and at once, though no further line comes."""
+    """A reader such as ``head`` that closes the pipe: the next write ends the program quietly."""
+
+    WRITES_ON = "echo up; while :; do sleep 0.05; echo more; done"
 
     def test_while_following(self, program: Program) -> None:
-        program.launched("rl", {"a": f"echo up; {FOREVER}", "b": FOREVER})
+        program.launched("rl", {"a": self.WRITES_ON, "b": FOREVER})
         with program.popen(
             "logs", "-f", "rl", stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as following:
@@ -190,7 +192,7 @@ class TestAReaderThatGoes:
                 assert (writing.wait(TIMEOUT), writing.stderr.read()) == (141, "")
 
     def test_a_launch_that_is_followed_goes_on(self, program: Program) -> None:
-        file = program.file("rl", {"a": f"echo up; {FOREVER}"})
+        file = program.file("rl", {"a": self.WRITES_ON})
         with program.popen(
             "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as following:

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 
 from symphony.commandline.output import pending_reasons
-from symphony.commandline.output.pending_reasons import TROUBLE, USUAL, Reasons, telling_of
-from symphony.commandline.output.terminal import Progress
+from symphony.commandline.output.pending_reasons import (
+    PROBLEM_DELAY_SECONDS,
+    USUAL_DELAY_SECONDS,
+    PendingReasons,
+    reporting_pending_processes,
+)
+from symphony.commandline.output.terminal import ProgressLine
 from symphony.errors import NotFound
 from symphony.status import ExperimentStatus, ProcessStatus, State
 from tests.cli.conftest import TIMEOUT, Program
@@ -27,41 +32,43 @@ def status(*reasons: str, **settings: Any) -> ExperimentStatus:
 
 class TestReasons:
     def test_one_that_lasts_is_told_once(self) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         reasons.see(status(FULL), 0.0)
-        assert (reasons.due(1.0), reasons.next()) == ([], TROUBLE)
-        assert reasons.due(TROUBLE) == [f"p0: pending: {FULL}"]
+        assert (reasons.due(1.0), reasons.next()) == ([], PROBLEM_DELAY_SECONDS)
+        assert reasons.due(PROBLEM_DELAY_SECONDS) == [f"p0: pending: {FULL}"]
         reasons.see(status(FULL), 50.0)
         assert (reasons.due(100.0), reasons.next()) == ([], None)
 
     def test_one_that_changes_is_told_again_and_never_twice(self) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         told = []
         for now, reason in enumerate(["ErrImagePull: a", "ImagePullBackOff: a", "ErrImagePull: a"]):
             reasons.see(status(reason), 20.0 * now)
-            told += reasons.due(20.0 * now + TROUBLE)
+            told += reasons.due(20.0 * now + PROBLEM_DELAY_SECONDS)
         assert told == ["p0: pending: ErrImagePull: a", "p0: pending: ImagePullBackOff: a"]
 
     @pytest.mark.parametrize(
         "reason", ["", "being scheduled", "pulling image x", "ContainerCreating", "waiting for p"]
     )
     def test_what_every_start_goes_through_has_more_time(self, reason: str) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         reasons.see(status(reason), 0.0)
-        assert reasons.due(USUAL - 0.1) == []
-        assert reasons.due(USUAL) == [f"p0: pending: {reason}" if reason else "p0: pending"]
+        assert reasons.due(USUAL_DELAY_SECONDS - 0.1) == []
+        assert reasons.due(USUAL_DELAY_SECONDS) == [
+            f"p0: pending: {reason}" if reason else "p0: pending"
+        ]
 
     def test_each_reason_is_counted_from_its_beginning(self) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         reasons.see(status("ContainerCreating"), 0.0)
         reasons.see(status(FULL), 9.0)
         assert reasons.due(10.5) == []
         assert reasons.due(11.0) == [f"p0: pending: {FULL}"]
 
     def test_processes_of_one_reason_share_a_line(self) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         reasons.see(status(*[FULL] * 64, "ImagePullBackOff: a"), 0.0)
-        assert reasons.due(TROUBLE) == [
+        assert reasons.due(PROBLEM_DELAY_SECONDS) == [
             f"p0, p1, p2, p3 and 60 more: pending: {FULL}",
             "p64: pending: ImagePullBackOff: a",
         ]
@@ -70,12 +77,12 @@ class TestReasons:
         "settings", [{"state": State.RUNNING}, {"state": State.FAILED}, {"started": 1.0}], ids=str
     )
     def test_who_has_started_has_nothing_to_tell(self, settings: dict[str, Any]) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         reasons.see(status("restarts in 10 s", **settings), 0.0)
         assert (reasons.due(100.0), reasons.next()) == ([], None)
 
     def test_nor_has_who_is_deleted_or_starts_in_time(self) -> None:
-        reasons = Reasons()
+        reasons = PendingReasons()
         reasons.see(status("its Pod is being deleted", FULL), 0.0)
         reasons.see(status("its Pod is being deleted", "", state=State.RUNNING), 1.0)
         assert (reasons.due(100.0), reasons.next()) == ([], None)
@@ -100,9 +107,9 @@ class FakeCluster:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once something was told; it is told soon."""
-    told, note = threading.Event(), pending_reasons.note
-    monkeypatch.setattr(pending_reasons, "TROUBLE", 0.05)
-    monkeypatch.setattr(pending_reasons, "note", lambda text: (note(text), told.set()))
+    told, note = threading.Event(), pending_reasons.print_note
+    monkeypatch.setattr(pending_reasons, "PROBLEM_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(pending_reasons, "print_note", lambda text: (note(text), told.set()))
     return told
 
 
@@ -110,7 +117,7 @@ def test_it_is_told_while_something_else_is_done(
     said: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster: Any = FakeCluster(status(""), status(FULL))
-    with telling_of(cluster, "rl"):
+    with reporting_pending_processes(cluster, "rl"):
         assert said.wait(TIMEOUT)
     cluster.over.set()
     assert cluster.asked == [("rl", "started")]
@@ -122,14 +129,14 @@ def test_a_waiter_shows_how_it_goes_and_tells_it(
 ) -> None:
     shown: list[str] = []
 
-    class Shown(Progress):
+    class Shown(ProgressLine):
         def say(self, text: str) -> None:
             shown.append(text)
 
         def clear(self) -> None:
             shown.append("cleared")
 
-    with pending_reasons.waited(Shown(None), lambda now: now.name) as see:
+    with pending_reasons.reporting_progress(Shown(None), lambda now: now.name) as see:
         see(status(FULL))
         assert said.wait(TIMEOUT)
     assert shown == ["rl", "cleared"]

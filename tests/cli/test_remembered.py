@@ -123,7 +123,7 @@ def test_what_was_told_before_is_offered_at_once_and_asked_anew_behind(far: Far)
 def test_what_was_told_long_ago_is_asked_and_dropped(far: Far) -> None:
     far.program.launched("rl", {"learner": "true"})
     far.tab("ps", "r")
-    far.aged(heard=completion_cache.LASTING + 1)
+    far.aged(heard=completion_cache.MAX_AGE_SECONDS + 1)
     assert far.tab("ps", "r") == (["rl"], "!")
     (file,) = far.files.iterdir()
     os.utime(file, (0, 0))
@@ -152,7 +152,7 @@ def test_another_place_has_other_names(far: Far) -> None:
 def test_who_cannot_be_reached_is_remembered_no_longer(far: Far) -> None:
     far.program.launched("rl", {"learner": "true"})
     far.tab("ps", "r")
-    far.aged(heard=completion_cache.LASTING + 1)
+    far.aged(heard=completion_cache.MAX_AGE_SECONDS + 1)
     (far.folder / "away").touch()
     assert far.program("__complete", "ps", "r").stdout.strip() == ""
     assert list(far.files.iterdir()) == []
@@ -217,7 +217,7 @@ def test_a_shell_does_not_wait_for_ever(
             while True:
                 time.sleep(TIMEOUT)
 
-    monkeypatch.setattr(dispatch, "LONGEST_COMPLETION", 0.05)
+    monkeypatch.setattr(dispatch, "COMPLETION_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(SystemExit) as ended:
         Slow().run(["__complete", "ps", ""])
     assert (ended.value.code, capsys.readouterr().out) == (1, "")

@@ -9,7 +9,7 @@ import pytest
 
 from symphony import Cluster, ExperimentStatus, ProcessStatus, SpecError
 from symphony.cluster.matching import still_awaited, wait_timeout
-from symphony.commandline.output.views import coming_up
+from symphony.commandline.output.views import startup_line
 from symphony.status import State
 
 STATUS = ExperimentStatus(
@@ -89,7 +89,7 @@ def test_on_this_machine(tmp_path: Path):
     ],
 )
 def test_how_far_a_launch_has_come(processes, told):
-    assert coming_up(ExperimentStatus(name="e", backend="paper", processes=processes)) == told
+    assert startup_line(ExperimentStatus(name="e", backend="paper", processes=processes)) == told
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,6 @@ def test_what_the_pending_ones_wait_for(reason, stage):
         ProcessStatus(name="b", state=State.RUNNING, ready=True),
     )
     assert (
-        coming_up(ExperimentStatus(name="e", backend="p", processes=both))
+        startup_line(ExperimentStatus(name="e", backend="p", processes=both))
         == f"e: 1 of 2 ready, 1 {stage}"
     )

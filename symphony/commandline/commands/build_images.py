@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from symphony.commandline.output.terminal import note
+from symphony.commandline.output.terminal import print_note
 from symphony.errors import NotFound
 
 if TYPE_CHECKING:
@@ -33,15 +33,17 @@ def with_built_images(
         return _without(cluster, experiment)
     if dry_run:
         for image in planned:
-            note(f"symphony: would build {image}")
+            print_note(f"symphony: would build {image}")
         return tagged
     if not force:
         _refuse_live(cluster, experiment.name)
-    return build_images(experiment, output=_show, on_step=lambda text: note(f"symphony: {text}"))
+    return build_images(
+        experiment, output=_show, on_step=lambda text: print_note(f"symphony: {text}")
+    )
 
 
 def _without(cluster: Cluster, experiment: Experiment) -> Experiment:
-    note(
+    print_note(
         f"symphony: --build has no effect on {cluster.backend}, which runs no containers: nothing is built"
     )
     return experiment

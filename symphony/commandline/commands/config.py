@@ -7,7 +7,7 @@ from typing import Any
 
 from symphony.commandline.commands.shared_arguments import Verbs
 from symphony.commandline.exit_codes import OK
-from symphony.commandline.output.terminal import note
+from symphony.commandline.output.terminal import print_note
 
 WHAT = ("show", "path", "schema")
 
@@ -93,7 +93,7 @@ def _paths(as_json: bool) -> int:
         if there:
             print(path)
     if not any(there for _, _, there in found):
-        note(
+        print_note(
             f"there is no configuration file; it may be {' or '.join(str(path) for _, path, _ in found)}"
         )
     return OK

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from symphony.commandline.exit_codes import FAILED, OK, UsageError, exit_code, message
+from symphony.commandline.exit_codes import FAILED, OK, UsageError, error_message, exit_code
 from symphony.commandline.output import views
 from symphony.commandline.output.printing import show_json
-from symphony.commandline.output.terminal import is_terminal, note, progress
+from symphony.commandline.output.terminal import is_terminal, print_note, show_progress
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
 from symphony.names import join_names
 
@@ -58,7 +58,7 @@ class Deleting:
         if self._dry_run:
             return self._would()
         if not self._force and not self._agreed():
-            note("nothing was deleted")
+            print_note("nothing was deleted")
             return FAILED
         code, deleted = OK, []
         for name in self._names:
@@ -66,7 +66,7 @@ class Deleting:
                 if self._delete(name):
                     deleted.append(name)
             except SymphonyError as exc:  # the others can be deleted all the same
-                note(f"symphony: error: {message(exc)}")
+                print_note(f"symphony: error: {error_message(exc)}")
                 code = code or exit_code(exc)
         if self._as_json:
             show_json(deleted)
@@ -77,7 +77,7 @@ class Deleting:
         if self._as_json:
             show_json([one.name for one in found])
         for one in found:
-            note(f"would delete {one.summary}")
+            print_note(f"would delete {one.summary}")
         return OK
 
     def _look(self, name: str) -> Found:
@@ -87,14 +87,16 @@ class Deleting:
         except Unreachable:
             raise
         except BackendError as exc:
-            why = message(exc)
+            why = error_message(exc)
             return Found(
                 name=name,
                 summary=f"{name}, of which this is known: {why}",
                 size="as much as there is of it",
             )
         return Found(
-            name=name, summary=views.summary(status), size=views.processes(len(status.processes))
+            name=name,
+            summary=views.summary_line(status),
+            size=views.count_processes(len(status.processes)),
         )
 
     def _there(self, name: str) -> Found | None:
@@ -104,7 +106,7 @@ class Deleting:
         except NotFound as exc:
             if not self._force:
                 raise
-            note(f"{message(exc)}; nothing to delete")
+            print_note(f"{error_message(exc)}; nothing to delete")
             return None
 
     def _agreed(self) -> bool:
@@ -132,12 +134,12 @@ class Deleting:
         try:
             size = self._look(name).size
         except NotFound as exc:
-            note(f"{message(exc)}; nothing to delete")
+            print_note(f"{error_message(exc)}; nothing to delete")
             return False
-        with progress(f"deleting {name} ({size})"):
+        with show_progress(f"deleting {name} ({size})"):
             self._cluster.delete(name)
         current_experiment.forget(self._cluster.backend, name)
-        completion_cache.forget()
+        completion_cache.clear_cached_names()
         if not self._as_json:
             print(f"deleted {name}")
         return True

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.exit_codes import FAILED, INTERRUPTED, OK
 from symphony.commandline.output import views
-from symphony.commandline.output.closed_pipe import noticing_closed_output
-from symphony.commandline.output.pending_reasons import telling_of, waited
-from symphony.commandline.output.printing import log_format, show_json, show_lines
-from symphony.commandline.output.terminal import OutputClosed, Progress, has_colour, note, progress
+from symphony.commandline.output.pending_reasons import (
+    reporting_pending_processes,
+    reporting_progress,
+)
+from symphony.commandline.output.printing import log_formatter, show_json, show_lines
+from symphony.commandline.output.terminal import ProgressLine, has_colour, print_note, show_progress
 from symphony.commandline.parsing import completion_cache
 from symphony.errors import NotFound, Unsupported
 
@@ -65,9 +67,9 @@ class Interruptions:
 
     def _stop(self, at_once: bool) -> None:
         if at_once:
-            note(f"symphony: killing {self._name!r}")
+            print_note(f"symphony: killing {self._name!r}")
         else:
-            note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it at once")
+            print_note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it at once")
         try:
             stop(self._cluster, self._name, at_once=at_once)
         except NotFound:
@@ -88,17 +90,17 @@ def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest
     """Launch with progress on the terminal."""
     number = len(experiment.list_all_processes())
     with (
-        progress(f"launching {experiment.name} ({views.processes(number)})") as shown,
+        show_progress(f"launching {experiment.name} ({views.count_processes(number)})") as shown,
         _telling_that_it_is_taken_back(shown, experiment.name),
-        waited(shown, lambda now: f"launching {views.coming_up(now)}") as see,
+        reporting_progress(shown, lambda now: f"launching {views.startup_line(now)}") as see,
     ):
         manifest = cluster.launch(experiment, force=force, on_change=see)
-    completion_cache.forget()
+    completion_cache.clear_cached_names()
     return manifest
 
 
 @contextlib.contextmanager
-def _telling_that_it_is_taken_back(shown: Progress, name: str) -> Iterator[None]:
+def _telling_that_it_is_taken_back(shown: ProgressLine, name: str) -> Iterator[None]:
     """Tell at once that a Ctrl-C was heard: on a cluster it takes seconds until what was made is gone."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -120,7 +122,10 @@ def _telling_that_it_is_taken_back(shown: Progress, name: str) -> Iterator[None]
 
 def wait(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
     """Wait until all have come so far or never will, with progress on the terminal; how they are then."""
-    with progress(f"waiting for {name}") as shown, waited(shown, views.coming_up) as see:
+    with (
+        show_progress(f"waiting for {name}") as shown,
+        reporting_progress(shown, views.startup_line) as see,
+    ):
         return cluster.wait(name, until=until, on_change=see)
 
 
@@ -130,15 +135,15 @@ def came_up(status: ExperimentStatus, until: Until) -> int:
     Nobody knows since when one is late, so it counts after those that failed.
     """
     late = [process for process in status if process.not_ready_in_time and until == "ready"]
-    for line in (*views.failures(status), *map(views.failure, late)):
-        note(line)
+    for line in (*views.failure_lines(status), *map(views.failure_line, late)):
+        print_note(line)
     return status.exit_code or (FAILED if late else OK)
 
 
 def launched(cluster: Cluster, experiment: Experiment) -> str:
     """What was launched, in one line."""
     number = len(experiment.list_all_processes())
-    return f"launched {experiment.name} on {cluster.backend}: {views.processes(number)}"
+    return f"launched {experiment.name} on {cluster.backend}: {views.count_processes(number)}"
 
 
 def launch_and_follow(
@@ -151,25 +156,24 @@ def launch_and_follow(
         with interruptions.handled():
             launch(cluster, experiment, force=force)
             interruptions.launched = True
-            note(launched(cluster, experiment))
-            with telling_of(cluster, name):
+            print_note(launched(cluster, experiment))
+            with reporting_pending_processes(cluster, name):
                 _show_logs(cluster, experiment, as_json)
         status = cluster.wait(name)
     except NotFound:
-        note(f"symphony: experiment {name!r} was deleted")
+        print_note(f"symphony: experiment {name!r} was deleted")
         return INTERRUPTED if interruptions.count else FAILED
-    except (BrokenPipeError, OutputClosed):
-        note(f"symphony: nobody reads any more; experiment {name!r} goes on")
+    except BrokenPipeError:
+        print_note(f"symphony: nobody reads any more; experiment {name!r} goes on")
         raise
     if as_json:
         show_json({**status.to_dict(), "exit_code": status.exit_code}, compact=True)
-    for line in views.failures(status):
-        note(line)
+    for line in views.failure_lines(status):
+        print_note(line)
     return INTERRUPTED if interruptions.count else status.exit_code
 
 
 def _show_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
-    with noticing_closed_output():
-        names = [process.name for process in experiment.list_all_processes()]
-        form = log_format(names, as_json=as_json, colour=has_colour(sys.stdout))
-        show_lines(cluster.iter_logs(experiment.name, follow=True), form, at_once=True)
+    names = [process.name for process in experiment.list_all_processes()]
+    form = log_formatter(names, as_json=as_json, colour=has_colour(sys.stdout))
+    show_lines(cluster.iter_logs(experiment.name, follow=True), form, at_once=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.launch import LaunchVerbs
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import note
+from symphony.commandline.output.terminal import print_note
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -63,7 +63,7 @@ class GraphVerbs(LaunchVerbs):
         else:
             for line in checking.lines():
                 print(line)
-            note(checking.summary())
+            print_note(checking.summary())
         return checking.exit_code(strict=args.strict)
 
     def _cluster_of(self, backend: str) -> Cluster:
@@ -71,11 +71,15 @@ class GraphVerbs(LaunchVerbs):
         from symphony.cluster import Cluster
         from symphony.cluster.plugins import find_backend
 
-        own = self.cluster.backend if self.has_own_cluster else find_backend(self.backend_name).name
+        own = (
+            self.cluster.backend
+            if self.has_custom_cluster
+            else find_backend(self.backend_name).name
+        )
         return self.cluster if own == find_backend(backend).name else Cluster.new(backend)
 
     def _add_graph(self) -> None:
-        from symphony.commandline.output.graph import FORMS
+        from symphony.commandline.output.graph_drawing import GRAPH_FORMATS
 
         parser = self.add_subparser("graph")
         self._add_file(parser)
@@ -87,7 +91,9 @@ class GraphVerbs(LaunchVerbs):
             metavar="FILE",
             help="write to a file: .svg, .mmd, .dot, .txt or .json",
         )
-        parser.add_argument("--format", metavar="FORM", choices=FORMS, help=", ".join(FORMS))
+        parser.add_argument(
+            "--format", metavar="FORM", choices=GRAPH_FORMATS, help=", ".join(GRAPH_FORMATS)
+        )
         parser.add_argument(
             "--all", action="store_true", help="draw each process, however many are alike"
         )
@@ -112,20 +118,26 @@ class GraphVerbs(LaunchVerbs):
           symphony graph rl.yml --format mermaid
           symphony graph rl
         """
-        from symphony.commandline.output import graph
+        from symphony.commandline.output import graph_drawing
         from symphony.plan.topology import topology
 
-        form = graph.form(args.format, args.json, args.output)
-        if graph.is_file(args.file):
+        form = graph_drawing.choose_format(args.format, args.json, args.output)
+        if graph_drawing.names_a_file(args.file):
             drawn = topology(self._load(args))
-            status = None if args.no_states else graph.status_of(self.cluster, drawn.experiment)
+            status = (
+                None
+                if args.no_states
+                else graph_drawing.find_experiment_status(self.cluster, drawn.experiment)
+            )
         else:
             status = self._running(args)
-            drawn = graph.topology_of(self.cluster, status)
-        if args.dry_run and graph.to_file(args.output):
-            note(f"would write {args.output}, as {form}")
+            drawn = graph_drawing.find_topology(self.cluster, status)
+        if args.dry_run and graph_drawing.writes_a_file(args.output):
+            print_note(f"would write {args.output}, as {form}")
             return OK
-        return graph.show(drawn, status, form=form, output=args.output, every=args.all)
+        return graph_drawing.show_graph(
+            drawn, status, form=form, output=args.output, every=args.all
+        )
 
     def _running(self, args: argparse.Namespace) -> ExperimentStatus:
         """The running experiment that was named; where there is none but a file, the error says so."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.shared_arguments import Verbs
-from symphony.commandline.exit_codes import INTERRUPTED, OK, exit_code, message
-from symphony.commandline.output.terminal import has_colour, is_terminal, note, progress
-from symphony.commandline.parsing.arguments import count, moment, seconds
+from symphony.commandline.exit_codes import INTERRUPTED, OK, error_message, exit_code
+from symphony.commandline.output.terminal import has_colour, is_terminal, print_note, show_progress
+from symphony.commandline.parsing.arguments import parse_count, parse_seconds, parse_since
 
 if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, LogLine
@@ -38,11 +38,13 @@ class LookVerbs(Verbs):
           symphony ls -b tmux --json
         """
         from symphony.commandline.output.printing import show_json, table_lines
-        from symphony.commandline.output.views import EXPERIMENTS, experiment_row
+        from symphony.commandline.output.views import EXPERIMENT_COLUMNS, experiment_row
 
         def shown(found: Iterable[ExperimentStatus]) -> list[str]:
             now = time.time()
-            return table_lines(EXPERIMENTS, [experiment_row(status, now) for status in found])
+            return table_lines(
+                EXPERIMENT_COLUMNS, [experiment_row(status, now) for status in found]
+            )
 
         if args.watch:
             return self._refresh(args, lambda: shown(self._describe_all()[0]))
@@ -55,11 +57,11 @@ class LookVerbs(Verbs):
 
     def _refresh(self, args: argparse.Namespace, look: Callable[[], list[str]]) -> int:
         from symphony.commandline.exit_codes import UsageError
-        from symphony.commandline.output.watch import refresh
+        from symphony.commandline.output.watch import watch_lines
 
         if args.json:
             raise UsageError("--watch shows a table; leave --json or --watch out")
-        return refresh(look)
+        return watch_lines(look)
 
     def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
         """Every experiment that can be described; one that cannot is told and does not hide the others."""
@@ -72,7 +74,7 @@ class LookVerbs(Verbs):
             except NotFound:  # deleted since it was listed
                 continue
             except SymphonyError as exc:
-                note(f"{self.prog}: error: {message(exc)}")
+                print_note(f"{self.prog}: error: {error_message(exc)}")
                 code = code or exit_code(exc)
         return found, code
 
@@ -96,11 +98,11 @@ class LookVerbs(Verbs):
         """
         from symphony.commandline.commands.names import experiment
         from symphony.commandline.output.printing import show_json, table_lines
-        from symphony.commandline.output.views import PROCESSES, process_row
+        from symphony.commandline.output.views import PROCESS_COLUMNS, process_row
 
         def shown(status: ExperimentStatus) -> list[str]:
             now = time.time()
-            return table_lines(PROCESSES, [process_row(process, now) for process in status])
+            return table_lines(PROCESS_COLUMNS, [process_row(process, now) for process in status])
 
         status = experiment(self.cluster, args.experiment)
         if args.watch:
@@ -110,7 +112,7 @@ class LookVerbs(Verbs):
             return OK
         print("\n".join(shown(status)))
         if status.note:
-            note(f"{status.name}: {status.note}")
+            print_note(f"{status.name}: {status.note}")
         return OK
 
     def _add_describe(self) -> None:
@@ -146,8 +148,8 @@ class LookVerbs(Verbs):
                 status.name, process.name, tail=describe.LAST_LINES
             ).splitlines()
         except SymphonyError as exc:  # the rest is worth showing all the same
-            log = [f"({message(exc)})"]
-        print("\n".join(describe.described(status.name, details, log, time.time())))
+            log = [f"({error_message(exc)})"]
+        print("\n".join(describe.description_lines(status.name, details, log, time.time())))
         return OK
 
     def _add_logs(self) -> None:
@@ -160,9 +162,9 @@ class LookVerbs(Verbs):
             "-f", "--follow", action="store_true", help="go on until they have ended"
         )
         newer = "only what is newer: 90s, 5m, 2h, or an ISO 8601 time"
-        parser.add_argument("--since", metavar="TIME", type=moment, help=newer)
+        parser.add_argument("--since", metavar="TIME", type=parse_since, help=newer)
         parser.add_argument(
-            "--tail", metavar="N", type=count, help="only the last N lines of each process"
+            "--tail", metavar="N", type=parse_count, help="only the last N lines of each process"
         )
         parser.add_argument(
             "--previous", action="store_true", help="what was written before the last restart"
@@ -188,7 +190,7 @@ class LookVerbs(Verbs):
         from pathlib import Path
 
         from symphony.commandline.commands import names as choosing
-        from symphony.commandline.output.printing import log_format, show_lines, show_text
+        from symphony.commandline.output.printing import log_formatter, show_lines, show_text
 
         status = choosing.experiment(self.cluster, args.experiment)
         args.experiment = status.name
@@ -196,7 +198,7 @@ class LookVerbs(Verbs):
         names = list(dict.fromkeys(asked)) or [process.name for process in status]
         if args.save and args.dry_run:
             for name in names:
-                note(f"would write {Path(args.save) / f'{name}.log'}")
+                print_note(f"would write {Path(args.save) / f'{name}.log'}")
             return OK
         if args.previous or args.save:
             from symphony.commandline.commands import use
@@ -215,19 +217,17 @@ class LookVerbs(Verbs):
         lines = self.cluster.iter_logs(
             args.experiment, names, follow=args.follow, since=args.since, tail=args.tail
         )  # fmt: skip
-        form = log_format(names, as_json=args.json, colour=has_colour(sys.stdout))
+        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
         if args.follow:
             return self._follow(lines, form)
         show_lines(lines, form, at_once=False)
         return OK
 
     def _follow(self, lines: Iterable[LogLine], form: Callable[[LogLine], str]) -> int:
-        from symphony.commandline.output.closed_pipe import noticing_closed_output
         from symphony.commandline.output.printing import show_lines
 
         try:
-            with noticing_closed_output():
-                show_lines(lines, form, at_once=True)
+            show_lines(lines, form, at_once=True)
         except KeyboardInterrupt:  # the usual way to end this: nothing to be told
             return INTERRUPTED
         return OK
@@ -236,7 +236,7 @@ class LookVerbs(Verbs):
         if is_terminal(sys.stderr):
             status = self.cluster.describe_process(experiment, process)
             why = f": {status.reason}" if status.reason else ""
-            note(f"{status.path} has written nothing ({status.state}{why})")
+            print_note(f"{status.path} has written nothing ({status.state}{why})")
 
     def _add_wait(self) -> None:
         parser = self.add_subparser("wait")
@@ -245,7 +245,7 @@ class LookVerbs(Verbs):
         parser.add_argument(
             "--timeout",
             metavar="TIME",
-            type=seconds,
+            type=parse_seconds,
             help="give up after that: seconds, or 90s, 5m",
         )
         self._add_json(parser, "the final status as JSON")
@@ -261,22 +261,22 @@ class LookVerbs(Verbs):
         """
         from symphony.commandline.commands.names import experiment
         from symphony.commandline.output import views
-        from symphony.commandline.output.pending_reasons import waited
+        from symphony.commandline.output.pending_reasons import reporting_progress
         from symphony.commandline.output.printing import show_json
 
         name = experiment(self.cluster, args.experiment).name
-        with progress() as shown, waited(shown, views.going_on) as see:
+        with show_progress() as shown, reporting_progress(shown, views.waiting_line) as see:
             status = self.cluster.wait(name, timeout=args.timeout, on_change=see)
         if args.json:
             show_json({**status.to_dict(), "exit_code": status.exit_code})
         else:
-            print(views.summary(status))
-        for line in views.failures(status):
-            note(line)
+            print(views.summary_line(status))
+        for line in views.failure_lines(status):
+            print_note(line)
         return status.exit_code
 
     def _add_completion(self) -> None:
-        from symphony.commandline.parsing.completion import SHELLS
+        from symphony.commandline.parsing.completion_scripts import SHELLS
 
         parser = self.add_subparser("completion")
         self._accept_dry_run(parser)
@@ -290,9 +290,9 @@ class LookVerbs(Verbs):
           eval "$(symphony completion zsh)"
           symphony completion fish | source
         """
-        from symphony.commandline.parsing.completion import script
+        from symphony.commandline.parsing.completion_scripts import completion_script
 
-        print(script(args.shell, self.prog), end="")
+        print(completion_script(args.shell, self.prog), end="")
         return OK
 
     def _add_backends(self) -> None:
@@ -309,11 +309,11 @@ class LookVerbs(Verbs):
         """
         from symphony.cluster.plugins import installed_backends
         from symphony.commandline.output.printing import show_json, show_table
-        from symphony.commandline.output.views import BACKENDS, backend_dict, backend_row
+        from symphony.commandline.output.views import BACKEND_COLUMNS, backend_dict, backend_row
 
         found = installed_backends()
         if args.json:
             show_json([backend_dict(info) for info in found])
         else:
-            show_table(BACKENDS, [backend_row(info) for info in found])
+            show_table(BACKEND_COLUMNS, [backend_row(info) for info in found])
         return OK

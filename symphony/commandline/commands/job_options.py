@@ -260,10 +260,10 @@ def _with_units(text: str) -> int:
 
 def whole_seconds(text: str) -> int:
     """A number of seconds or a duration such as ``5m``, in seconds, rounded up."""
-    from symphony.commandline.parsing.arguments import seconds
+    from symphony.commandline.parsing.arguments import parse_seconds
 
     try:
-        return min(math.ceil(seconds(text)), _LONGEST)
+        return min(math.ceil(parse_seconds(text)), _LONGEST)
     except argparse.ArgumentTypeError as exc:
         raise SpecError(str(exc)) from None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands.shared_arguments import Verbs
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import note
+from symphony.commandline.output.terminal import print_note
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest
@@ -123,10 +123,10 @@ class LaunchVerbs(Verbs):
             if args.dry_run:
                 from symphony.commandline.output import dry_run
 
-                note(dry_run.write(manifest, args.with_secrets))
+                print_note(dry_run.preview_secrets_file(manifest, args.with_secrets))
                 return OK
             manifest.write(args.with_secrets)
-            note(f"{self.prog}: wrote {args.with_secrets}; it holds the values of secrets")
+            print_note(f"{self.prog}: wrote {args.with_secrets}; it holds the values of secrets")
         else:
             self._show_manifest(self.cluster.manifest(experiment), args.json)
         return OK
@@ -162,10 +162,10 @@ class LaunchVerbs(Verbs):
             show_text(str(manifest))
 
     def _how_to_go_on(self, name: str) -> list[str]:
-        from symphony.commandline.output.views import indented
+        from symphony.commandline.output.views import align_pairs
 
-        where = "".join(f" {word}" for word in self.where)
-        return indented(
+        where = "".join(f" {word}" for word in self.cluster_arguments)
+        return align_pairs(
             [
                 (f"{self.prog} ps{where} {name}", "how they are"),
                 (f"{self.prog} logs{where} -f {name}", "what they write"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from symphony.commandline.exit_codes import UsageError
-from symphony.commandline.output.terminal import is_terminal, note
+from symphony.commandline.output.terminal import is_terminal, print_note
 from symphony.errors import NotFound
 from symphony.names import join_names
 
@@ -80,7 +80,7 @@ def one(what: str, given: str, fitting: Sequence[str], why: NotFound) -> str:
     """The one that fits, or the one of several that is chosen from a menu."""
     if len(fitting) == 1:
         if is_terminal(sys.stderr):
-            note(f"{what} {given!r} is {fitting[0]}")
+            print_note(f"{what} {given!r} is {fitting[0]}")
         return fitting[0]
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         raise UsageError(
@@ -91,11 +91,11 @@ def one(what: str, given: str, fitting: Sequence[str], why: NotFound) -> str:
 
 def _chosen(what: str, given: str, fitting: Sequence[str]) -> str:
     shown = fitting[:LONGEST_MENU]
-    note(f"{what} {given!r} may be")
+    print_note(f"{what} {given!r} may be")
     for number, name in enumerate(shown, 1):
-        note(f"  {number:2} {name}")
+        print_note(f"  {number:2} {name}")
     if len(fitting) > len(shown):
-        note(f"     and {len(fitting) - len(shown)} more")
+        print_note(f"     and {len(fitting) - len(shown)} more")
     print(f"which one? [1-{len(shown)}] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip()
     if answer in fitting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from symphony.commandline.parsing.arguments import DRY_RUN_SERVER, parameter
+from symphony.commandline.parsing.arguments import DRY_RUN_SERVER, parse_parameter
 from symphony.commandline.parsing.dispatch import CommandLine
 
 
@@ -74,7 +74,7 @@ class Verbs(CommandLine):
             dest="parameters",
             metavar="NAME=VALUE",
             action="append",
-            type=parameter,
+            type=parse_parameter,
             default=[],
             help="a parameter that the file declares; repeatable",
         )

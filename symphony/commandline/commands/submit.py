@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from symphony.commandline.commands.inspect import LookVerbs
 from symphony.commandline.commands.launch import LaunchVerbs
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import note
-from symphony.commandline.parsing.arguments import count
+from symphony.commandline.output.terminal import print_note
+from symphony.commandline.parsing.arguments import parse_count
 from symphony.errors import SymphonyError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         add("--image", metavar="IMAGE", help="the image that it runs from, on Kubernetes")
         add("--cpu", metavar="N", type=cores, help="processors: 2, 0.5, 500m")
         add("--memory", metavar="SIZE", type=memory, help="4Gi, 500Mi")
-        add("--gpu", metavar="N", type=count, help="whole GPUs")
+        add("--gpu", metavar="N", type=parse_count, help="whole GPUs")
         add(
             "--limit-cpu",
             metavar="N",
@@ -104,7 +104,7 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         add(
             "--retries",
             metavar="N",
-            type=count,
+            type=parse_count,
             default=0,
             help="how often it is tried again when it failed",
         )
@@ -183,7 +183,7 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         manifest = foreground.launch(self.cluster, experiment, force=args.force)
         said = f"submitted {name} on {self.cluster.backend}"
         if args.wait:
-            note(said)
+            print_note(said)
             waiting = argparse.Namespace(experiment=name, timeout=None, json=args.json)
             return self.action_wait(waiting) or OK
         if args.json:
@@ -200,7 +200,7 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         settings = {item.setting for item in self.cluster.manifest(experiment).ignored}
         options = ignored_options(request, settings)
         if options:
-            note(f"{self.prog}: ignored on {self.cluster.backend}: {', '.join(options)}")
+            print_note(f"{self.prog}: ignored on {self.cluster.backend}: {', '.join(options)}")
 
     def _refuse_taken(self, name: str) -> None:
         """Refuse a name that is there, ended too: what it wrote, and how it ended, would be gone."""
@@ -251,11 +251,11 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
             show_json({"experiment": name, "files": [str(path) for path in written]})
         elif args.dry_run:
             for path in written:
-                note(f"would write {path}")
+                print_note(f"would write {path}")
         else:
-            from symphony.commandline.output.views import indented
+            from symphony.commandline.output.views import align_pairs
 
-            hints = (line.rstrip() for line in indented(self._next(args.folder, name)))
+            hints = (line.rstrip() for line in align_pairs(self._next(args.folder, name)))
             print("\n".join([*(f"wrote {path}" for path in written), *hints]))
         return OK
 

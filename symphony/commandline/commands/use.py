@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from symphony.commandline.commands import names as choosing
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
-from symphony.commandline.output.terminal import note, progress
+from symphony.commandline.output.terminal import print_note, show_progress
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster, Tunnel
@@ -41,14 +41,14 @@ def save(cluster: Cluster, args: argparse.Namespace, names: Sequence[str]) -> in
 
 def previous_logs(cluster: Cluster, args: argparse.Namespace, names: Sequence[str]) -> int:
     """Show what processes wrote before their last restart, one after the other."""
-    from symphony.commandline.output.printing import log_format, show_lines, show_text
+    from symphony.commandline.output.printing import log_formatter, show_lines, show_text
     from symphony.commandline.output.terminal import has_colour
     from symphony.errors import NotFound, Unsupported
     from symphony.status import LogLine
 
     if args.follow or args.save:
         raise UsageError("--previous shows what has ended; leave --follow and --save out")
-    form = log_format(names, as_json=args.json, colour=has_colour(sys.stdout))
+    form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
     found = False
     for name in names:
         try:
@@ -88,7 +88,7 @@ def beside(status: ExperimentStatus, text: str) -> str:
 
 def copy(cluster: Cluster, experiment: str, source: str, target: str) -> int:
     """Copy from or to a process, telling on a terminal how far it is."""
-    with progress() as shown:
+    with show_progress() as shown:
         tell = _telling(shown.say)
         cluster.transfer_file(experiment, source, target, progress=tell)
     return OK
@@ -125,14 +125,14 @@ def visit(cluster: Cluster, experiment: str, service: str) -> int:
 
 
 def _told(why: str) -> None:
-    note(f"symphony: {why}")
+    print_note(f"symphony: {why}")
 
 
 def _stay(tunnel: Tunnel, shown: str) -> int:
     """Print where to connect, and keep it open until Ctrl-C or until told to end."""
     with tunnel:
         print(shown, flush=True)
-        note("forwarding; Ctrl-C ends it")
+        print_note("forwarding; Ctrl-C ends it")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

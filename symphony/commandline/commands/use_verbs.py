@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from symphony.commandline.commands.shared_arguments import Verbs
 from symphony.commandline.exit_codes import OK, UsageError
-from symphony.commandline.output.terminal import note
+from symphony.commandline.output.terminal import print_note
 
 
 class UseVerbs(Verbs):
@@ -43,7 +43,9 @@ class UseVerbs(Verbs):
         status = choosing.experiment(self.cluster, args.experiment)
         process = choosing.process(status, args.process)
         if args.dry_run:
-            note(f"would run beside {process.path} of {status.name}: {shlex.join(args.remainder)}")
+            print_note(
+                f"would run beside {process.path} of {status.name}: {shlex.join(args.remainder)}"
+            )
             return OK
         return run(
             self.cluster,
@@ -78,7 +80,7 @@ class UseVerbs(Verbs):
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
-            note(dry_run.attach(self.cluster, status, process))
+            print_note(dry_run.preview_attach(self.cluster, status, process))
             return OK
         self.cluster.login(status.name, process.name, process.group)
         return OK
@@ -111,7 +113,7 @@ class UseVerbs(Verbs):
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
-            note(dry_run.copy(self.cluster, status, source, target))
+            print_note(dry_run.preview_copy(self.cluster, status, source, target))
             return OK
         return use.copy(self.cluster, status.name, source, target)
 
@@ -141,7 +143,11 @@ class UseVerbs(Verbs):
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
-            note(dry_run.forward(self.cluster, status, args.target, *use.port_numbers(args.ports)))
+            print_note(
+                dry_run.preview_forward(
+                    self.cluster, status, args.target, *use.port_numbers(args.ports)
+                )
+            )
             return OK
         return use.forward(self.cluster, status.name, args.target, args.ports)
 
@@ -166,7 +172,7 @@ class UseVerbs(Verbs):
         if args.dry_run:
             from symphony.commandline.output import dry_run
 
-            note(dry_run.visit(self.cluster, status, args.service))
+            print_note(dry_run.preview_visit(self.cluster, status, args.service))
             return OK
         return use.visit(self.cluster, status.name, args.service)
 
@@ -224,7 +230,7 @@ class UseVerbs(Verbs):
             raise UsageError("say which experiments: patterns such as 'rl-*', or --all")
         names = fitting(self.cluster, args.patterns or ["*"], needed=not (args.force or args.all))
         if not names:
-            note("no experiment fits; nothing to delete")
+            print_note("no experiment fits; nothing to delete")
         return self._delete(args, names)
 
     def _delete(self, args: argparse.Namespace, names: Sequence[str]) -> int:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from symphony.commandline.output.tables import age
-from symphony.commandline.output.views import indented, process_state
+from symphony.commandline.output.tables import format_age
+from symphony.commandline.output.views import align_pairs, process_state
 
 if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails, ProcessEvent
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LAST_LINES = 10
 
 
-def described(
+def description_lines(
     experiment: str, details: ProcessDetails, log: Sequence[str], now: float
 ) -> list[str]:
     """The lines that tell of one process; ``log`` are the last that it wrote."""
@@ -57,14 +57,15 @@ def _state(status: ProcessStatus, now: float) -> dict[str, str]:
 
 
 def _when(at: float, now: float) -> str:
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))} ({age(now - at)} ago)"
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))} ({format_age(now - at)} ago)"
 
 
 def _events(events: Sequence[ProcessEvent], now: float) -> list[tuple[str, str]]:
     return [
-        ("-" if event.at is None else f"{age(now - event.at)} ago", event.text) for event in events
+        ("-" if event.at is None else f"{format_age(now - event.at)} ago", event.text)
+        for event in events
     ]
 
 
 def _pairs(pairs: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[str]:
-    return indented(pairs.items() if isinstance(pairs, Mapping) else pairs)
+    return align_pairs(pairs.items() if isinstance(pairs, Mapping) else pairs)

@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus, ProcessStatus
 
 
-def attach(cluster: Cluster, status: ExperimentStatus, process: ProcessStatus) -> str:
+def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessStatus) -> str:
     """Raises `Unsupported` where no terminal is attached."""
     if not _claims(cluster, "login"):
         Cluster.login(cluster, status.name, process.name)
     return f"would attach this terminal to {process.path} of {status.name} ({process.state})"
 
 
-def copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
+def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
     """Raises `Unsupported` where nothing is copied, and what the backend sees to be wrong."""
     cluster.transfer_file(status.name, source, target, dry_run=True)
     return f"would copy {source} to {target} ({status.name})"
 
 
-def forward(
+def preview_forward(
     cluster: Cluster, status: ExperimentStatus, target: str, port: int | None, local: int | None
 ) -> str:
     """Raises `NotFound` for what is neither a process nor a service, and `Unsupported` where nothing is forwarded."""
@@ -45,21 +45,21 @@ def forward(
     return f"would lead {here} of this machine to port {port} of {target} of {status.name}, until Ctrl-C"
 
 
-def visit(cluster: Cluster, status: ExperimentStatus, service: str) -> str:
+def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> str:
     """Raises `NotFound` for a service that is not there, or to which nothing would lead."""
     forwards = _claims(cluster, "forward")
     try:
         address = cluster.external_url(status.name, service)
     except (NotFound, Unsupported):
         if forwards and service in _ports_of_services(cluster, status.name):
-            return forward(cluster, status, service, None, None)
+            return preview_forward(cluster, status, service, None, None)
         raise
     return f"would print http://{address}" + (
         ", or forward a port if that does not answer" if forwards else ""
     )
 
 
-def write(manifest: Manifest, path: str) -> str:
+def preview_secrets_file(manifest: Manifest, path: str) -> str:
     """Raises `Unsupported` where a manifest has no values of secrets, and `SpecError` for what is no file."""
     manifest.write(path, dry_run=True)
     return f"would write {path}, with the values of secrets"

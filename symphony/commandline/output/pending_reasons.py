@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from symphony.commandline.output.terminal import Progress, note
+from symphony.commandline.output.terminal import ProgressLine, print_note
 from symphony.names import join_names
 from symphony.status import State
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
 
 # How long a reason has lasted when it is told, in seconds: one by which every start goes, and any other.
-USUAL, TROUBLE = 10.0, 2.0
+USUAL_DELAY_SECONDS, PROBLEM_DELAY_SECONDS = 10.0, 2.0
 _USUAL = (
     "waiting for ",
     "being scheduled",
@@ -33,7 +33,7 @@ _NAMED = 4
 Tell = Callable[[str], object]
 
 
-class Reasons:
+class PendingReasons:
     """By process that has not started yet, why, and since when that is so. Pure: the time is given, in seconds."""
 
     def __init__(self) -> None:
@@ -83,15 +83,15 @@ class Reasons:
 
 
 def _patience(reason: str) -> float:
-    return USUAL if not reason or reason.startswith(_USUAL) else TROUBLE
+    return USUAL_DELAY_SECONDS if not reason or reason.startswith(_USUAL) else PROBLEM_DELAY_SECONDS
 
 
-class Teller:
+class ReasonReporter:
     """Tells the reasons out of the statuses that it sees, in a thread of its own that begins with the first."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._reasons = Reasons()
+        self._reasons = PendingReasons()
         self._changed = threading.Condition()
         self._over = False
         self._begun = False
@@ -123,9 +123,9 @@ class Teller:
 
 
 @contextlib.contextmanager
-def _telling(tell: Tell) -> Iterator[Teller]:
+def _telling(tell: Tell) -> Iterator[ReasonReporter]:
     """A `Teller` that says nothing any more at the end."""
-    teller = Teller(tell)
+    teller = ReasonReporter(tell)
     try:
         yield teller
     finally:
@@ -133,14 +133,14 @@ def _telling(tell: Tell) -> Iterator[Teller]:
 
 
 @contextlib.contextmanager
-def waited(
-    shown: Progress, view: Callable[[ExperimentStatus], str]
+def reporting_progress(
+    shown: ProgressLine, view: Callable[[ExperimentStatus], str]
 ) -> Iterator[Callable[[ExperimentStatus], None]]:
     """What to call with each status while one waits: it shows progress, and tells why processes do not start."""
 
     def tell(line: str) -> None:
         shown.clear()
-        note(line)
+        print_note(line)
 
     def see(status: ExperimentStatus) -> None:
         shown.say(view(status))
@@ -151,16 +151,16 @@ def waited(
 
 
 @contextlib.contextmanager
-def telling_of(cluster: Cluster, name: str) -> Iterator[None]:
+def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
     """Tell on standard error why processes of an experiment do not start, while something else is done."""
-    with _telling(note) as teller:
+    with _telling(print_note) as teller:
         threading.Thread(
             target=_look_on, args=(cluster, name, teller), daemon=True, name="starting"
         ).start()
         yield
 
 
-def _look_on(cluster: Cluster, name: str, teller: Teller) -> None:
+def _look_on(cluster: Cluster, name: str, teller: ReasonReporter) -> None:
     # What is wrong with the cluster or the experiment, whoever reads the logs meanwhile hears it too.
     with contextlib.suppress(Exception):
         cluster.wait(name, until="started", on_change=teller.see)

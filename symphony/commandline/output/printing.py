@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.exit_codes import STANDARD_OUTPUT
-from symphony.commandline.output.tables import Column, Row, table
-from symphony.commandline.output.terminal import NAME_COLOURS, RESET, has_colour, width
+from symphony.commandline.output.tables import Column, Row, format_table
+from symphony.commandline.output.terminal import NAME_COLOURS, RESET, has_colour, terminal_width
 from symphony.errors import with_filename
 
 if TYPE_CHECKING:
@@ -27,7 +27,9 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
     """The lines of a table as it suits standard output."""
     from symphony.commandline.output.views import state_colour
 
-    return table(columns, rows, width(sys.stdout), state_colour if has_colour(sys.stdout) else None)
+    return format_table(
+        columns, rows, terminal_width(sys.stdout), state_colour if has_colour(sys.stdout) else None
+    )
 
 
 def show_json(data: Any, *, compact: bool = False) -> None:
@@ -38,7 +40,7 @@ def show_json(data: Any, *, compact: bool = False) -> None:
     show_text(f"{written}\n")
 
 
-def log_format(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable[[LogLine], str]:
+def log_formatter(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable[[LogLine], str]:
     """How to write a line: as it is where there is one process, else after the name of its process."""
     if as_json:
         import json

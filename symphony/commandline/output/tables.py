@@ -32,7 +32,7 @@ class Column(NamedTuple):
     prose: bool = False
 
 
-def table(
+def format_table(
     columns: Sequence[Column],
     rows: Sequence[Row],
     width: int | None = None,
@@ -42,7 +42,7 @@ def table(
 
     ``width`` is that of the terminal, None for a pipe. ``paint(title, cell)`` gives a cell's colour, or ``""``.
     """
-    cells = [[cell(value) for value in row] for row in rows]
+    cells = [[format_cell(value) for value in row] for row in rows]
     sizes = [
         max(len(column.title), *(len(row[i]) for row in cells), 0)
         for i, column in enumerate(columns)
@@ -62,7 +62,7 @@ def table(
     ]
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """A value as a cell: one line of printable text, ``-`` for nothing."""
     text = (
         "".join(char if char.isprintable() else " " for char in str(value))
@@ -72,7 +72,7 @@ def cell(value: object) -> str:
     return " ".join(text.split()) or NOTHING
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """How long something lasts, in at most two units.
 
     >>> [age(5), age(200), age(7_500), age(400_000)]

@@ -22,10 +22,6 @@ STATE_COLOURS = {
 NAME_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 33, 32, 35, 34, 96, 93, 92, 95, 94))
 
 
-class OutputClosed(BaseException):
-    """The reader of standard output went away. No OSError: libraries handle those where they are busy with files."""
-
-
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether a stream is a terminal; one that is closed is none."""
     try:
@@ -41,7 +37,7 @@ def has_colour(stream: TextIO | None) -> bool:
     )
 
 
-def width(stream: TextIO | None) -> int | None:
+def terminal_width(stream: TextIO | None) -> int | None:
     """How many columns a terminal has; None where ``stream`` is none, and text is not cut."""
     if stream is None or not is_terminal(stream):
         return None
@@ -54,7 +50,7 @@ def width(stream: TextIO | None) -> int | None:
         return 80
 
 
-def height(stream: TextIO | None) -> int | None:
+def terminal_height(stream: TextIO | None) -> int | None:
     """How many lines a terminal has; None where ``stream`` is none."""
     if stream is None or not is_terminal(stream):
         return None
@@ -64,7 +60,7 @@ def height(stream: TextIO | None) -> int | None:
         return 24
 
 
-class Progress:
+class ProgressLine:
     """One line on the terminal that says what goes on, and goes away. Nothing where there is no terminal."""
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -85,7 +81,7 @@ class Progress:
             self._shown = True
 
     def _line(self, text: str) -> str:
-        columns = width(self._stream) or 80
+        columns = terminal_width(self._stream) or 80
         return f"{_ERASE_LINE}{text[: columns - 1]}"
 
     def clear(self) -> None:
@@ -97,9 +93,9 @@ class Progress:
 
 
 @contextmanager
-def progress(text: str = "") -> Iterator[Progress]:
+def show_progress(text: str = "") -> Iterator[ProgressLine]:
     """A `Progress` on standard error that is cleared at the end, however that comes."""
-    shown = Progress(sys.stderr)
+    shown = ProgressLine(sys.stderr)
     if text:
         shown.say(text)
     try:
@@ -108,6 +104,6 @@ def progress(text: str = "") -> Iterator[Progress]:
         shown.clear()
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Tell the user something that is not the answer: one line on standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from symphony.commandline.output.tables import Column, age
+from symphony.commandline.output.tables import Column, format_age
 from symphony.commandline.output.terminal import STATE_COLOURS
 
 if TYPE_CHECKING:
     from symphony.hookspecs import BackendInfo
     from symphony.status import ExperimentStatus, ProcessStatus
 
-EXPERIMENTS = (
+EXPERIMENT_COLUMNS = (
     Column("NAME", flexible=True, least=40),
     Column("STATE"),
     Column("PROCESSES", right=True),
@@ -21,7 +21,7 @@ EXPERIMENTS = (
     Column("AGE", right=True),
     Column("NOTE", flexible=True, least=20, prose=True),
 )
-PROCESSES = (
+PROCESS_COLUMNS = (
     Column("NAME", flexible=True, least=40),
     Column("STATE"),
     Column("READY", drop=1),
@@ -31,7 +31,7 @@ PROCESSES = (
     Column("PID", drop=3, right=True),
     Column("REASON", flexible=True, least=20, prose=True),
 )
-BACKENDS = (
+BACKEND_COLUMNS = (
     Column("NAME"),
     Column("ALIASES", drop=1),
     Column("CAN", drop=2),
@@ -39,18 +39,22 @@ BACKENDS = (
 )
 
 
-STOPPED = "stopped"
+STOPPED_STATE = "stopped"
 
 
 def process_state(process: ProcessStatus) -> str:
     """The state in a word; what symphony itself ended is ``stopped``, since it is no failure."""
-    return STOPPED if process.stopped and process.state.value in _BAD_ENDS else str(process.state)
+    return (
+        STOPPED_STATE
+        if process.stopped and process.state.value in _BAD_ENDS
+        else str(process.state)
+    )
 
 
 def experiment_state(status: ExperimentStatus) -> str:
     """The same for an experiment."""
     bad = status.state.value in _BAD_ENDS and not any(process.failed for process in status)
-    return STOPPED if bad and status.processes else str(status.state)
+    return STOPPED_STATE if bad and status.processes else str(status.state)
 
 
 _BAD_ENDS = ("failed", "unknown")
@@ -65,7 +69,7 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
         len(processes),
         sum(process.ready for process in processes),
         sum(process.failed for process in processes),
-        None if status.created is None else age(now - status.created),
+        None if status.created is None else format_age(now - status.created),
         status.note,
     ]
 
@@ -78,7 +82,7 @@ def process_row(process: ProcessStatus, now: float) -> list[object]:
         "yes" if process.ready else "no",
         process.exit_code,
         process.restarts,
-        None if process.started is None else age(now - process.started),
+        None if process.started is None else format_age(now - process.started),
         process.pid,
         process.reason,
     ]
@@ -105,33 +109,33 @@ def state_colour(title: str, cell: str) -> str:
     return STATE_COLOURS.get(cell, "") if title == "STATE" else ""
 
 
-def failures(status: ExperimentStatus) -> list[str]:
+def failure_lines(status: ExperimentStatus) -> list[str]:
     """A line for each process that failed, those that ended first before the others."""
     failed = sorted(
         (item for item in status if item.failed), key=lambda item: item.ended or float("inf")
     )
-    return [failure(process) for process in failed]
+    return [failure_line(process) for process in failed]
 
 
-def failure(process: ProcessStatus) -> str:
+def failure_line(process: ProcessStatus) -> str:
     """Why a process counts as failed, in one line."""
     code = "" if process.exit_code is None else f"exit code {process.exit_code}"
     why = ", ".join(part for part in (code, process.reason) if part)
     return f"{process.path} {process.state}{': ' if why else ''}{why}"
 
 
-def summary(status: ExperimentStatus) -> str:
+def summary_line(status: ExperimentStatus) -> str:
     """How an experiment stands, in one line."""
     return f"{status.name} {experiment_state(status)}: {_counts(status)}"
 
 
-def going_on(status: ExperimentStatus) -> str:
+def waiting_line(status: ExperimentStatus) -> str:
     """What is waited for, in one line."""
     going = [process.path for process in status if process.state.value in ("running", "pending")]
     return f"waiting for {status.name} ({_counts(status)}): {', '.join(going)}"
 
 
-def coming_up(status: ExperimentStatus) -> str:
+def startup_line(status: ExperimentStatus) -> str:
     """How far a launch has come, in one line: ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``."""
     ready = sum(process.ready for process in status)
     found: dict[str, int] = {}
@@ -173,12 +177,12 @@ def _counts(status: ExperimentStatus) -> str:
     return ", ".join(f"{number} {word}" for word, number in found.items()) or "no processes"
 
 
-def processes(number: int) -> str:
+def count_processes(number: int) -> str:
     """``1 process``, ``3 processes``."""
     return f"{number} process{'' if number == 1 else 'es'}"
 
 
-def indented(pairs: Iterable[tuple[str, str]]) -> list[str]:
+def align_pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """Commands and what they are for, aligned."""
     rows: Sequence[tuple[str, str]] = list(pairs)
     size = max((len(left) for left, _ in rows), default=0)

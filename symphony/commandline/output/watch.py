@@ -7,19 +7,19 @@ import time
 from collections.abc import Callable, Sequence
 
 from symphony.commandline.exit_codes import INTERRUPTED
-from symphony.commandline.output.terminal import height, is_terminal
+from symphony.commandline.output.terminal import is_terminal, terminal_height
 
-EVERY = 2.0
+INTERVAL_SECONDS = 2.0
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
-def refresh(look: Callable[[], Sequence[str]], every: float = EVERY) -> int:
+def watch_lines(look: Callable[[], Sequence[str]], every: float = INTERVAL_SECONDS) -> int:
     """Show the lines that ``look`` gives until Ctrl-C, looking again after ``every`` seconds; the exit code."""
     in_place = is_terminal(sys.stdout)
     shown: list[str] = []
     try:
         while True:
-            lines = _fitting(look(), height(sys.stdout))
+            lines = _fitting(look(), terminal_height(sys.stdout))
             if lines != shown:
                 if shown:
                     print(_UP_AND_CLEAR.format(len(shown)) if in_place else "\n", end="")

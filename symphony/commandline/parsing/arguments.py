@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 DRY_RUN_SERVER = "--dry-run-server"
 # How the titles of those options begin that many commands have.
-SHARED = "options of "
+COMMON_OPTIONS = "options of "
 
 
 # Longer lines are hard to read, however wide the terminal is.
-WIDEST = 100
+MAX_WIDTH = 100
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -33,7 +33,7 @@ class Formatter(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=29)
-        self._width = min(self._width, WIDEST)
+        self._width = min(self._width, MAX_WIDTH)
 
     def _format_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], groups: Any, prefix: str | None
@@ -114,7 +114,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """The help, in which options that all commands have come after a command's own."""
-        self._action_groups.sort(key=lambda group: (group.title or "").startswith(SHARED))
+        self._action_groups.sort(key=lambda group: (group.title or "").startswith(COMMON_OPTIONS))
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
@@ -163,7 +163,7 @@ def _named(action: argparse.Action) -> str:
     return str(action.metavar or next(iter(action.option_strings), action.dest))
 
 
-def spelled_out(words: Sequence[str]) -> list[str]:
+def expand_dry_run(words: Sequence[str]) -> list[str]:
     """``--dry-run=server`` and ``--dry-run=client``, as kubectl has them, in words that argparse can take.
 
     (An option whose value may be left out would take the file that follows it for its value.)
@@ -185,7 +185,7 @@ def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
     return words[:place], words[place + 1 :]
 
 
-def help_text(doc: str, prog: str, *, without: Collection[str] = ()) -> tuple[str, str]:
+def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -> tuple[str, str]:
     """The summary and the description that a docstring gives, ready for argparse; examples name ``prog``.
 
     ``without`` are options whose examples are left out.
@@ -220,7 +220,7 @@ def _margin(doc: str) -> int:
     return min((len(line) - len(line.lstrip()) for line in rest), default=0)
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """A time to wait: ``90``, ``90s``, ``1m30s``, in seconds."""
     import math
     import re
@@ -239,7 +239,7 @@ def seconds(text: str) -> float:
     return total
 
 
-def parameter(text: str) -> tuple[str, str]:
+def parse_parameter(text: str) -> tuple[str, str]:
     """``NAME=VALUE``, of which the value may be empty and hold further ``=``."""
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -249,7 +249,7 @@ def parameter(text: str) -> tuple[str, str]:
     return name, value
 
 
-def moment(text: str) -> str:
+def parse_since(text: str) -> str:
     """A time that was, as `symphony.Cluster.get_log` takes it for ``since``: ``5m``, or ISO 8601."""
     from symphony.cluster.since import parse_since
     from symphony.errors import SpecError
@@ -263,7 +263,7 @@ def moment(text: str) -> str:
     return text
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """A number of lines, at least 0."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a whole number of at least 0, not {text!r}")

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.parsing import completion_cache
-from symphony.commandline.parsing.completion_scripts import FILES, FOLDERS, SHELLS, script
-from symphony.commandline.parsing.intermixed import Typed, apart
+from symphony.commandline.parsing.completion_scripts import (
+    FILES,
+    FOLDERS,
+)
+from symphony.commandline.parsing.intermixed import TypedOption, split_words
 
 if TYPE_CHECKING:
     from symphony.commandline.parsing.dispatch import CommandLine
@@ -57,10 +60,10 @@ def _beginning_with(candidates: Iterable[str], typed: str) -> list[str]:
 
 def _candidates(line: CommandLine, before: Sequence[str], typed: str) -> Iterable[str]:
     verb = _first_word(line.master_parser, before)
-    parser = line.master_parser if verb is None else line.parser_of(before[verb])
+    parser = line.master_parser if verb is None else line.find_subparser(before[verb])
     if parser is None:
         return []
-    arguments, options = apart(parser, before)
+    arguments, options = split_words(parser, before)
     _take_values(line, options, before)
     waiting = _waiting(options, before)
     if waiting is not None:
@@ -89,7 +92,7 @@ def _shown_options(parser: argparse.ArgumentParser) -> Iterator[str]:
             yield from (option for option in action.option_strings if option.startswith("--"))
 
 
-def _take_values(line: CommandLine, options: Iterable[Typed], words: Sequence[str]) -> None:
+def _take_values(line: CommandLine, options: Iterable[TypedOption], words: Sequence[str]) -> None:
     """Let the options of the backend that were typed hold: they say where experiments are."""
     for option in options:
         action, value = option.action, option.value
@@ -103,11 +106,11 @@ def _take_values(line: CommandLine, options: Iterable[Typed], words: Sequence[st
 
 def _first_word(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
     """Where the command stands."""
-    arguments, _ = apart(parser, words)
+    arguments, _ = split_words(parser, words)
     return next(iter(arguments), None)
 
 
-def _waiting(options: Sequence[Typed], words: Sequence[str]) -> argparse.Action | None:
+def _waiting(options: Sequence[TypedOption], words: Sequence[str]) -> argparse.Action | None:
     """The option that the next word is the value of."""
     last = options[-1] if options else None
     if last is None or last.action is None or last.place != len(words) - 1:
@@ -138,7 +141,7 @@ def _words_for(line: CommandLine, action: argparse.Action, given: Sequence[str])
         return [*map(str, action.choices or ()), *paths]
     try:
         what = [known.__name__, *([] if known is _experiments else given[1:2])]
-        return [*completion_cache.names(line, what, lambda: known(line, given)), *paths]
+        return [*completion_cache.cached_names(line, what, lambda: known(line, given)), *paths]
     except SymphonyError:  # no such experiment, or nobody who could tell
         return paths
 
@@ -188,5 +191,3 @@ _NAMES: Mapping[str, Callable[[CommandLine, Sequence[str]], Iterable[str]]] = {
     "SOURCE": _of_copies,
     "TARGET": _of_copies,
 }
-
-__all__ = ["SHELLS", "completions", "script"]

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from symphony.commandline.parsing.dispatch import CommandLine
 
 # In seconds.
-LASTING, FRESH = 600.0, 2.0
+MAX_AGE_SECONDS, FRESH = 600.0, 2.0
 # Set for the process that asks behind: it takes no answer from here.
 ANEW = "SYMPHONY_ASK_ANEW"
 
 
-def names(line: CommandLine, what: Sequence[str], ask: Callable[[], Iterable[str]]) -> list[str]:
+def cached_names(
+    line: CommandLine, what: Sequence[str], ask: Callable[[], Iterable[str]]
+) -> list[str]:
     """The names of a kind, ``what``: as ``ask`` tells them, or as it told them before."""
     file = _file(line, what)
     if file is None:
@@ -44,7 +46,7 @@ def names(line: CommandLine, what: Sequence[str], ask: Callable[[], Iterable[str
     return found
 
 
-def forget() -> None:
+def clear_cached_names() -> None:
     """Know nothing any more: something was launched or deleted."""
     for file in _files():
         _remove(file)
@@ -63,7 +65,7 @@ def _file(line: CommandLine, what: Sequence[str]) -> Path | None:
 
 def _place(line: CommandLine) -> Any:
     info = line.backend_info
-    if info is None or info.place is None or line.has_own_cluster:
+    if info is None or info.place is None or line.has_custom_cluster:
         return None
     from pkgutil import resolve_name
 
@@ -96,7 +98,7 @@ def _read(file: Path) -> list[str] | None:
         heard, known = float(found["heard"]), found["names"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return list(map(str, known)) if 0 <= time.time() - heard <= LASTING else None
+    return list(map(str, known)) if 0 <= time.time() - heard <= MAX_AGE_SECONDS else None
 
 
 def _write(file: Path, found: Sequence[str]) -> None:
@@ -104,7 +106,7 @@ def _write(file: Path, found: Sequence[str]) -> None:
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for other in _files():
-            if time.time() - other.stat().st_mtime > LASTING:
+            if time.time() - other.stat().st_mtime > MAX_AGE_SECONDS:
                 _remove(other)
         aside = file.with_name(f"{file.name}.{os.getpid()}")
         aside.write_text(json.dumps({"heard": time.time(), "names": found}))

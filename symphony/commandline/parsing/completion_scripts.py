@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from symphony.commandline.parsing.dispatch import ASK
+from symphony.commandline.parsing.dispatch import COMPLETE_COMMAND
 
 FILES, FOLDERS = ":files", ":folders"
 
@@ -91,9 +91,13 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 SHELLS = tuple(_SCRIPTS)
 
 
-def script(shell: str, prog: str) -> str:
+def completion_script(shell: str, prog: str) -> str:
     """What a shell has to read once; see `SHELLS`."""
     function = f"_{re.sub('[^a-z0-9]', '_', prog.lower())}"
     return _SCRIPTS[shell].format(
-        prog=shlex.quote(prog), function=function, ask=ASK, files=FILES, folders=FOLDERS
+        prog=shlex.quote(prog),
+        function=function,
+        ask=COMPLETE_COMMAND,
+        files=FILES,
+        folders=FOLDERS,
     )

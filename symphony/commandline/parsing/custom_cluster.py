@@ -24,7 +24,7 @@ def refuse_another(line: CommandLine, cluster: Cluster) -> None:
 
 def refuse_options(line: CommandLine) -> None:
     """Raise `UsageError` where options of a backend were typed, which nobody has asked for."""
-    typed = line.typed_options
+    typed = line.given_flags
     if typed:
         backend = line.backend_info.name if line.backend_info else "chosen"
         raise UsageError(

@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from symphony.commandline import exit_codes
-from symphony.commandline.output.terminal import OutputClosed
 from symphony.commandline.parsing.arguments import (
-    SHARED,
+    COMMON_OPTIONS,
     Parser,
-    help_text,
-    spelled_out,
+    expand_dry_run,
+    help_from_docstring,
     split_remainder,
 )
 from symphony.errors import with_filename
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 DEFAULT_BACKEND = "local"
 # After this many seconds a shell gets no answer: nobody looks at a dead prompt for longer.
-LONGEST_COMPLETION = 5.0
-ASK = (
+COMPLETION_TIMEOUT_SECONDS = 5.0
+COMPLETE_COMMAND = (
     "__complete"  # how a shell that completes begins; see `symphony.commandline.parsing.completion`
 )
 
@@ -75,7 +74,7 @@ class CommandLine:
         )
 
     def _help_text(self, doc: str | None, prog: str) -> tuple[str, str]:
-        return help_text(doc or "", prog, without=() if self._tells_backend else ("-b",))
+        return help_from_docstring(doc or "", prog, without=() if self._tells_backend else ("-b",))
 
     # --- what a subclass overrides or calls ---
 
@@ -106,7 +105,7 @@ class CommandLine:
         return {name: value for name, value in given if value is not None}
 
     @property
-    def typed_options(self) -> list[str]:
+    def given_flags(self) -> list[str]:
         """The options of that backend that were given, as they are typed."""
         return [
             item.flags[-1]
@@ -115,17 +114,17 @@ class CommandLine:
         ]
 
     @property
-    def has_own_cluster(self) -> bool:
+    def has_custom_cluster(self) -> bool:
         """Whether a subclass makes the cluster."""
         return getattr(self.create_cluster, "__func__", None) is not CommandLine.create_cluster
 
     @property
     def _tells_backend(self) -> bool:
         """Whether the help tells that a backend can be chosen."""
-        return self.goes_by_backend or not self.has_own_cluster
+        return self.goes_by_backend or not self.has_custom_cluster
 
     @property
-    def where(self) -> list[str]:
+    def cluster_arguments(self) -> list[str]:
         """The words of this command line that another one needs to find the same experiments."""
         import shlex
 
@@ -145,7 +144,7 @@ class CommandLine:
     @cached_property
     def cluster(self) -> Cluster:
         """The cluster, made when it is first used. Raises `UsageError` where it is not the one that was asked for."""
-        if not self.has_own_cluster:
+        if not self.has_custom_cluster:
             return self.create_cluster()
         from symphony.commandline.parsing import custom_cluster
 
@@ -200,7 +199,7 @@ class CommandLine:
         )
         return [*self._unmade, *(name for name in made if name not in self._unmade)]
 
-    def parser_of(self, word: str) -> argparse.ArgumentParser | None:
+    def find_subparser(self, word: str) -> argparse.ArgumentParser | None:
         """The parser of a command, by its name or a short one; None where there is none."""
         self._make_for([word])
         found: argparse.ArgumentParser | None = self.subparsers.choices.get(word)
@@ -258,9 +257,9 @@ class CommandLine:
             if sys.stdout is not None:
                 with with_filename(exit_codes.STANDARD_OUTPUT):
                     sys.stdout.flush()
-        except (BrokenPipeError, OutputClosed):
+        except BrokenPipeError:
             _drop_output()
-            return exit_codes.CLOSED
+            return exit_codes.OUTPUT_CLOSED
         except (Exception, KeyboardInterrupt) as exc:
             return self._failed(exc, argv)
         return code
@@ -274,7 +273,7 @@ class CommandLine:
         typed = _first_options(words)
         self.args.backend, self.args.profile = typed.get("--backend"), typed.get("--profile")
         try:
-            with _ending_after(LONGEST_COMPLETION):
+            with _ending_after(COMPLETION_TIMEOUT_SECONDS):
                 print(*completions(self, words), sep="\n")
         except SymphonyError:
             return exit_codes.FAILED
@@ -282,13 +281,13 @@ class CommandLine:
 
     def _run(self, argv: Sequence[str]) -> int:
         _tolerate_any_text()
-        if argv and argv[0] == ASK:
+        if argv and argv[0] == COMPLETE_COMMAND:
             return self._complete(argv[1:])
         words, remainder = split_remainder(argv)
         self._take_options(words)
         self._make_for(words)
         try:
-            args, extra = self.master_parser.parse_known_args(spelled_out(words))
+            args, extra = self.master_parser.parse_known_args(expand_dry_run(words))
         except SystemExit as exc:  # --help and --version have printed
             return int(exc.code or 0)
         args.remainder, args.has_remainder = remainder or [], remainder is not None
@@ -308,7 +307,7 @@ class CommandLine:
         return args.action(args) or exit_codes.OK
 
     def _failed(self, exc: BaseException, argv: Sequence[str]) -> int:
-        exc = exit_codes.told(exc)
+        exc = exit_codes.unwrap_interruption(exc)
         if self.args.debug or "--debug" in split_remainder(argv)[0]:
             import traceback
 
@@ -318,7 +317,7 @@ class CommandLine:
                 print(f"{self.prog}: interrupted", file=sys.stderr)
             else:
                 print(
-                    f"{self.prog}: error: {self._as_typed(exit_codes.message(exc))}",
+                    f"{self.prog}: error: {self._as_typed(exit_codes.error_message(exc))}",
                     file=sys.stderr,
                 )
         except BrokenPipeError:
@@ -345,7 +344,7 @@ def _add_common(parser: argparse.ArgumentParser, default: object, *, tell: bool)
     ``tell`` is whether the help has those that choose a backend.
     """
     backend = f"where processes run (default: ${BACKEND_VARIABLE}, else as configured, else {DEFAULT_BACKEND})"
-    group = parser.add_argument_group(f"{SHARED}every command")
+    group = parser.add_argument_group(f"{COMMON_OPTIONS}every command")
     group.add_argument(
         "-h", "--help", action="help", default=argparse.SUPPRESS, help="show this help"
     )
@@ -401,7 +400,7 @@ def _add_options(
     """Give a parser the options of a backend. One that a command has itself is left to it."""
     if not options:
         return
-    group = parser.add_argument_group(f"{SHARED}the {backend} backend")
+    group = parser.add_argument_group(f"{COMMON_OPTIONS}the {backend} backend")
     for option in options:
         flags = [flag for flag in option.flags if flag not in parser._option_string_actions]
         if not flags:

@@ -16,7 +16,7 @@ _THE_REST = (argparse.REMAINDER, argparse.PARSER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class TypedOption:
     """An option as it was typed: where its word stands, and how many behind it are its values.
 
     ``action`` is what takes it, None where nothing does; ``value`` is what its own word holds (``3`` of ``--tail=3``).
@@ -33,11 +33,13 @@ class Typed:
         return self.place + 1 + self.values
 
 
-def apart(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[int], list[Typed]]:
+def split_words(
+    parser: argparse.ArgumentParser, words: Sequence[str]
+) -> tuple[list[int], list[TypedOption]]:
     """The places of the arguments, and the options with their values, as ``parser`` would tell them apart."""
     kinds = "".join("A" if parser._parse_optional(word) is None else "O" for word in words)
     arguments: list[int] = []
-    options: list[Typed] = []
+    options: list[TypedOption] = []
     place = 0
     while place < len(words):
         if kinds[place] == "A":
@@ -48,7 +50,7 @@ def apart(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[list[i
         taken = (
             0 if action is None or value is not None else _taken(parser, action, kinds[place + 1 :])
         )
-        options.append(Typed(place=place, action=action, value=value, values=taken))
+        options.append(TypedOption(place=place, action=action, value=value, values=taken))
         place = options[-1].end
     return arguments, options
 
@@ -79,7 +81,7 @@ def arguments_first(parser: argparse.ArgumentParser, words: Sequence[str]) -> li
     if any(not action.option_strings and action.nargs in _THE_REST for action in parser._actions):
         return list(words)
     end = words.index("--") if "--" in words else len(words)
-    places, options = apart(parser, words[:end])
+    places, options = split_words(parser, words[:end])
     arguments = [words[place] for place in places]
     others = [words[place] for option in options for place in range(option.place, option.end)]
     return (

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from symphony import Cluster
-from symphony.commandline.exit_codes import BACKEND, WRONG_USE, exit_code
+from symphony.commandline.exit_codes import BACKEND_ERROR, USAGE_ERROR, exit_code
 from symphony.errors import (
     BackendError,
     LaunchFailed,
@@ -137,13 +137,13 @@ def test_trouble_with_the_server_is_not_the_users_mistake(
     for verb in verbs:
         with pytest.raises(BackendError) as caught:
             verb(exp)
-        assert exit_code(caught.value) == BACKEND, caught.value
+        assert exit_code(caught.value) == BACKEND_ERROR, caught.value
     kube_faults.clear()
     kube_faults.answer(403, method="POST", path=where)
     for verb in verbs:
         with pytest.raises(LaunchFailed) as caught:
             verb(exp)
-        assert exit_code(caught.value) == WRONG_USE
+        assert exit_code(caught.value) == USAGE_ERROR
     kube_faults.clear()
     assert there(kube_cluster) == {}
 
@@ -158,7 +158,7 @@ def test_a_server_that_goes_away_in_a_launch_is_not_the_users_mistake(
     kube_faults.reset(method="POST")
     with pytest.raises(LaunchFailed) as caught:
         cluster.launch(exp)
-    assert exit_code(caught.value) == BACKEND
+    assert exit_code(caught.value) == BACKEND_ERROR
     kube_faults.clear()
 
 

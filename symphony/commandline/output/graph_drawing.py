@@ -9,8 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from symphony.commandline.exit_codes import OK, UsageError, message
-from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour, note, width
+from symphony.commandline.exit_codes import OK, UsageError, error_message
+from symphony.commandline.output.terminal import (
+    RESET,
+    STATE_COLOURS,
+    has_colour,
+    print_note,
+    terminal_width,
+)
 from symphony.commandline.output.views import process_state
 from symphony.drawing import FORMATS, SUFFIXES, draw
 from symphony.errors import NotFound, SymphonyError
@@ -23,19 +29,19 @@ if TYPE_CHECKING:
     from symphony.status import ExperimentStatus
 
 JSON = "json"
-FORMS = (*FORMATS, JSON)
+GRAPH_FORMATS = (*FORMATS, JSON)
 _SUFFIXES = {**SUFFIXES, ".json": JSON}
 # What Python sets LC_CTYPE to where the locale is C (PEP 538): not the user's choice.
 _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 _STATES = re.compile(rf"\b({'|'.join(STATE_COLOURS)})\b")
 
 
-def is_file(given: str) -> bool:
+def names_a_file(given: str) -> bool:
     """Whether a file is meant, and not an experiment: names have neither dots nor slashes."""
     return given != "." and ("." in given or "/" in given)
 
 
-def form(asked: str | None, as_json: bool, output: str | None) -> str:
+def choose_format(asked: str | None, as_json: bool, output: str | None) -> str:
     """The form to draw in: the one asked for, else that of the file's name, else text. Raises `UsageError`."""
     if as_json:
         if asked not in (None, JSON):
@@ -53,29 +59,29 @@ def form(asked: str | None, as_json: bool, output: str | None) -> str:
     return _SUFFIXES[suffix]
 
 
-def status_of(cluster: Cluster, name: str) -> ExperimentStatus | None:
+def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | None:
     """How an experiment of that name is, None where there is none, or nobody can tell, which is told."""
     try:
         return cluster.describe_experiment(name)
     except NotFound:
         return None
     except SymphonyError as exc:
-        note(f"symphony: drawn without states: {message(exc)}")
+        print_note(f"symphony: drawn without states: {error_message(exc)}")
         return None
 
 
-def topology_of(cluster: Cluster, status: ExperimentStatus) -> Topology:
+def find_topology(cluster: Cluster, status: ExperimentStatus) -> Topology:
     """What runs and how it is joined; without services, which is told, where a backend cannot tell of them."""
     try:
         return cluster.describe_topology(status.name)
     except NotFound:
         raise
     except SymphonyError as exc:
-        note(f"symphony: drawn without services: {message(exc)}")
+        print_note(f"symphony: drawn without services: {error_message(exc)}")
         return of_status(status)
 
 
-def show(
+def show_graph(
     topology: Topology,
     status: ExperimentStatus | None,
     *,
@@ -94,21 +100,21 @@ def show(
         shown = topology if every else folded(topology)
         drawn = (
             draw(shown, form, states)
-            if form != "text" or to_file(output)
+            if form != "text" or writes_a_file(output)
             else _on_terminal(shown, states)
         )
-    if not to_file(output):
+    if not writes_a_file(output):
         sys.stdout.write(drawn)
         return OK
     try:
         Path(str(output)).write_text(drawn, encoding="utf-8")
     except OSError as exc:
         raise UsageError(f"{output} cannot be written: {exc.strerror}") from exc
-    note(f"symphony: wrote {output}")
+    print_note(f"symphony: wrote {output}")
     return OK
 
 
-def to_file(output: str | None) -> bool:
+def writes_a_file(output: str | None) -> bool:
     """Whether a file is to be written; ``-`` is standard output."""
     return output not in (None, "-")
 
@@ -117,7 +123,7 @@ def _tell_of_others(topology: Topology, states: Mapping[str, str] | None) -> Non
     drawn = {name for node in topology.nodes for name in node.processes}
     others = [name for name in states or {} if name not in drawn]
     if others:
-        note(
+        print_note(
             f"symphony: {topology.experiment} runs as it was launched, with more than is drawn: {join_names(others)}"
         )
 
@@ -143,7 +149,11 @@ def _on_terminal(topology: Topology, states: Mapping[str, str] | None) -> str:
 
     paint = _painted if has_colour(sys.stdout) else None
     lines = text(
-        topology, states, width=width(sys.stdout), signs=_signs(sys.stdout, os.environ), paint=paint
+        topology,
+        states,
+        width=terminal_width(sys.stdout),
+        signs=_signs(sys.stdout, os.environ),
+        paint=paint,
     )
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""What the benchmarks on a Kubernetes share: which one it is, and experiments on its hollow nodes."""
+"""Helpers of the benchmarks on Kubernetes: the cluster, and experiments on its hollow nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTED: Until = "started"
 
 
 def kubeconfig() -> Path:
-    """The cluster to measure on."""
+    """Return the kubeconfig of the cluster to measure on."""
     given = os.environ.get("KUBECONFIG")
     if given:
         return Path(given)
@@ -32,7 +32,7 @@ def kubeconfig() -> Path:
 
 
 def kubectl() -> str:
-    """The peer."""
+    """Return the path of kubectl, the peer."""
     found = shutil.which("kubectl")
     if found is None:
         raise SystemExit("there is no kubectl to measure beside")
@@ -40,7 +40,9 @@ def kubectl() -> str:
 
 
 def hollow(name: str, count: int, *, services: int = 0) -> Experiment:
-    """Lone processes on hollow nodes, the first of which bind a service each."""
+    """Return an experiment of lone processes on hollow nodes. The first processes bind one
+    service each.
+    """
     exp = Experiment(name)
     for number in range(count):
         process = exp.new_process(

@@ -1,8 +1,8 @@
-"""What every benchmark shares: measuring in turns, judging against a target, and printing the result.
+"""Helpers of all benchmarks: measure in turns, compare with a target, and print the result.
 
-A machine that others use is noisy, and its noise drifts; what ran before weighs on what runs next, too. The sides are
-therefore measured in turns, in one run, in orders in which each follows each other equally often, and compared by
-their medians.
+A shared machine is noisy, the noise drifts over time, and a measurement affects the next one. The
+sides are therefore measured in turns within one run, in orders in which each side follows each
+other side equally often, and are compared by their medians.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Side = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure: samples of ours and of the peer's, both in ``unit``, and what was made of them.
+    """One figure: the samples of symphony and of the peer, both in ``unit``, and the result.
 
-    ``result`` is the ratio of the medians, or what else the target speaks of. ``holds`` is None where there is
-    no target.
+    ``result`` is the ratio of the medians, or another quantity that the target names. ``holds`` is
+    None if there is no target.
     """
 
     what: str
@@ -44,9 +44,11 @@ class Figure:
 def in_turns(
     runs: int, *sides: Side, settled: Callable[[], object] | None = None
 ) -> list[list[float]]:
-    """The samples of each side, measured in turns. What a side returns is its measurement.
+    """Return the samples of each side, measured in turns. A side is a function that returns its
+    measurement.
 
-    ``settled`` is called before each measurement, and returns when what went before it is over.
+    ``settled`` is called before each measurement. It returns when the effects of the previous one
+    are over.
     """
     samples: list[list[float]] = [[] for _ in sides]
     for number in range(runs):
@@ -58,7 +60,8 @@ def in_turns(
 
 
 def order(number: int, sides: int) -> list[int]:
-    """The order of a round: over ``sides`` rounds (twice as many where odd) each side follows each other equally often.
+    """Return the order of a round. Over ``sides`` rounds (twice as many if the number is odd), each
+    side follows each other side equally often.
 
     >>> [order(number, 4) for number in range(4)]
     [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
@@ -69,14 +72,14 @@ def order(number: int, sides: int) -> list[int]:
 
 
 def timed(function: Callable[[], object]) -> float:
-    """How long a call takes, in seconds."""
+    """Return the duration of a call in seconds."""
     begin = time.perf_counter()
     function()
     return time.perf_counter() - begin
 
 
 def median(samples: Iterable[float]) -> float:
-    """The median, as a float."""
+    """Return the median as a float."""
     return float(statistics.median(samples))
 
 
@@ -90,7 +93,9 @@ def at_most_times(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Durations in seconds, of which ours may be ``times`` the peer's and ``plus`` seconds more."""
+    """Return a figure of durations in seconds. The target is ``times`` the peer's duration plus
+    ``plus`` seconds.
+    """
     return Figure(
         what=what,
         unit="s",
@@ -113,7 +118,9 @@ def times_faster(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Durations in seconds of the same work, of which the peer's rate is ours at least ``times``."""
+    """Return a figure of durations in seconds of the same work. The target is ``times`` the
+    peer's rate.
+    """
     ratio = median(peer) / median(ours)
     return Figure(
         what=what,
@@ -137,7 +144,9 @@ def at_most_more(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Durations in seconds, of which ours may be ``more`` seconds longer."""
+    """Return a figure of durations in seconds. The target is the peer's duration plus ``more``
+    seconds.
+    """
     difference = median(ours) - median(peer)
     return Figure(
         what=what,
@@ -162,7 +171,7 @@ def at_most(
     peer_name: str = "",
     note: str = "",
 ) -> Figure:
-    """A figure with a limit of its own; a peer stands beside it for comparison alone."""
+    """Return a figure with an absolute limit. The peer is shown only for comparison."""
     return Figure(
         what=what,
         unit=unit,
@@ -181,7 +190,7 @@ def _times(ours: float, peer: float) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value in a unit that fits it.
+    """Return a value in a unit of suitable size.
 
     >>> shown(0.0214, "s"), shown(500, "lines")
     ('21.4 ms', '500 lines')
@@ -195,22 +204,22 @@ def shown(value: float, unit: str) -> str:
     )
 
 
-# --- a benchmark as a program ---
+# --- the command line of a benchmark ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line of a benchmark says."""
+    """The command-line options of a benchmark."""
 
     quick: bool
 
     def pick(self, full: int, quick: int) -> int:
-        """The number for a whole benchmark, or that for a quick one."""
+        """Return the number for a full benchmark, or the number for a quick one."""
         return quick if self.quick else full
 
 
 def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> NoReturn:
-    """Be a benchmark's command line: measure, print, and exit with 1 where a target is missed."""
+    """Run a benchmark as a program: measure, print, and exit with 1 if a target is missed."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -221,7 +230,7 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
         "--json", action="store_true", help="one JSON object a figure, with every sample"
     )
     given = parser.parse_args()
-    # An ordinary end by TERM would leave running what was launched; an exception takes it back.
+    # The default action of TERM would leave processes running. An exception cleans them up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     show = print_json if given.json else Table(description.strip().splitlines()[0])
     missed = 0
@@ -232,7 +241,7 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
 
 
 def print_json(figure: Figure) -> None:
-    """Print a figure with its samples as one line."""
+    """Print a figure and its samples as one line of JSON."""
     medians: dict[str, Any] = {
         "median": median(figure.ours),
         "peer_median": median(figure.peer) if figure.peer else None,
@@ -244,7 +253,7 @@ _WIDTHS = (46, 11, 30, 18, 18)
 
 
 class Table:
-    """Prints figures as rows, each as soon as it is known."""
+    """Prints figures as rows of a table, each as soon as it is known."""
 
     def __init__(self, title: str) -> None:
         print(f"\n{title}\n{self._row('', 'symphony', 'peer', 'result', 'target')}", flush=True)
@@ -256,10 +265,8 @@ class Table:
         )
         verdict = {True: "holds", False: "MISSED", None: ""}[figure.holds]
         ours = shown(median(figure.ours), figure.unit)
-        print(
-            f"{self._row(figure.what, ours, peer, figure.result, figure.target)} {verdict}".rstrip(),
-            flush=True,
-        )
+        row = self._row(figure.what, ours, peer, figure.result, figure.target)
+        print(f"{row} {verdict}".rstrip(), flush=True)
         if figure.note:
             width = max(60, shutil.get_terminal_size().columns)
             print(

@@ -1,7 +1,9 @@
-"""Many processes that only sleep, started by symphony, by a bare loop over `subprocess.Popen`, and by honcho.
+"""Start many sleeping processes with symphony, with a bare loop over `subprocess.Popen`, and with
+honcho.
 
-All get the same environment, with the addresses of eight services in it, and what they would print goes to a
-file each (honcho passes it on instead). Each is a context that ends what it started, however it is left.
+All processes get the same environment, with the addresses of eight services, and write to a file
+each (honcho forwards the output instead). Each side is a context manager that stops its processes
+on every exit.
 """
 
 from __future__ import annotations
@@ -24,28 +26,32 @@ from symphony import Cluster, Experiment
 
 NAME = "many"
 COMMAND = ["sleep", "1000"]
-SERVICES = 8  # of four variables each
+SERVICES = 8  # Each service has four variables.
 MEMORY = Path("/dev/shm")
-MARGIN = 10.0  # percent of all cores
-SETTLE_LONGEST = 10.0  # seconds
+MARGIN = 10.0  # In percent of all cores.
+SETTLE_LONGEST = 10.0  # In seconds.
 
 Environment = Mapping[str, str]
 
 
 @contextlib.contextmanager
 def scratch(within: Path | None = None) -> Iterator[Path]:
-    """A folder that is gone afterwards, in ``within`` or else where temporary files are."""
+    """Yield a directory that is deleted afterwards, in ``within`` or in the directory for
+    temporary files.
+    """
     with tempfile.TemporaryDirectory(prefix="symphony-bench-", dir=within) as folder:
         yield Path(folder)
 
 
 def memory() -> Path | None:
-    """A folder in memory, for few small files; None where there is none, or where TMPDIR says what to use."""
+    """Return a directory in memory for a few small files. Returns None if there is none, or if
+    TMPDIR is set.
+    """
     return MEMORY if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) else None
 
 
 def settling() -> Callable[[], None]:
-    """A function that returns when the machine is as idle as now, and what ended costs nothing any more."""
+    """Return a function that waits until the machine is as idle as it is at this call."""
     quiet = psutil.cpu_percent(interval=1.0)
 
     def settle() -> None:
@@ -58,7 +64,9 @@ def settling() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def state_dir(within: Path | None = None) -> Iterator[Path]:
-    """A state directory of one's own, in which nothing is left running; see `local`."""
+    """Yield a state directory for one measurement, and stop all processes that are left in it;
+    see `local`.
+    """
     with scratch(within) as folder:
         try:
             yield folder
@@ -68,14 +76,15 @@ def state_dir(within: Path | None = None) -> Iterator[Path]:
 
 
 def local(state: Path) -> Cluster:
-    """The local backend on the state directory that `environ` names to programs."""
+    """Return the local backend with the state directory that `environ` passes to programs."""
     return Cluster.new("local", state_dir=state / "local")
 
 
 def environ(state: Path) -> dict[str, str]:
-    """The environment in which the command line uses the state directory ``state``.
+    """Return the environment in which the command line uses the state directory ``state``.
 
-    Python keeps what it compiled there, as it does unless told otherwise: else every program would compile anew.
+    Python writes its bytecode files as it does by default. Otherwise every program would compile
+    again.
     """
     inherited = {
         key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
@@ -84,12 +93,12 @@ def environ(state: Path) -> dict[str, str]:
 
 
 def symphony(*words: str) -> list[str]:
-    """A command line of symphony."""
+    """Return the arguments that run a command of symphony."""
     return [sys.executable, "-m", "symphony", *words]
 
 
 def experiment(count: int, name: str = NAME) -> Experiment:
-    """``count`` processes, the first of which bind the services."""
+    """Return an experiment of ``count`` processes, the first of which bind the services."""
     exp = Experiment(name)
     for number in range(count):
         process = exp.new_process(f"sleeper-{number}", command=COMMAND)
@@ -99,14 +108,14 @@ def experiment(count: int, name: str = NAME) -> Experiment:
 
 
 def environments(exp: Experiment) -> list[Environment]:
-    """What each process of the experiment would get, the inherited included."""
+    """Return the complete environment of each process of the experiment."""
     with scratch() as folder:
         data = local(folder).manifest(exp).to_dict()
     return [{**os.environ, **data["env"], **process["env"]} for process in data["processes"]]
 
 
 class Bare:
-    """The peer that does the least: a loop over Popen, each process in a session of its own."""
+    """The minimal peer: a loop over Popen that starts each process in its own session."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -119,10 +128,11 @@ class Bare:
         self.end()
 
     def start(self, envs: Sequence[Environment]) -> None:
-        """Start a process for each environment, with a log file each."""
+        """Start a process with a log file for each environment."""
         with _undisturbed():
             for number, env in enumerate(envs):
-                with open(self._folder / f"{number}.log", "wb") as log:
+                log_path = f"{self._folder}/{number}.log"
+                with open(log_path, "wb") as log:  # noqa: PTH123  (faster than Path.open)
                     self.started.append(
                         subprocess.Popen(
                             COMMAND,
@@ -135,7 +145,7 @@ class Bare:
                     )
 
     def end(self) -> None:
-        """TERM to each group, and reap each process."""
+        """Send TERM to each process group, and reap each process."""
         for process in self.started:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -146,7 +156,7 @@ class Bare:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Put off Ctrl-C and TERM: one that comes within Popen would lose a process that was just started."""
+    """Delay Ctrl-C and TERM. A signal inside Popen would lose a process that was just started."""
     came: list[int] = []
     before = {
         number: signal.signal(number, lambda got, _: came.append(got))
@@ -162,7 +172,9 @@ def _undisturbed() -> Iterator[None]:
 
 
 class Honcho:
-    """The peer that people use: ``honcho start`` on a Procfile, with the variables in its ``.env`` file."""
+    """The peer that people use: ``honcho start`` with a Procfile, and the variables in its
+    ``.env`` file.
+    """
 
     def __init__(self, folder: Path, env: Environment, count: int) -> None:
         self._folder = folder
@@ -176,7 +188,7 @@ class Honcho:
 
     @staticmethod
     def is_there() -> bool:
-        """Whether it is installed beside this Python."""
+        """Return whether honcho is installed next to this Python."""
         return shutil.which("honcho", path=_beside()) is not None
 
     def __enter__(self) -> Honcho:
@@ -187,11 +199,11 @@ class Honcho:
 
     @property
     def pid(self) -> int:
-        """The id of honcho itself."""
+        """The pid of honcho itself."""
         return self._process.pid if self._process else 0
 
     def start(self) -> None:
-        """Start it, and return when it has said of every process that it was started."""
+        """Start honcho, and return when it has reported the start of every process."""
         program = shutil.which("honcho", path=_beside()) or "honcho"
         self._process = subprocess.Popen(
             [program, "start"],
@@ -207,7 +219,7 @@ class Honcho:
             )
 
     def _all_started(self) -> bool:
-        """Read on until it has started every process; False where it ended before."""
+        """Read output until every process has started. Return False if honcho exited before."""
         output = self._process.stdout if self._process else None
         while output and len(self.pids) < self._count:
             line = output.readline()
@@ -219,12 +231,12 @@ class Honcho:
         return True
 
     def end(self) -> None:
-        """Stop the processes, and honcho with them."""
+        """Stop the processes and honcho."""
         if self._process is None:
             return
-        # Stopped while it starts, honcho forgets what it has started: so it starts the rest first.
+        # If honcho is stopped while it starts processes, it forgets the ones that it has started.
         self._all_started()
-        # It ends by itself once they have, and each of its helpers when its own process has.
+        # honcho exits when its processes have exited, and each helper exits with its process.
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGTERM)
@@ -242,5 +254,5 @@ def _beside() -> str:
 
 
 def supervisor_pid(state: Path, name: str = NAME) -> int:
-    """The supervisor of an experiment, as its run directory names it."""
+    """Return the pid of an experiment's supervisor from the run directory."""
     return int(json.loads((state / "local" / name / "supervisor.json").read_text())["pid"])

@@ -1,4 +1,6 @@
-"""What is felt at the keyboard: `symphony ps` and a press of the tabulator, beside bare Python and kubectl."""
+"""Measure the response of the command line: `symphony ps` and one completion, next to bare
+Python and kubectl.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from startup import console_script, program, python
 
 PROCESSES = 20
 LONGEST_START, LONGEST_COMPLETION = 0.1, 0.15
-# What is typed, and how it is told in the table.
+# Maps the words on the command line to their name in the table.
 TYPED = {
     "an experiment": ("ps", "exp-"),
     "a process": ("logs", "exp-0", "sleeper"),
@@ -23,7 +25,7 @@ TYPED = {
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     runs = options.pick(41, 9)
     with state_dir() as state, scratch() as home:
         env = {**environ(state), "HOME": str(home)}
@@ -34,12 +36,12 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def symphony() -> list[str]:
-    """The program as a shell runs it."""
+    """Return the arguments that run the program as a shell does."""
     return console_script() or [sys.executable, "-m", "symphony"]
 
 
 def starting(runs: int, env: Mapping[str, str]) -> Figure:
-    """The time of `symphony ps`."""
+    """Return the duration of `symphony ps`."""
     sides = program([*symphony(), "ps", "-b", "local", "exp-1"], env), program(python("pass"), env)
     ours, peer = in_turns(runs, *sides)
     return at_most_more(
@@ -52,7 +54,7 @@ def starting(runs: int, env: Mapping[str, str]) -> Figure:
 
 
 def completing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
-    """The time from the key to the answer, for names of several kinds."""
+    """Yield the time from the key press to the answer, for several kinds of names."""
     for what, words in TYPED.items():
         sides = [answering([*symphony(), "__complete", *words], env), program(python("pass"), env)]
         other = kubectl(words)
@@ -79,14 +81,16 @@ def completing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
 
 
 def answering(command: Sequence[str], env: Mapping[str, str]) -> Side:
-    """How long a completion takes, of which there must be one."""
+    """Return a side that measures one completion, which must offer something."""
     if not subprocess.run(command, env=env, capture_output=True, check=True).stdout.strip():
         raise SystemExit(f"nothing was completed: {' '.join(command)}")
     return program(command, env)
 
 
 def kubectl(words: Sequence[str]) -> list[str] | None:
-    """kubectl completing a command, which asks no cluster: a compiled program, for comparison."""
+    """Return kubectl's completion of a command, which needs no cluster. It is a compiled
+    program, for comparison.
+    """
     found = shutil.which("kubectl")
     quietly = f"exec {found} __complete del 2>/dev/null"
     return ["/bin/sh", "-c", quietly] if found and len(words) == 1 else None

@@ -1,7 +1,10 @@
-"""How long it takes to stop many processes that obey TERM, beside a bare loop that kills groups and reaps."""
+"""Measure how long it takes to stop many processes that obey TERM, next to a bare loop that
+signals process groups and reaps.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,16 +12,20 @@ from _pairs import Figure, Options, at_most_times, in_turns, main, timed
 from _sleepers import NAME, Bare, Environment, environments, experiment, local, scratch, state_dir
 
 TIMES = 1.5
-PLUS = 0.5  # seconds: for what is done once, such as the last look for what left its group
+# In seconds. This covers work that is done once, such as the final search for processes that left
+# their group.
+PLUS = 0.5
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     for count in (500,) if options.quick else (100, 500, 1000):
         envs = environments(experiment(count))
         with state_dir() as state:
             ours, peer = in_turns(
-                options.pick(7, 3), lambda: deleted(state, len(envs)), lambda: bare(envs)
+                options.pick(7, 3),
+                functools.partial(deleted, state, len(envs)),
+                functools.partial(bare, envs),
             )
         yield at_most_times(
             f"delete of {count}", ours, peer, TIMES, plus=PLUS, peer_name="killpg and wait"
@@ -26,14 +33,14 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def deleted(state: Path, count: int) -> float:
-    """How long `Cluster.delete` takes, until nothing runs and nothing is left on the disk."""
+    """Return the duration of `Cluster.delete`, until no process is running and no file is left."""
     cluster = local(state)
     cluster.launch(experiment(count))
     return timed(lambda: cluster.delete(NAME))
 
 
 def bare(envs: Sequence[Environment]) -> float:
-    """How long a bare loop takes."""
+    """Return the duration of a bare loop."""
     with scratch() as folder, Bare(folder) as loop:
         loop.start(envs)
         return timed(loop.end)

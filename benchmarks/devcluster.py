@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measure the devcluster against its limits, and see that `down` leaves the machine as it was.
+"""Measure the devcluster against its limits, and check that `down` leaves the machine unchanged.
 
     benchmarks/devcluster.py            from a full cache: up, memory, a Pod, down
     benchmarks/devcluster.py --cold     with an empty cache of its own: the build as well (minutes)
 
-Prints the figures as JSON; exit code 1 if a limit is broken or something is left behind.
+Prints the figures as JSON. The exit code is 1 if a limit is exceeded or something is left behind.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 DEVCLUSTER = Path(__file__).resolve().parents[1] / "scripts/devcluster"
-# figure -> the most it may be: seconds, and MiB
+# The largest allowed value of each figure, in seconds and MiB.
 LIMITS = {"up": 45.0, "build": 600.0, "memory": 1536.0, "down": 15.0}
 
 
 def run(*arguments: str, env: Mapping[str, str]) -> tuple[str, float]:
-    """Run the tool; return what it prints and the seconds it took."""
+    """Run the tool. Return its output and its duration in seconds."""
     begun = time.monotonic()
     done = subprocess.run([DEVCLUSTER, *arguments], env=env, check=True, stdout=subprocess.PIPE)
     return done.stdout.decode(), round(time.monotonic() - begun, 2)
 
 
 def traces() -> dict[str, list[str]]:
-    """Return all that a cluster could leave on the machine."""
+    """Return everything that a cluster could leave on the machine."""
     return {
         "processes": sorted(filter(None, map(_program, Path("/proc").glob("[0-9]*")))),
         "mounts": sorted(Path("/proc/mounts").read_text().splitlines()),
@@ -46,7 +46,7 @@ def traces() -> dict[str, list[str]]:
 
 
 def _program(process: Path) -> str:
-    """Return a cluster's program that this process runs, or nothing for any other's."""
+    """Return the cluster program that this process runs, or nothing for any other process."""
     try:
         name = (process / "comm").read_text().strip()
     except OSError:
@@ -69,7 +69,7 @@ def _lines(*command: str) -> list[str]:
 
 
 def measure(env: Mapping[str, str], *, cold: bool) -> dict[str, float]:
-    """Bring a cluster up and down once and return the figures."""
+    """Start and stop a cluster once, and return the figures."""
     figures: dict[str, float] = {}
     if cold:
         _, figures["build"] = run("images", "--quiet", env=env)
@@ -83,7 +83,7 @@ def measure(env: Mapping[str, str], *, cold: bool) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure, print, and judge."""
+    """Measure, print, and compare with the limits."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

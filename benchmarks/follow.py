@@ -1,7 +1,8 @@
-"""How soon `symphony logs -f` shows a line, and whether it keeps up, beside `tail -f` on the same file.
+"""Measure how soon `symphony logs -f` shows a line and whether it keeps up, next to `tail -f` on
+the same file.
 
-A process of an experiment stamps its lines with the machine's monotonic clock; whoever reads what a follower
-prints into a pipe looks at the same clock.
+A process of an experiment writes the time of the machine's monotonic clock into each line. The
+benchmark reads the output of a follower from a pipe and compares with the same clock.
 """
 
 from __future__ import annotations
@@ -18,18 +19,19 @@ from pathlib import Path
 from _pairs import Figure, Options, at_most, in_turns, main
 from _sleepers import NAME, environ, experiment, local, state_dir, symphony
 
-WITHIN = 0.05  # seconds from being written to being shown
-RATE = 100_000  # lines a second
-PATIENCE = 60.0  # seconds of silence after which a follower is given up
+WITHIN = 0.05  # Seconds from writing a line to showing it.
+RATE = 100_000  # Lines per second.
+PATIENCE = 60.0  # Seconds of silence after which the benchmark stops waiting for a follower.
 
-# Unevenly spaced, so that nothing falls into step with whoever looks at intervals.
+# The intervals are uneven, so that the writer does not run in step with a follower that polls.
 STAMPS = """
 import random, time
 while True:
     print("stamp", time.monotonic_ns(), flush=True)
     time.sleep(random.uniform(0.005, 0.025))
 """
-# In portions of 5 ms, after a signal that the follower is there; the last line says how long it took.
+# Writes portions for 5 ms each, after a signal that the follower is ready. The last line has the
+# total duration.
 FLOOD = """
 import pathlib, sys, time
 rate, seconds, go = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -48,7 +50,7 @@ Command = list[str]
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     lines = options.pick(100, 40)
     yield from latency(1, lines, options.pick(4, 1))
     yield from latency(options.pick(500, 50), lines, options.pick(2, 1))
@@ -56,7 +58,9 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def latency(count: int, lines: int, rounds: int) -> Iterator[Figure]:
-    """From being written to being shown: one process of ``count`` writes, and all are followed."""
+    """Yield the time from writing to showing. One of ``count`` processes writes, and all are
+    followed.
+    """
     with state_dir() as state:
         exp = experiment(count - 1)
         exp.new_process("writer", command=[sys.executable, "-c", STAMPS])
@@ -78,7 +82,9 @@ def latency(count: int, lines: int, rounds: int) -> Iterator[Figure]:
 
 
 def latencies(follower: Follower, count: int) -> list[float]:
-    """The latencies of ``count`` lines, of those that are written once the follower shows any."""
+    """Return the latencies of ``count`` lines that are written after the follower shows its
+    first line.
+    """
     begin = 0
     found: list[float] = []
     for line in follower.lines():
@@ -95,7 +101,7 @@ def latencies(follower: Follower, count: int) -> list[float]:
 
 
 def flood(seconds: int, rounds: int) -> Iterator[Figure]:
-    """Lines lost, and how far behind a follower is at the end."""
+    """Yield the number of lost lines, and the delay of a follower at the end."""
     with state_dir() as state:
         rates: list[float] = []
         sides = [
@@ -118,7 +124,9 @@ def flood(seconds: int, rounds: int) -> Iterator[Figure]:
 def flooded(
     state: Path, command: Command, seconds: int, lost: list[float], rates: list[float]
 ) -> float:
-    """How long after its writing the last line was shown. Adds what was lost and the rate of writing."""
+    """Return the time between writing and showing the last line. Adds the number of lost lines
+    and the write rate.
+    """
     go = state / "go"
     exp = experiment(0)
     exp.new_process(
@@ -146,12 +154,12 @@ def flooded(
 
 
 def tail(state: Path) -> Command:
-    """The peer, on the writer's log."""
+    """Return the command of the peer, on the log of the writer."""
     return ["tail", "-n", "+1", "-f", str(state / "local" / NAME / "logs" / "writer.log")]
 
 
 class Follower:
-    """A program that follows a log, and what it prints."""
+    """A program that follows a log, and its output."""
 
     def __init__(self, command: Command, state: Path) -> None:
         self._process = subprocess.Popen(command, env=environ(state), stdout=subprocess.PIPE)
@@ -166,12 +174,12 @@ class Follower:
         self._process.communicate()
 
     def lines(self) -> Iterator[bytes]:
-        """Each line as it comes."""
+        """Yield each line as it arrives."""
         for portion in self._portions():
             yield from portion
 
     def until(self, begin: bytes) -> Iterator[list[bytes]]:
-        """Lines, many at a time, up to one that begins so."""
+        """Yield lists of lines, up to a line with the prefix ``begin``."""
         for portion in self._portions():
             yield portion
             if portion and portion[-1].startswith(begin):

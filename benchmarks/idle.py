@@ -1,7 +1,8 @@
-"""What a supervisor of many idle processes costs, beside honcho with the same: CPU, wake-ups and memory.
+"""Measure the cost of a supervisor of many idle processes, next to honcho: CPU, wake-ups and
+memory.
 
-Both are watched at the same time. honcho has a Python process of its own for every process of the user's;
-these count, while the user's own do not.
+Both are measured at the same time. honcho runs one Python process of its own for every process of
+the user. These are counted; the processes of the user are not.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ import psutil
 from _pairs import Figure, Options, at_most, main
 from _sleepers import Honcho, environments, experiment, local, scratch, state_dir, supervisor_pid
 
-CPU = 0.1  # per cent of a core
-MEMORY = 40.0  # MB
-SETTLE = 3.0  # seconds: what follows the start, such as the first note of a log
+CPU = 0.1  # In percent of a core.
+MEMORY = 40.0  # In MB.
+# In seconds. Work directly after the start, such as the first record of log times, is not counted.
+SETTLE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What some processes cost together: seconds of CPU, times that they woke, and memory in bytes."""
+    """The total cost of several processes: seconds of CPU, number of wake-ups, and memory in
+    bytes.
+    """
 
     cpu: float
     wakeups: int
@@ -32,7 +36,7 @@ class Cost:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     count, seconds = options.pick(500, 50), options.pick(30, 5)
     with contextlib.ExitStack() as stack:
         state = stack.enter_context(state_dir())
@@ -55,7 +59,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> Iterator[Figure]:
-    """The figures of both sides over the same seconds."""
+    """Return the figures of both sides over the same period."""
     before = [look() for look in sides]
     time.sleep(seconds)
     after = [look() for look in sides]
@@ -75,7 +79,7 @@ def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> I
 
 
 def cost(processes: Sequence[psutil.Process]) -> Cost:
-    """What some processes have cost until now."""
+    """Return the cost of the processes so far."""
     memory = [process.memory_full_info() for process in processes]
     return Cost(
         cpu=sum(cpu_seconds(process) for process in processes),
@@ -86,10 +90,12 @@ def cost(processes: Sequence[psutil.Process]) -> Cost:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """The CPU that a process has used. The kernel's clock ticks of 10 ms are too coarse for an idle one."""
+    """Return the CPU time of a process. The kernel's clock ticks of 10 ms are too coarse for an
+    idle process.
+    """
     tasks = Path(f"/proc/{process.pid}/task")
     if tasks.is_dir():
-        # Its first number is nanoseconds on the CPU.
+        # The first number is the time on the CPU in nanoseconds.
         return (
             sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
         )

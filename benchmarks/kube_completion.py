@@ -1,9 +1,11 @@
-"""A press of the tabulator for a name on a cluster, beside kubectl completing the names of the same Pods.
+"""Measure the completion of a name on a cluster, next to kubectl completing the names of the same
+Pods.
 
     python benchmarks/kube_completion.py [--quick] [--json]
 
-The first time the cluster is asked; within the ten minutes after that what it told is known. Needs a Kubernetes that
-is there for tests alone, since nodes are added to it: KUBECONFIG says which, else the devcluster's; and kubectl.
+The first completion queries the cluster. For the next ten minutes, the names come from a cache.
+Needs a Kubernetes cluster that exists only for tests, because nodes are added to it: the one in
+KUBECONFIG, or the devcluster; and kubectl.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ LONGEST = 0.15
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     config, runs = kubeconfig(), options.pick(31, 5)
     with launched(config, COUNT) as (_, name), scratch() as home:
         env = {
@@ -66,7 +68,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def first(command: list[str], env: Mapping[str, str], home: Path) -> Side:
-    """How long a completion takes of which nothing is known yet."""
+    """Return the duration of a completion with an empty cache."""
     run = program(command, env)
 
     def once() -> float:

@@ -1,10 +1,11 @@
-"""Looking at a thousand Pods: symphony beside ``kubectl get pods -o json``.
+"""Measure the status of a thousand Pods: symphony next to ``kubectl get pods -o json``.
 
     python benchmarks/kube_describe.py [--quick] [--json]
 
-The Pods are hollow: a real API server, scheduler and controllers hold them, and no container runs. They are made
-by one launch into a namespace of its own, which is deleted at the end. Needs a Kubernetes that is there for tests
-alone, since nodes are added to it: KUBECONFIG says which, else the devcluster's; and kubectl.
+The Pods are hollow: a real API server, scheduler and controllers handle them, but no container
+runs. One launch creates them in a new namespace, which is deleted at the end. Needs a Kubernetes
+cluster that exists only for tests, because nodes are added to it: the one in KUBECONFIG, or the
+devcluster; and kubectl.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TIMES = 1.2
 
 @contextlib.contextmanager
 def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
-    """A cluster and the name of an experiment there, all of whose Pods are told to run."""
+    """Yield a cluster and the name of an experiment in which all Pods are reported as running."""
     name = f"symphony-bench-{secrets.token_hex(3)}"
     cluster = Cluster.new("kube", kubeconfig=config)
     with HollowNodes(config, count=4):
@@ -40,7 +41,7 @@ def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The library in a program that runs already, and the command line from its start."""
+    """Measure the library in a running program, and the command line including its start."""
     config, count, runs = kubeconfig(), options.pick(1000, 100), options.pick(11, 3)
     with launched(config, count) as (cluster, name):
         theirs = [
@@ -78,7 +79,7 @@ def measure(options: Options) -> Iterator[Figure]:
     yield at_most_times(
         f"describe_experiment, {count} Pods", library_s, kubectl_s, TIMES, peer_name=peer
     )
-    if not options.quick:  # to start Python costs more than a hundred Pods
+    if not options.quick:  # Starting Python takes longer than handling a hundred Pods.
         yield at_most_times(
             f"symphony ps --json, {count} Pods", command_s, kubectl_s, TIMES, peer_name=peer
         )

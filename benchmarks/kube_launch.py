@@ -1,13 +1,14 @@
-"""Launching many Pods: symphony beside ``kubectl create -f`` of the same objects.
+"""Measure the launch of many Pods: symphony next to ``kubectl create -f`` with the same objects.
 
     python benchmarks/kube_launch.py [--quick] [--json]
 
-500 Pods with 11 Services, until all are created; then 1,000 Pods until all run, beside kubectl's creating them and
-asking for those that do not run (``kubectl wait`` asks for each, and takes longer). The Pods are hollow: a real API
-server, scheduler and controllers hold them, and no container runs. Last, the calls that a launch makes, counted by a
-proxy. Each launch has a namespace that is there already, since kubectl does not wait for a new one to take Pods.
-Needs a Kubernetes that is there for tests alone, since nodes are added to it: KUBECONFIG says which, else the
-devcluster's; and kubectl.
+First 500 Pods with 11 Services are launched, until all are created. Then 1,000 Pods are launched
+until all are running, next to kubectl, which creates them and lists those that are not running
+(``kubectl wait`` asks for each Pod and takes longer). The Pods are hollow: a real API server,
+scheduler and controllers handle them, but no container runs. At the end, a proxy counts the
+requests of a launch. Each launch uses an existing namespace, because kubectl does not wait until a
+new one accepts Pods. Needs a Kubernetes cluster that exists only for tests, because nodes are added
+to it: the one in KUBECONFIG, or the devcluster; and kubectl.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from kubetest.hollow import HollowNodes
 from kubetest.rawapi import RawApi, access
 from symphony import Cluster, Experiment
 
-# What one of symphony's launches asks besides creating: what is there, and whether it is alone.
+# The requests of a launch besides those that create objects: listing existing objects, and checking
+# for other launches.
 BESIDES = 2
 NOT_RUNNING = "status.phase!=Running"
 
 
 class Bench:
-    """Launches by either side, each into a new namespace."""
+    """Performs launches with either side, each in a new namespace."""
 
     def __init__(self, config: Path, scratch: Path) -> None:
         self._config = config
@@ -45,7 +47,7 @@ class Bench:
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[str]:
-        """A namespace that takes Pods; it is gone with all that was in it at the end."""
+        """Yield a namespace that accepts Pods. It is deleted with its content at the end."""
         name = f"symphony-bench-{secrets.token_hex(3)}"
         path = f"/api/v1/namespaces/{name}"
         self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -59,7 +61,7 @@ class Bench:
                 time.sleep(0.2)
 
     def symphony(self, exp: Experiment, *, until_running: bool = False) -> float:
-        """How long symphony takes, in seconds."""
+        """Return the duration of a launch with symphony in seconds."""
         with self.namespace() as namespace:
             cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
 
@@ -71,7 +73,7 @@ class Bench:
             return timed(launch)
 
     def kubectl(self, exp: Experiment, *, until_running: bool = False) -> float:
-        """How long kubectl takes with what the dry run shows, in seconds."""
+        """Return the duration of creating the objects of the dry run with kubectl in seconds."""
         with self.namespace() as namespace:
             cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
             path = self._scratch / f"{namespace}.yaml"
@@ -79,8 +81,8 @@ class Bench:
             asked = [*self._kubectl, f"--namespace={namespace}"]
 
             def launch() -> None:
-                _told(*asked, "create", "-f", str(path))
-                while until_running and _told(
+                _output(*asked, "create", "-f", str(path))
+                while until_running and _output(
                     *asked, "get", "pods", "-o=name", "--field-selector=status.phase!=Running"
                 ):
                     pass
@@ -88,7 +90,9 @@ class Bench:
             return timed(launch)
 
     def calls(self, exp: Experiment) -> tuple[int, int]:
-        """How many calls one launch makes, and how many objects it creates."""
+        """Return the number of requests of one launch, and the number of objects that it
+        creates.
+        """
         with (
             self.namespace() as namespace,
             FaultProxy(self._config, scratch=self._scratch) as proxy,
@@ -98,12 +102,12 @@ class Bench:
             return proxy.count(), len(list(manifest))
 
 
-def _told(*command: str) -> str:
+def _output(*command: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Creating, running, and counting."""
+    """Yield the figures for creating, running and counting."""
     config, runs = kubeconfig(), options.pick(4, 2)
     some = hollow("bench", options.pick(500, 50), services=11)
     many = hollow("bench", options.pick(1000, 100))

@@ -1,7 +1,8 @@
-"""Rendering for Kubernetes: 10,000 processes to JSON-ready objects and to YAML, beside json.dumps and PyYAML.
+"""Measure rendering for Kubernetes: 10,000 processes to JSON-ready objects and to YAML, next to
+json.dumps and PyYAML.
 
-Each process has 30 variables of its own and the addresses of 11 services. No cluster is needed. What is measured is
-the time of the processor, since nothing here waits: others on the machine then count for little.
+Each process has 30 variables of its own and the addresses of 11 services. No cluster is needed. CPU
+time is measured, because nothing waits here and other programs on the machine then matter less.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ CLUSTER = KubeCluster(image="rl:1")
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     many = options.pick(10_000, 1_000)
     few = many // 10
     runs = options.pick(7, 3)
     limit = (
         None if options.quick else 11.0
-    )  # what a few processes take is too little to be measured well
+    )  # A few processes take too little time to be measured well.
     yield growth("resolving", resolved, experiments(few), experiment("many", many), runs, limit)
-    # Ten small ones rather than one ten times: then neither side finds its plan in the processor's cache.
+    # Ten small experiments are used, and not one of them ten times, so that neither side finds its
+    # plan in the processor cache.
     small, plan = (
         [CLUSTER.plan(exp) for exp in experiments(few)],
         CLUSTER.plan(experiment("many", many)),
@@ -44,7 +46,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def to_objects(plan: Plan, runs: int) -> Figure:
-    """Rendering, beside the bare json.dumps of what was rendered."""
+    """Return the figure for rendering, next to a bare json.dumps of the rendered objects."""
     objects = list(rendered(plan))
     ours, peer = in_turns(
         runs, lambda: worked(lambda: rendered(plan)), lambda: worked(lambda: json.dumps(objects))
@@ -54,11 +56,11 @@ def to_objects(plan: Plan, runs: int) -> Figure:
 
 
 def to_yaml(plan: Plan, runs: int) -> Figure:
-    """The text of a manifest, beside libyaml's of the same objects."""
+    """Return the figure for the text of a manifest, next to libyaml with the same objects."""
     manifest = rendered(plan)
     objects = json.loads(
         json.dumps(list(manifest))
-    )  # with nothing in common, as another program would have them
+    )  # The objects share nothing, as those of another program would.
 
     def peer() -> None:
         yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -76,7 +78,7 @@ def growth(
     runs: int,
     limit: float | None,
 ) -> Figure:
-    """How much longer ten times as many processes take."""
+    """Return how much longer ten times as many processes take."""
 
     def one_of_small() -> float:
         return sum(worked(lambda item=item: work(item)) for item in small) / len(small)
@@ -87,29 +89,29 @@ def growth(
 
 
 def worked(function: Callable[[], object]) -> float:
-    """How long the processor works on a call, in seconds."""
+    """Return the CPU time of a call in seconds."""
     begin = time.process_time()
     function()
     return time.process_time() - begin
 
 
 def resolved(exp: Experiment) -> Plan:
-    """The plan of an experiment."""
+    """Return the plan of an experiment."""
     return CLUSTER.plan(exp)
 
 
 def rendered(plan: Plan) -> KubeManifest:
-    """The objects of a plan."""
+    """Return the manifest of a plan."""
     return render(plan, CLUSTER.scope(plan.experiment), CLUSTER.options, {})
 
 
 def experiments(size: int) -> list[Experiment]:
-    """Ten experiments."""
+    """Return ten experiments."""
     return [experiment(f"few-{number}", size) for number in range(10)]
 
 
 def experiment(name: str, size: int) -> Experiment:
-    """An experiment of so many processes, of which the first bind the services."""
+    """Return an experiment of ``size`` processes, the first of which bind the services."""
     result = Experiment(name)
     for number in range(size):
         env = {f"VARIABLE_{index}": f"value {index} of {number}" for index in range(VARIABLES)}

@@ -1,19 +1,20 @@
-"""How fast processes start, with 32 address variables and a log file each: symphony, a bare Popen loop, honcho.
+"""Measure how fast processes start, with 32 address variables and a log file each: symphony, a bare
+Popen loop, and honcho.
 
-Four sides launch the same processes, each until all have started:
+Four sides launch the same processes. Each is measured until all processes have started:
 
     symphony        `Cluster.launch`, which returns when all have started
     symphony        the program `symphony launch` on a YAML file, likewise
     bare loop       `subprocess.Popen(start_new_session=True)`: the least that any launcher must do
-    honcho start    on a Procfile, until it has said of each process that it started
+    honcho start    on a Procfile, until it has reported the start of each process
 
-They take turns, in orders in which each follows each other equally often, after a round that is not counted; medians
-are compared.
-Each starts from the same state: the processes of the side before are gone, and the machine is as idle again as it
-was before the first (which is waited for, ten seconds at most). All files lie in memory where there is /dev/shm,
-unless TMPDIR says otherwise: an ext4 without a journal looks, for each file that it makes, at those deleted in the
-last minutes, so that on such a disk a side pays for what was cleaned up before it (500 files: 8 ms, and 300 ms after
-some rounds).
+The sides take turns, in orders in which each side follows each other side equally often, after a
+round that is not counted. Medians are compared. Every measurement starts from the same state: the
+processes of the previous one have exited, and the machine is as idle as before the first one (the
+benchmark waits at most ten seconds for that). All files are in memory if there is /dev/shm, unless
+TMPDIR is set: an ext4 file system without a journal searches the recently deleted inodes for each
+new file, so on such a disk a side would pay for the files that were deleted before it (for 500
+files, 8 ms at first and 300 ms after some rounds).
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ FASTER_THAN_HONCHO = 3.0
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     for count in (TARGET,) if options.quick else (100, TARGET, 1000):
         yield from launching(count, options.pick(8, 4))
 
 
 def launching(count: int, runs: int) -> Iterator[Figure]:
-    """Launch ``count`` processes in every way, in turns."""
+    """Launch ``count`` processes with every side, in turns."""
     exp = experiment(count)
     envs = environments(exp)
     with state_dir(memory()) as state:
@@ -64,7 +65,7 @@ def launching(count: int, runs: int) -> Iterator[Figure]:
         if Honcho.is_there():
             sides.append(lambda: honcho(envs[0], count))
         settled = settling()
-        in_turns(1, *sides)  # the first ones read from the disk, and compile
+        in_turns(1, *sides)  # The first runs read from the disk and compile.
         library, command, loop, *peer = in_turns(runs, *sides, settled=settled)
     yield beside_bare(count, library, loop)
     for samples in peer:
@@ -73,7 +74,7 @@ def launching(count: int, runs: int) -> Iterator[Figure]:
 
 
 def beside_bare(count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
-    """The figure of a launch in this process, and the bare loop's."""
+    """Return the figure for a launch in this process, next to the bare loop."""
     target = AS_FAST_AS_BARE if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; bare {_rates(count, peer)}"
     return times_faster(
@@ -82,14 +83,14 @@ def beside_bare(count: int, ours: Sequence[float], peer: Sequence[float]) -> Fig
 
 
 def beside_honcho(what: str, count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
-    """The figure of a launch, and honcho's."""
+    """Return the figure for a launch, next to honcho."""
     target = FASTER_THAN_HONCHO if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; honcho {_rates(count, peer)}"
     return times_faster(what, ours, peer, target, peer_name="honcho start", note=note)
 
 
 def launched(state: Path, count: int) -> float:
-    """How long symphony takes until all run."""
+    """Return the time until all processes of a launch with the library are running."""
     cluster = local(state)
     exp = experiment(count)
     try:
@@ -103,7 +104,7 @@ def launched(state: Path, count: int) -> float:
 
 
 def program(state: Path) -> float:
-    """How long `symphony launch` takes until all run."""
+    """Return the time until all processes of `symphony launch` are running."""
     try:
         return timed(lambda: symphony_launch(state))
     finally:
@@ -117,13 +118,13 @@ def symphony_launch(state: Path) -> None:
 
 
 def bare(envs: Sequence[Environment]) -> float:
-    """How long a bare loop takes until all run."""
+    """Return the time until all processes of a bare loop are running."""
     with scratch(memory()) as folder, Bare(folder) as loop:
         return timed(lambda: loop.start(envs))
 
 
 def honcho(env: Environment, count: int) -> float:
-    """How long honcho takes until it says that all run."""
+    """Return the time until honcho reports that all processes are running."""
     with scratch(memory()) as folder, Honcho(folder, env, count) as peer:
         return timed(peer.start)
 

@@ -1,7 +1,8 @@
-"""Round trips and messages per second of `symphony.addons.zmq`, beside bare pyzmq doing the same.
+"""Measure round trips and messages per second of `symphony.addons.zmq`, next to bare pyzmq doing
+the same.
 
-The other end is a process of its own: one that answers each request with what it got, or one that takes messages. With
-JSON the bare side calls the same codec itself, at both ends.
+The peer is a separate process: one that echoes each request, or one that receives messages. With
+JSON, the bare side calls the same codec itself, at both ends.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from _pairs import Figure, Options, Side, in_turns, main, timed, times_faster
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 SIZES = {100: "100 B", 10_000: "10 KB", 1_000_000: "1 MB"}
-# A turn is short, and there are many. The two processes have a core each: whether they share one, as the system likes
-# it, would matter more than what they do.
+# Each turn is short, and there are many. The two processes run on one core each, because whether
+# the scheduler puts them on the same core would matter more than what they do.
 ROUND_TRIPS = {100: 400, 10_000: 400, 1_000_000: 40}
 MESSAGES = {100: 30_000, 10_000: 5_000, 1_000_000: 60}
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 SHARE = {"bytes": 0.85, "JSON": 0.7}
 
-# Each says where it listens. What it takes is told to it line by line, and it says when it has it.
+# Each program prints the address on which it listens. It reads from standard input how many
+# messages to receive, and prints a line when it has received them.
 SINK = """
 import json, sys, zmq
 from symphony.addons.zmq import ZmqPull
@@ -60,7 +62,9 @@ socket.bind("tcp://127.0.0.1:*")
 print(socket.last_endpoint.decode(), flush=True)
 while True:
     message = socket.recv()
-    socket.send(json.dumps(json.loads(message), separators=(",", ":")).encode() if as_json else message)
+    if as_json:
+        message = json.dumps(json.loads(message), separators=(",", ":")).encode()
+    socket.send(message)
 """
 
 
@@ -72,19 +76,19 @@ class Other:
     address: str
 
     def take(self, count: int) -> None:
-        """Have it take messages."""
-        assert self.process.stdin is not None
-        print(count, file=self.process.stdin, flush=True)
+        """Make it receive ``count`` messages."""
+        if self.process.stdin is not None:
+            print(count, file=self.process.stdin, flush=True)
 
     def has_taken(self) -> None:
-        """Wait until it has."""
-        assert self.process.stdout is not None
-        self.process.stdout.readline()
+        """Wait until it has received them."""
+        if self.process.stdout is not None:
+            self.process.stdout.readline()
 
 
 @contextlib.contextmanager
 def other(program: str, side: str, form: str) -> Iterator[Other]:
-    """A process at the other end, which is ended afterwards."""
+    """Yield a process at the other end, which is stopped afterwards."""
     command = [sys.executable, "-c", program, side, form]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     put(process.pid, CORES[-1:])
@@ -96,13 +100,13 @@ def other(program: str, side: str, form: str) -> Iterator[Other]:
 
 
 def put(process: int, cores: list[int]) -> None:
-    """Let a process run on these cores alone, where the system can be told so; 0 is this one."""
+    """Restrict a process to these cores, if the system supports it. Process 0 is this one."""
     if cores:
         os.sched_setaffinity(process, cores)
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     put(0, CORES[:1])
     runs = options.pick(31, 7)
     for form in ("bytes", "JSON"):
@@ -127,7 +131,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def message(size: int, form: str) -> Any:
-    """What is sent: bytes, or numbers and text of about that size as JSON."""
+    """Return a message: bytes, or numbers and text of about that size for JSON."""
     if form == "bytes":
         return b"x" * size
     found: dict[str, Any] = {"step": 7, "reward": [], "note": "abcdefghij"}
@@ -144,13 +148,13 @@ def figure(
     content: Any,
     count: int,
 ) -> Figure:
-    """Measure ours and the peer's in turns, each with its own other end."""
+    """Measure symphony and the peer in turns, each with its own process at the other end."""
     with contextlib.ExitStack() as stack:
         sides = []
         for side in ("ours", "bare"):
             end = stack.enter_context(other(program, side, form))
             sides.append(work(side, form, end, content, count, stack))
-            sides[-1]()  # connects
+            sides[-1]()  # This call connects.
         ours, peer = in_turns(runs, *sides)
     return times_faster(
         what,
@@ -164,7 +168,7 @@ def figure(
 def round_trips(
     side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack
 ) -> Side:
-    """How long some round trips take."""
+    """Return the duration of some round trips."""
     if side == "ours":
         client = ZmqClient(
             address=end.address, serializer="json" if form == "JSON" else None, timeout=60
@@ -183,7 +187,7 @@ def round_trips(
 
 
 def asking(socket: zmq.Socket[bytes]) -> Callable[[bytes], bytes]:
-    """A round trip of bytes."""
+    """Return a function that performs a round trip of bytes."""
 
     def ask(content: bytes) -> bytes:
         socket.send(content)
@@ -193,7 +197,7 @@ def asking(socket: zmq.Socket[bytes]) -> Callable[[bytes], bytes]:
 
 
 def asking_json(socket: zmq.Socket[bytes]) -> Callable[[Any], Any]:
-    """A round trip of JSON."""
+    """Return a function that performs a round trip of JSON."""
 
     def ask(content: Any) -> Any:
         socket.send(json.dumps(content, separators=(",", ":")).encode())
@@ -205,7 +209,7 @@ def asking_json(socket: zmq.Socket[bytes]) -> Callable[[Any], Any]:
 def messages(
     side: str, form: str, end: Other, content: Any, count: int, stack: contextlib.ExitStack
 ) -> Side:
-    """How long some messages take until the other end has them all."""
+    """Return the time until the other end has received all messages."""
     if side == "ours":
         send = stack.enter_context(
             ZmqPush(address=end.address, serializer="json" if form == "JSON" else None)
@@ -224,12 +228,12 @@ def messages(
 
 
 def sending_json(socket: zmq.Socket[bytes]) -> Callable[[Any], None]:
-    """A message of JSON."""
+    """Return a function that sends a message as JSON."""
     return lambda content: socket.send(json.dumps(content, separators=(",", ":")).encode()) and None
 
 
 def connected(kind: int, address: str, stack: contextlib.ExitStack) -> zmq.Socket[bytes]:
-    """A bare socket."""
+    """Return a bare socket that is connected."""
     context = stack.enter_context(zmq.Context())
     socket = stack.enter_context(context.socket(kind))
     socket.linger = 0

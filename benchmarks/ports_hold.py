@@ -1,11 +1,13 @@
-"""Which servers can bind a port that symphony holds for them, and what the hold keeps off.
+"""Show which servers can bind a port that symphony holds for them, and which other programs a hold
+keeps off.
 
     python benchmarks/ports_hold.py
 
-A hold is a socket that is bound with SO_REUSEADDR and does not listen; it is made here by the code that makes it
-in a launch. Each way to bind is tried while the hold lasts, when it has ended, and on a port whose last server
-closed a connection just now (which the kernel remembers for a minute). Linux; nothing is left running.
-docs/adr/0002-ports.md says what follows from the table.
+A hold is a socket that is bound with SO_REUSEADDR and does not listen. The benchmark creates it
+with the code that a launch uses. Each way to bind is tried while the hold lasts, after it was
+released, and on a port whose last server has just closed a connection (which the kernel remembers
+for a minute). It needs Linux, and leaves no process running. docs/adr/0002-ports.md explains the
+conclusions.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from symphony.host.resources.leases import PortLeases, take
 from symphony.model.validators import DEFAULT_PORTS
 
 LOOPBACK = "127.0.0.1"
-IP_LOCAL_PORT_RANGE = 51  # linux/in.h, since 6.3: limits what bind to port 0 and connect may choose
+# linux/in.h, since 6.3. It limits the ports that bind to port 0 and connect can choose.
+IP_LOCAL_PORT_RANGE = 51
 
 Attempt = Callable[[int], AbstractContextManager[object]]
 
@@ -93,17 +96,17 @@ def reach(port: int) -> None:
     socket.create_connection((LOOPBACK, port), timeout=5).close()
 
 
-# --- what should be kept off ---
+# --- programs that a hold should keep off ---
 
 
 @contextlib.contextmanager
 def chosen_by_kernel(port: int) -> Iterator[None]:
-    """Bind to port 0 where the kernel may give this one port alone."""
+    """Bind to port 0 while the kernel may choose only this port."""
     with socket.socket() as one:
         one.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("I", port << 16 | port))
         one.bind((LOOPBACK, 0))
         chosen = one.getsockname()[1]
-        if chosen != port:  # the limit counts within the kernel's own range alone
+        if chosen != port:  # The limit applies only within the kernel's own range.
             raise OSError("another port")
         yield
 
@@ -148,7 +151,7 @@ OTHERS: dict[str, Attempt] = {
 
 
 def tried(attempt: Attempt, port: int) -> str:
-    """What comes of it: ``binds``, or the name of the error."""
+    """Return the outcome: ``binds``, or the name of the error."""
     try:
         with attempt(port):
             return "binds"
@@ -167,7 +170,7 @@ def free_port(ports: PortLeases) -> int:
 
 
 def fresh(port: int) -> bool:
-    """Whether no connection of a minute ago is left on it."""
+    """Return whether the port has no connection that was closed within the last minute."""
     with socket.socket() as one, contextlib.suppress(OSError):
         one.bind(("0.0.0.0", port))
         return True
@@ -175,7 +178,7 @@ def fresh(port: int) -> bool:
 
 
 def held(attempt: Attempt, *, leased: bool) -> tuple[str, str]:
-    """The same attempt on a port that is held, and on the same port when the hold has ended."""
+    """Return the outcome of an attempt on a held port, and on the same port after its release."""
     with PortLeases() as ports:
         port = free_port(ports)
         if not leased:
@@ -188,7 +191,9 @@ def held(attempt: Attempt, *, leased: bool) -> tuple[str, str]:
 
 
 def used(attempt: Attempt) -> str:
-    """The attempt on a port whose server has just closed a connection and ended."""
+    """Return the outcome of an attempt on a port whose server has just closed a connection and
+    exited.
+    """
     with PortLeases() as ports:
         port = free_port(ports)
     with (
@@ -203,9 +208,8 @@ def used(attempt: Attempt) -> str:
 def main() -> None:
     first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     print(f"Linux {platform.release()}, Python {platform.python_version()}")
-    print(
-        f"symphony's pool is {DEFAULT_PORTS[0]}-{DEFAULT_PORTS[1]}; the kernel's own is {first}-{last}\n"
-    )
+    pool_first, pool_last = DEFAULT_PORTS
+    print(f"symphony's pool is {pool_first}-{pool_last}; the kernel's own is {first}-{last}\n")
     print(f"{'who':38}{'while held':14}{'after':14}just used by another")
     for name, attempt in {**SERVERS, **OTHERS}.items():
         during, after = held(attempt, leased=name.endswith(", port leased"))

@@ -1,10 +1,12 @@
-"""Messages for ten minutes, with the memory of both ends at intervals: out of CI, to be looked at.
+"""Exchange messages for ten minutes and print the memory of both ends at intervals. Not part of CI;
+to be read by a person.
 
     nice python benchmarks/soak_messaging.py --minutes 10
 
-Two processes talk by every pattern at once: requests (of which some time out and some fail), pushes, topics and
-acknowledged sends, with objects opened and closed all the while. Exits with 1 where either end held more memory,
-descriptors or threads in the second half of the time than in the first.
+Two processes use every pattern at the same time: requests (some of which time out, and some of
+which fail), pushes, topics and acknowledged sends, while objects are opened and closed. Exits with
+1 if either end held more memory, descriptors or threads in the second half of the time than in the
+first.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ from symphony.addons.zmq import (
     ZmqTimeoutError,
 )
 
-GROWTH = 0.05  # share of memory by which an end may grow
-SLACK = 2 * 2**20  # bytes
+GROWTH = 0.05  # The share of memory by which an end may grow.
+SLACK = 2 * 2**20  # In bytes.
 
 Held = tuple[int, int, int]
 
 
 def other_end() -> None:
-    """Answer, take, publish and receive until standard input ends."""
+    """Answer, receive, publish and subscribe until standard input is closed."""
     logging.disable()
     server, pull = ZmqServer(port=0, serializer="json"), ZmqPull(port=0)
     pub, receiver = ZmqPub(port=0, serializer="json"), ZmqReceiver(port=0)
@@ -50,8 +52,8 @@ def other_end() -> None:
 
     def handler(number: int) -> int:
         if number % 1000 == 0:
-            time.sleep(0.1)  # the client gives up
-        return 100 // (number % 500)  # fails at times
+            time.sleep(0.1)  # The client times out.
+        return 100 // (number % 500)  # This fails for some numbers.
 
     server.start_loop(handler)
     for end in (pull, receiver):
@@ -74,7 +76,7 @@ def other_end() -> None:
 
 
 def talk(addresses: list[str], number: int) -> int:
-    """One round of all patterns; how many messages it was."""
+    """Run one round of all patterns, and return the number of messages."""
     server, pull, pub, receiver = addresses
     count = 0
     with (
@@ -97,13 +99,13 @@ def talk(addresses: list[str], number: int) -> int:
 
 
 def figures(process: psutil.Process) -> Held:
-    """Resident memory in bytes, descriptors and threads."""
+    """Return resident memory in bytes, and the numbers of descriptors and threads."""
     return process.memory_info().rss, process.num_fds(), process.num_threads()
 
 
 @contextlib.contextmanager
 def running() -> Iterator[tuple[psutil.Process, list[str]]]:
-    """The other end, as a process, and its addresses."""
+    """Yield the process at the other end and its addresses."""
     command = [sys.executable, __file__, "--other-end"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -120,14 +122,17 @@ def running() -> Iterator[tuple[psutil.Process, list[str]]]:
 
 
 def soak(minutes: float) -> bool:
-    """Talk for that long and print what both ends hold; whether neither grew."""
+    """Exchange messages for that long, print the resources of both ends, and return whether
+    neither grew.
+    """
     begin, every = time.monotonic(), minutes * 60 / 20
     seen: list[tuple[Held, ...]] = []
     messages, number, due = 0, 0, begin
     with running() as (other, addresses):
         ends = (psutil.Process(os.getpid()), other)
         print(
-            "minutes   messages   this end: MiB, descriptors, threads   other end: MiB, descriptors, threads"
+            "minutes   messages   this end: MiB, descriptors, threads   "
+            "other end: MiB, descriptors, threads"
         )
         while time.monotonic() - begin < minutes * 60:
             messages += talk(addresses, number)
@@ -150,9 +155,12 @@ def soak(minutes: float) -> bool:
 
 
 def steady(early: list[Held], late: list[Held]) -> bool:
-    """Whether the most that one end held late is no more than it held early; sockets that just close come and go."""
-    memory, descriptors, threads = (tuple(max(column) for column in (first, then)) for first, then in
-                                    zip(zip(*early, strict=True), zip(*late, strict=True), strict=True))  # fmt: skip
+    """Return whether the largest late value of an end is no larger than its largest early value.
+    Sockets that are just being closed are tolerated.
+    """
+    largest_early = [max(column) for column in zip(*early, strict=True)]
+    largest_late = [max(column) for column in zip(*late, strict=True)]
+    memory, descriptors, threads = zip(largest_early, largest_late, strict=True)
     return (
         memory[1] <= memory[0] * (1 + GROWTH) + SLACK
         and descriptors[1] <= descriptors[0] + 2
@@ -161,7 +169,7 @@ def steady(early: list[Held], late: list[Held]) -> bool:
 
 
 def main() -> None:
-    """Be the command line."""
+    """Parse the command line and run the benchmark."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

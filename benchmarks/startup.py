@@ -1,4 +1,6 @@
-"""How long symphony takes to begin: `import symphony` and `symphony ls`, beside bare Python."""
+"""Measure how long symphony takes to start: `import symphony` and `symphony ls`, next to bare
+Python.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from _pairs import (
 from _sleepers import environ, experiment, local, state_dir, symphony
 
 THREE_OF_THE_STANDARD_LIBRARY = "import argparse, dataclasses, pathlib"
-# What is there before any program's own line was put there by .pth files, not by symphony.
+# Modules that are loaded before the first line of a program come from .pth files, not from
+# symphony.
 FOREIGN = """
 import sys
 before = set(sys.modules)
@@ -35,7 +38,7 @@ print(json.dumps(sorted(names - sys.stdlib_module_names)))
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """The figures of this benchmark."""
+    """Yield the figures of this benchmark."""
     runs = options.pick(31, 7)
     with state_dir() as state:
         yield foreign_modules()
@@ -46,7 +49,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def foreign_modules() -> Figure:
-    """What `import symphony` imports of others'."""
+    """Return the figure for the third-party modules that `import symphony` imports."""
     names = json.loads(subprocess.check_output([sys.executable, "-c", FOREIGN]))
     return at_most(
         "import symphony: third-party modules", "modules", [len(names)], 0, note=", ".join(names)
@@ -54,7 +57,7 @@ def foreign_modules() -> Figure:
 
 
 def importing(runs: int, env: Mapping[str, str]) -> Figure:
-    """The time of a Python that imports symphony and ends."""
+    """Return the figure for a Python process that imports symphony and exits."""
     ours, peer = in_turns(
         runs,
         program(python("import symphony"), env),
@@ -66,7 +69,7 @@ def importing(runs: int, env: Mapping[str, str]) -> Figure:
 
 
 def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
-    """The time of `symphony ls` with three experiments."""
+    """Yield the figures for `symphony ls` with three experiments."""
     bare = program(python("pass"), env)
     for what, command in {
         "symphony ls": console_script(),
@@ -78,23 +81,23 @@ def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
 
 
 def console_script() -> list[str]:
-    """The installed `symphony`, where it is beside this Python."""
+    """Return the installed `symphony` next to this Python, if there is one."""
     found = shutil.which("symphony", path=str(Path(sys.executable).parent))
     return [found] if found else []
 
 
 def python(line: str) -> list[str]:
-    """A command line of this Python."""
+    """Return the arguments that run a line with this Python."""
     return [sys.executable, "-c", line]
 
 
 def program(command: Sequence[str], env: Mapping[str, str]) -> Side:
-    """How long a program takes from start to end."""
+    """Return a side that measures a program from start to exit."""
 
     def run() -> None:
         subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
 
-    run()  # the first one reads from the disk, and compiles
+    run()  # The first run reads from the disk and compiles.
     return lambda: timed(run)
 
 

@@ -1,15 +1,18 @@
-"""Launching windows: symphony beside one raw ``tmux source-file`` and beside a loop of libtmux's ``new_window``.
+"""Measure the launch of windows: symphony next to one raw ``tmux source-file`` and to a loop over
+libtmux's ``new_window``.
 
     python benchmarks/tmux_launch.py [--windows 50 200 800] [--rounds 5]
 
-All three make the same windows: the same command, name, folder and 30 address variables each, given to the
-windows one by one in the raw file as they must be there. symphony also keeps a log of each and supervises it.
-``launch`` is until `Cluster.launch` returns, ``running`` until the last command runs. Each round runs all, one
-after the other, on servers of their own; a ratio is the median of the rounds' ratios.
+All three create the same windows: the same command, name, directory and 30 address variables each.
+In the raw file, the variables are set for each window. symphony also writes a log for each window
+and supervises it. ``launch`` is the time until `Cluster.launch` returns, and ``running`` the time
+until the last command runs. Each round measures all of them one after the other, on separate
+servers. A ratio is the median of the ratios of all rounds.
 
-symphony's files, a log and a FIFO for each window, are kept in memory where there is a place for that (``--state`` says
-another): the raw file writes none, and what a new file costs depends on the disk, on ext4 also on how much was deleted
-lately. What they cost on the disk is told beside it.
+The files of symphony, a log and a FIFO for each window, are kept in memory if possible (``--state``
+sets another directory). The raw file writes none, and the cost of a new file depends on the disk,
+on ext4 also on how much was deleted recently. The cost of these files on the disk is printed as
+well.
 """
 
 from __future__ import annotations
@@ -29,9 +32,9 @@ from pathlib import Path
 
 from symphony import Cluster
 
-SERVICES = 10  # three variables each, as `SYMPH_<NAME>_HOST`, `_PORT` and `_ADDR`
+SERVICES = 10  # Three variables each: `SYMPH_<NAME>_HOST`, `_PORT` and `_ADDR`.
 MEMORY = Path("/dev/shm")
-SLOW_PEER = 200  # libtmux takes long: it is measured once, and not for more windows than this
+SLOW_PEER = 200  # libtmux is slow. It is measured once, and not for more windows than this.
 
 
 def variables() -> dict[str, str]:
@@ -52,7 +55,9 @@ def tmux(server: str, *words: str, **options: object) -> str:
 
 
 def end_server(server: str) -> list[int]:
-    """End a server and wait until all of its windows' processes have gone: the next measurement begins in peace."""
+    """Stop a server and wait until all processes of its windows have exited, so that they do not
+    disturb the next measurement.
+    """
     pids = [
         int(line) for line in tmux(server, "list-panes", "-a", "-F", "#{pane_pid}").splitlines()
     ]
@@ -69,7 +74,7 @@ def end_server(server: str) -> list[int]:
 
 
 def raw(count: int, _: Path) -> float:
-    """One file of tmux commands, with the process's own argv: not even a shell."""
+    """Run one file of tmux commands with the argv of the process, without a shell."""
     given = " ".join(f"-e {key}={value}" for key, value in variables().items())
     lines = []
     for index in range(count):
@@ -88,7 +93,7 @@ def raw(count: int, _: Path) -> float:
 
 
 def libtmux_loop(count: int, _: Path) -> float:
-    """What a launcher on libtmux does: a new window after the other."""
+    """Create one window after the other, as a launcher on libtmux does."""
     import libtmux
 
     begin = time.perf_counter()
@@ -114,7 +119,7 @@ def libtmux_loop(count: int, _: Path) -> float:
 
 
 def symphony(count: int, folder: Path) -> tuple[float, float]:
-    """`Cluster.launch`, from an experiment to its return, and until the last command runs."""
+    """Return the time until `Cluster.launch` returns, and until the last command runs."""
     cluster = Cluster.new("tmux", server_name="symphony-bench", state_dir=folder)
     experiment = cluster.new_experiment("bench", start_dir="/tmp")
     for index in range(count):
@@ -133,7 +138,7 @@ def symphony(count: int, folder: Path) -> tuple[float, float]:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the ratios, each of two measurements that followed one another."""
+    """Return the median of the ratios of measurements that followed each other."""
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
@@ -149,7 +154,7 @@ def sockets() -> Iterator[Path]:
 
 
 def on_disk(count: int) -> float:
-    """How long the files of so many windows take on the disk, in seconds."""
+    """Return the time to create the files of that many windows on the disk in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         for index in range(count):

@@ -52,7 +52,8 @@ def files(paths: list[Path]) -> list[Path]:
     """Return the files to read: those that git tracks at `paths`, or everywhere."""
     command = ["git", "ls-files", "--", *map(str, paths)]
     tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return [ROOT / name for name in tracked.splitlines() if paths or is_prose(name)]
+    names = [name for name in tracked.splitlines() if name.endswith((".py", ".md", ".txt"))]
+    return [ROOT / name for name in names if paths or is_prose(name)]
 
 
 def is_prose(name: str) -> bool:
@@ -71,8 +72,10 @@ def sentences_of(path: Path) -> Iterator[str]:
         passages = python_passages(text)
     elif path.suffix == ".md":
         passages = markdown_passages(text)
-    else:
+    elif str(path.relative_to(ROOT)).startswith(HELP_SCREENS):
         passages = help_passages(text)
+    else:
+        return
     for passage in passages:
         for sentence in SENTENCE_END.split(" ".join(passage.split())):
             if len(re.findall(r"[A-Za-z]{2,}", sentence)) >= FEWEST_WORDS:

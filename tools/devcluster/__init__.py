@@ -1,5 +1,5 @@
-"""A real Kubernetes on one Debian 12 machine, from Debian's packages alone, for the tests.
+"""Run a real Kubernetes cluster on one Debian 12 machine, from Debian packages, for the tests.
 
-`cli` is the way in; `cluster` brings the parts up and down; every other module knows one part.
-The standard library is all that is needed.
+`cli` is the entry point. `cluster` starts and stops the parts, and every other module handles one
+part. Only the standard library is needed.
 """

@@ -1,8 +1,8 @@
-"""Who may do what: users with tokens, and their kubeconfig files.
+"""Define the users of the cluster, their tokens and their kubeconfig files.
 
-`admin` may do all. `researcher` has the rights that shared research clusters give, in one
-namespace: create Jobs, read Pods and their logs. `stranger` is a user without any right. The others
-are the cluster's own parts.
+`admin` may do everything. `researcher` has the rights that shared research clusters usually grant,
+in one namespace: create Jobs, read Pods and their logs. `stranger` has no rights. The other users
+are components of the cluster itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEAM_NAMESPACE = "team-a"
 PEOPLE = ("admin", "researcher", "stranger")
 DNS_USER = "symphony-dns"
 
-# user -> groups
+# Each user is mapped to its groups.
 _USERS = {
     "admin": "system:masters",
     "researcher": "",
@@ -30,13 +30,13 @@ _USERS = {
 
 
 def make_tokens(nodes: list[str]) -> dict[str, str]:
-    """Return a fresh random token for every user and node."""
+    """Return a new random token for every user and every node."""
     names = [*_USERS, *(f"system:node:{node}" for node in nodes)]
     return {name: secrets.token_hex(16) for name in names}
 
 
 def token_file(tokens: Mapping[str, str]) -> str:
-    """Return the API server's --token-auth-file: token, user, user id, "groups"."""
+    """Return the content of the API server's --token-auth-file: token, user, user ID, "groups"."""
     return "".join(
         f'{token},{user},{user},"{_USERS.get(user, "system:nodes")}"\n'
         for user, token in tokens.items()
@@ -44,7 +44,7 @@ def token_file(tokens: Mapping[str, str]) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read."""
+    """Write a file that only its owner can read."""
     path.touch(mode=0o600)
     path.write_text(text)
 

@@ -1,4 +1,6 @@
-"""A small client for the cluster's API: JSON in and out, with an administrator's token."""
+"""A small client for the cluster's API that sends and receives JSON with an administrator's
+token.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class ApiError(Exception):
-    """The API server answered with an error: its HTTP status and its message."""
+    """The API server returned an error. Holds the HTTP status and the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -28,7 +30,9 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class Client:
-    """Speaks to one API server over one kept-alive connection; not for sharing between threads."""
+    """A client of one API server with one kept-alive connection. It must not be shared between
+    threads.
+    """
 
     host: str
     port: int
@@ -37,7 +41,9 @@ class Client:
     _connection: http.client.HTTPSConnection | None = None
 
     def call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Object:
-        """Return the answer's JSON. Raises ApiError for an error, OSError if there is no answer."""
+        """Return the JSON of the response. Raises ApiError for an error response and OSError if
+        there is no response.
+        """
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
         data = None if body is None else json.dumps(body).encode()
         if self._connection is None:
@@ -66,7 +72,7 @@ class Client:
             return None
 
     def ready(self) -> bool:
-        """Say whether the API server calls itself ready."""
+        """Return whether the API server reports that it is ready."""
         try:
             self.call("GET", "/readyz")
         except (ApiError, OSError):
@@ -74,14 +80,16 @@ class Client:
         return True
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection. The next call opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 def connect(kubeconfig: Path) -> Client:
-    """Return a client for a kubeconfig that this tool wrote. Raises OSError if there is none."""
+    """Return a client for a kubeconfig that this tool wrote. Raises OSError if the file does not
+    exist.
+    """
     content = json.loads(kubeconfig.read_text())
     cluster = content["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
@@ -97,6 +105,6 @@ def connect(kubeconfig: Path) -> Client:
 def _content(answer: bytes) -> Object:
     try:
         content = json.loads(answer or b"{}")
-    except ValueError:  # /readyz answers in plain text
+    except ValueError:  # /readyz returns plain text.
         return {}
     return content if isinstance(content, dict) else {}

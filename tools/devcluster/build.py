@@ -1,4 +1,4 @@
-"""The Kubernetes binaries, built once from Debian's source package."""
+"""Build the Kubernetes binaries once, from Debian's source package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from devcluster.console import Console, Failure
 from devcluster.packages import Apt
 
 VERSION = "1.20.2"
-# Debian's upstream tarball; only kubectl is built from it there, but it is complete.
+# This is Debian's upstream tarball. Debian builds only kubectl from it, but the tarball is
+# complete.
 SOURCE_SHA256 = "b83c0780efb182d928dc63d46488a847f161f04e40a94b96bf5247dd671ecdfc"
 COMPONENTS = (
     "kube-apiserver",
@@ -20,10 +21,12 @@ COMPONENTS = (
     "kubelet",
     "kube-proxy",
 )
-LINKER_FLAGS = "-s -w"  # no symbols or debug data: half the size and quicker to link
+# Without symbols and debug data the binaries are half as large and link faster.
+LINKER_FLAGS = "-s -w"
 PAUSE_SOURCE = Path(__file__).with_name("pause.go")
 
-# Without a git checkout the build would call itself v0.0.0, and clients ask for the version.
+# Without a git checkout the build would report v0.0.0 as its version, and clients ask for the
+# version.
 _VERSION_FILE = f"""\
 KUBE_GIT_COMMIT={"0" * 40}
 KUBE_GIT_TREE_STATE=archive
@@ -40,7 +43,9 @@ def place(cache: Path) -> Path:
 
 
 def make(folder: Path, *, apt: Apt, tools: Path, console: Console, log: Path) -> None:
-    """Fetch the source and leave the binaries in `folder`; source and `tools` are removed."""
+    """Download the source and leave the binaries in `folder`. The source and `tools` are
+    removed.
+    """
     work = folder / "work"
     home, source = work / "home", work / f"kubernetes-{VERSION}"
     home.mkdir(parents=True)
@@ -74,7 +79,7 @@ def _script(*, work: Path, source: Path, tools: Path) -> str:
 
 
 def _fetch(apt: Apt, work: Path) -> Path:
-    """Download the source package (its signature is apt's to verify) and return the tarball."""
+    """Download the source package, whose signature apt verifies, and return the tarball."""
     apt.run("source", "--download-only", "kubernetes", cwd=work)
     archive = next(work.glob("kubernetes_*.orig.tar.gz"), None)
     if archive is None or store.digest(archive) != SOURCE_SHA256:

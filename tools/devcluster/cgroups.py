@@ -1,4 +1,6 @@
-"""The cluster's control groups: one folder in every hierarchy, removed with all that is in it."""
+"""Manage the cluster's control groups: one directory in every hierarchy, removed with its
+content.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
 
 
 def check() -> None:
-    """Refuse unless the machine has version 1 hierarchies, which Kubernetes 1.20 was made for."""
+    """Refuse unless the machine has the version 1 hierarchies that Kubernetes 1.20 needs."""
     missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
     if missing:
         raise Refusal(
@@ -23,19 +25,22 @@ def check() -> None:
 
 
 def make(name: str) -> None:
-    """Make the folder `name` (such as /symphony-devcluster/node1) in every hierarchy."""
+    """Create the directory `name` (for example /symphony-devcluster/node1) in every hierarchy."""
     for hierarchy in _hierarchies():
         folder = hierarchy
         for part in Path(name).parts[1:]:
             folder /= part
             folder.mkdir(exist_ok=True)
-            if hierarchy.name.startswith("cpuset"):  # a new one may use nothing until it is told
+            # A new cpuset may use no processor until some are assigned.
+            if hierarchy.name.startswith("cpuset"):
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (folder / setting).write_text((folder.parent / setting).read_text())
 
 
 def remove() -> None:
-    """Remove our folders everywhere. The kernel needs a moment after the last process ended."""
+    """Remove the cluster's directories everywhere. The kernel needs a moment after the last process
+    has exited.
+    """
     deadline = time.monotonic() + 5
     while left := [folder for folder in _ours() if folder.exists()]:
         for folder in left:
@@ -46,7 +51,7 @@ def remove() -> None:
 
 
 def left() -> list[Path]:
-    """Return our folders that are there."""
+    """Return the cluster's directories that exist."""
     return [folder for folder in _ours() if folder.exists()]
 
 
@@ -57,7 +62,7 @@ def _remove_tree(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError:
-        return  # still busy; asked again
+        return  # The directory is still in use; the caller tries again.
 
 
 def _ours() -> list[Path]:
@@ -65,7 +70,7 @@ def _ours() -> list[Path]:
 
 
 def _hierarchies() -> list[Path]:
-    """Return the mounted hierarchies once each: 'cpu' may be a link to 'cpu,cpuacct'."""
+    """Return each mounted hierarchy once. 'cpu' can be a link to 'cpu,cpuacct'."""
     return [
         path
         for path in sorted(MOUNTS.iterdir())

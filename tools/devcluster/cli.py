@@ -28,7 +28,7 @@ examples:
   devcluster images                    put the project's latest sources into the test image
   devcluster logs kube-apiserver -n 50
   devcluster status --json
-  devcluster down                      end it and remove all that it made, but for the cache
+  devcluster down                      stop the cluster and remove everything except the cache
 
 exit codes: 0 fine; 1 something failed, or status found no cluster; 2 refused, with the remedy
 """
@@ -37,7 +37,7 @@ exit codes: 0 fine; 1 something failed, or status found no cluster; 2 refused, w
 def main(argv: Sequence[str]) -> int:
     """Run one command and return the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
-    # after a plain 'su', root's PATH lacks the folders where ip and iptables are
+    # After a plain 'su', the PATH of root lacks the directories that contain ip and iptables.
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
     arguments = _parser().parse_args(argv)
     console = Console(quiet=getattr(arguments, "quiet", False))
@@ -66,31 +66,35 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="devcluster",
-        description="A real Kubernetes on this machine, for the tests.",
+        description="Run a real Kubernetes cluster on this machine, for the tests.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="bring the cluster up; harmless if it is up")
-    images = commands.add_parser("images", help="make the test image anew and give it to the nodes")
+    up = commands.add_parser("up", help="start the cluster; does nothing if it is running")
+    images = commands.add_parser("images", help="rebuild the test image and load it on the nodes")
     for command in (up, images):
-        command.add_argument("--wheel", type=Path, help="put this wheel in, not the sources'")
-        command.add_argument("-q", "--quiet", action="store_true", help="only say what went wrong")
+        command.add_argument("--wheel", type=Path, help="install this wheel instead of the sources")
+        command.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     up.add_argument("--timings", action="store_true", help="print the seconds of each step as JSON")
     up.set_defaults(run=_up)
     images.set_defaults(run=_images)
-    down = commands.add_parser("down", help="end it and remove all that it made, but for the cache")
-    down.add_argument("-q", "--quiet", action="store_true", help="only say what went wrong")
+    down = commands.add_parser(
+        "down", help="stop the cluster and remove everything except the cache"
+    )
+    down.add_argument("-q", "--quiet", action="store_true", help="print only errors")
     down.set_defaults(run=_down)
-    status = commands.add_parser("status", help="what runs, and how to reach it")
-    status.add_argument("--json", action="store_true", help="for programs")
+    status = commands.add_parser("status", help="show what is running and how to reach it")
+    status.add_argument("--json", action="store_true", help="print JSON")
     status.set_defaults(run=_status)
     config = commands.add_parser("kubeconfig", help="print the path of a user's kubeconfig")
     config.add_argument("user", nargs="?", choices=access.PEOPLE, default="admin")
     config.set_defaults(run=_kubeconfig)
     logs = commands.add_parser("logs", help="print the end of a log, or the names of all logs")
     logs.add_argument("name", nargs="?", help="such as kube-apiserver or node1-kubelet")
-    logs.add_argument("-n", "--lines", type=_positive, default=20, help="how many (20)")
+    logs.add_argument(
+        "-n", "--lines", type=_positive, default=20, help="how many lines (default: 20)"
+    )
     logs.set_defaults(run=_logs)
     return parser
 
@@ -110,7 +114,7 @@ def _up(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
             _refresh(paths, running, wheel=wheel, console=console)
         else:
             if cluster.stop(paths):
-                console.say("took away what was left of a cluster that did not run any more")
+                console.say("removed what was left of a cluster that is no longer running")
             host.check_making(paths, building=not parts.complete(paths))
             host.check_running(paths)
             _start(paths, wheel=wheel, console=console)
@@ -127,7 +131,7 @@ def _start(paths: Paths, *, wheel: Path | None, console: Console) -> None:
     try:
         cluster.start(paths, found, console)
     except BaseException:
-        console.say(f"it failed: taking everything down again; the logs stay in {paths.logs}")
+        console.say(f"the start failed: stopping everything; the logs are kept in {paths.logs}")
         cluster.stop(paths)
         raise
 
@@ -136,7 +140,7 @@ def _refresh(paths: Paths, running: record.Record, *, wheel: Path | None, consol
     found = parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
     if str(found.image) == running.image:
         return
-    with console.step("new image to the nodes"), ThreadPoolExecutor() as pool:
+    with console.step("load the new image on the nodes"), ThreadPoolExecutor() as pool:
         cluster.refresh_image(running, found, pool=pool, run=paths.run)
     running.finish(image=str(found.image), timings=console.timings)
 

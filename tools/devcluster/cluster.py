@@ -1,4 +1,4 @@
-"""The cluster as a whole: up, down, and what there is to know of it."""
+"""Start, stop and inspect the cluster as a whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def healthy(paths: Paths, running: Record) -> bool:
-    """Say whether all that was started still runs and the API server answers."""
+    """Return whether every part that was started is running and the API server responds."""
     everything = [*running.daemons.values(), *(machine.init for machine in running.machines)]
     if not running.complete or not all(processes.alive(process) for process in everything):
         return False
@@ -45,19 +45,21 @@ def healthy(paths: Paths, running: Record) -> bool:
 
 
 def start(paths: Paths, parts: Parts, console: Console) -> None:
-    """Bring everything up and return when a Pod has run on every node."""
+    """Start everything. Return when a Pod has run on every node."""
     Starter(paths, parts, console).start()
 
 
 def stop(paths: Paths) -> bool:
-    """Take away all that was started and the state; logs stay. Say whether there was anything."""
+    """Stop everything that was started and remove the state, except the logs. Return whether there
+    was anything.
+    """
     running = record.load(paths)
-    if running is None:  # a bridge or control group, if there is one, is another cluster's
+    if running is None:  # If there is a bridge or a control group, it belongs to another cluster.
         return False
     for machine in running.machines:
         processes.stop(machine.init)
     for daemon in running.daemons.values():
-        processes.stop(daemon)  # only waits in the machine for what has just ended
+        processes.stop(daemon)  # It only waits in the machine for the process that has just exited.
     network.remove_bridge()
     cgroups.remove()
     if paths.run.exists():
@@ -67,7 +69,7 @@ def stop(paths: Paths) -> bool:
 
 
 def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, run: Path) -> None:
-    """Give a new test image to every node and to the docker daemon."""
+    """Load a new test image on every node and into the docker daemon."""
     futures = [pool.submit(_import, running.machine(n.name), parts.image) for n in NODES]
     futures.append(pool.submit(_docker_load, running.machine("engine"), run, parts.image))
     _results(futures)
@@ -75,14 +77,14 @@ def refresh_image(running: Record, parts: Parts, *, pool: ThreadPoolExecutor, ru
 
 @dataclass(slots=True)
 class Starter:
-    """One start of the cluster, step by step."""
+    """Performs one start of the cluster, step by step."""
 
     paths: Paths
     parts: Parts
     console: Console
 
     def start(self) -> None:
-        """Start everything; parts that do not need one another start at the same time."""
+        """Start everything. Parts that do not depend on each other start at the same time."""
         noted, image = Record(path=self.paths.record), self.parts.image
         noted.begin()
         self.paths.run.mkdir(mode=0o700)
@@ -157,7 +159,7 @@ class Starter:
         return noted.add_daemon(processes.spawn(name, machine.inside(argv), log=log))
 
     def _control_plane(self, noted: Record) -> None:
-        """Start the control plane and put into it what a new cluster begins with."""
+        """Start the control plane and create the initial objects of a new cluster."""
         machine, run = noted.machine("control"), self.paths.run
         certificates, key = run / "certificates", run / "service-account.key"
         certificates.mkdir()
@@ -179,7 +181,8 @@ class Starter:
         )
         authority = certificates / "apiserver.crt"
         needs, server_log = (etcd, server), self.paths.logs / "kube-apiserver.log"
-        made = (certificates / "apiserver.key").exists  # it writes that when the other is whole
+        # The API server writes the key after the certificate is complete.
+        made = (certificates / "apiserver.key").exists
         wait_for(made, "its certificate", seconds=60, needs=needs, log=server_log)
         self._write_kubeconfigs(authority.read_bytes(), tokens)
         client = api.connect(self.paths.kubeconfig("admin"))
@@ -214,7 +217,7 @@ class Starter:
         self._daemon(noted, machine, "dns", resolver)
 
     def _runtime(self, noted: Record, each: Node) -> None:
-        """Start a node's containerd and give it the image that every Pod begins with."""
+        """Start containerd on a node and load the image that every Pod starts from."""
         machine, name = noted.machine(each.name), f"{each.name}-containerd"
         daemon = self._daemon(noted, machine, name, node.containerd())
         wait_for(
@@ -240,7 +243,7 @@ class Starter:
             self._daemon(noted, machine, f"{each.name}-kube-proxy", node.proxy(binaries, each))
 
     def _wait_for_nodes(self, noted: Record) -> None:
-        """Wait until every node is ready, and give it its GPUs."""
+        """Wait until every node is ready, and add its GPUs."""
         client = api.connect(self.paths.kubeconfig("admin"))
         for each in NODES:
             kubelet, path = f"{each.name}-kubelet", f"/api/v1/nodes/{each.name}"
@@ -256,7 +259,7 @@ class Starter:
                 client.call("PATCH", f"{path}/status", patch, api.JSON_PATCH)
 
     def _probe(self) -> None:
-        """Run a Pod on every node, which needs the scheduler, DNS, a Service and the image."""
+        """Run a Pod on every node. This needs the scheduler, DNS, a Service and the image."""
         client = api.connect(self.paths.kubeconfig("admin"))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         wait_for(partial(client.find, account), "the default service account", seconds=30)
@@ -271,7 +274,9 @@ class Starter:
             client.call("DELETE", path, {"gracePeriodSeconds": 0})
 
     def _engine(self, noted: Record) -> None:
-        """Start the registry and the docker daemon, and give that the test image to build on."""
+        """Start the registry and the docker daemon, and load the test image as a base for
+        builds.
+        """
         machine, run = noted.machine("engine"), self.paths.run
         for name in engine.LISTENERS:
             self._daemon(noted, machine, name, engine.registry(run, name))
@@ -309,8 +314,8 @@ def _succeeds(machine: Machine, *argv: str) -> bool:
 def _command(machine: Machine, *argv: str) -> None:
     done = subprocess.run(machine.inside(argv), capture_output=True, text=True)
     if done.returncode:
-        said = done.stderr.strip()[-300:]
-        raise Failure(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {said}")
+        error = done.stderr.strip()[-300:]
+        raise Failure(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {error}")
 
 
 def _node_ready(client: api.Client, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""What the tool says: errors in one line, and steps with the time that each took."""
+"""The output of the tool: errors on one line, and steps with their duration."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 
 
 class Refusal(Exception):
-    """The circumstances or the input forbid it: one line with the remedy, exit code 2."""
+    """The environment or the input does not allow the operation. The message is one line with the
+    remedy; the exit code is 2.
+    """
 
 
 class Failure(Exception):
-    """Something that should have worked did not: what, and which log tells more; exit code 1."""
+    """An operation failed. The message names the operation and the log with the details; the exit
+    code is 1.
+    """
 
 
 @dataclass(slots=True)
 class Console:
-    """Writes progress to standard error and keeps the seconds that each step took."""
+    """Writes progress to standard error and records the duration of each step in seconds."""
 
     quiet: bool = False
     timings: dict[str, float] = field(default_factory=dict)
@@ -31,7 +35,7 @@ class Console:
 
     @contextmanager
     def step(self, name: str, hint: str = "") -> Iterator[None]:
-        """Announce a step, time it, and say how long it took."""
+        """Announce a step, measure it, and print its duration."""
         self.say(f"{name}{f' ({hint})' if hint else ''} ...")
         begun = time.monotonic()
         yield

@@ -1,6 +1,6 @@
 """The control plane: etcd, API server, controllers and scheduler, in a machine of their own.
 
-Inside that machine the ports are the usual ones; nothing of it listens on the host.
+The usual ports are used inside that machine. Nothing listens on the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ _ISSUER = "https://kubernetes.default.svc"
 
 
 def etcd(data: Path) -> list[str]:
-    """Return etcd's command line; nothing has to survive a crash, so nothing waits for the disk."""
+    """Return the command line of etcd. Nothing has to survive a crash, so it does not wait for the
+    disk.
+    """
     return [
         *_at_most("150MiB"),
         "etcd",
@@ -25,14 +27,16 @@ def etcd(data: Path) -> list[str]:
         f"--advertise-client-urls={_ETCD}",
         "--listen-peer-urls=http://127.0.0.1:2380",
         "--unsafe-no-fsync",
-        "--snapshot-count=5000",  # so that fewer entries of the log are kept in memory
+        "--snapshot-count=5000",  # This keeps fewer entries of the log in memory.
     ]
 
 
 def api_server(
     binaries: Path, *, certificates: Path, tokens: Path, service_account_key: Path
 ) -> list[str]:
-    """Return the API server's command line; it makes its own certificate in `certificates`."""
+    """Return the command line of the API server. It creates its own certificate in
+    `certificates`.
+    """
     return [
         *_at_most("500MiB"),
         str(binaries / "kube-apiserver"),
@@ -49,7 +53,7 @@ def api_server(
         f"--service-account-signing-key-file={service_account_key}",
         f"--service-account-key-file={service_account_key}",
         "--allow-privileged=true",
-        # nodes have no names in any DNS: without this, logs and exec cannot find them
+        # The nodes have no DNS names. Without this option, logs and exec cannot reach them.
         "--kubelet-preferred-address-types=InternalIP",
         "--delete-collection-workers=8",
         "--profiling=false",
@@ -59,7 +63,9 @@ def api_server(
 def controller_manager(
     binaries: Path, *, kubeconfig: Path, authority: Path, service_account_key: Path
 ) -> list[str]:
-    """Return the controller manager's command line; it may make more than 20 calls a second."""
+    """Return the command line of the controller manager, with its limit of 20 calls a second
+    raised.
+    """
     return [
         str(binaries / "kube-controller-manager"),
         f"--kubeconfig={kubeconfig}",
@@ -90,8 +96,10 @@ def scheduler(binaries: Path, *, kubeconfig: Path) -> list[str]:
 
 
 def _at_most(memory: str) -> list[str]:
-    """Return the words before a Go program's command line that make it tidy up rather than grow.
+    """Return the words before the command line of a Go program that make it collect garbage instead
+    of growing.
 
-    A thousand Pods that come and go would otherwise leave it at several times what it needs.
+    After a thousand Pods have come and gone, the program would otherwise use several times the
+    memory that it needs.
     """
     return ["env", f"GOMEMLIMIT={memory}"]

@@ -1,8 +1,9 @@
-"""The cluster's DNS: answers every question from the API server, so a Service is known at once.
+"""The DNS server of the cluster. It answers every query from the API server, so a new Service is
+visible at once.
 
-No copy is kept: `<service>.<namespace>.svc.cluster.local` is looked up when it is asked for. A
-Service has its address; a headless one those of its ready Pods, which also have names of their own
-below it. Only A records (RFC 1035) are served; nothing exists outside cluster.local.
+No copy is kept: `<service>.<namespace>.svc.cluster.local` is looked up for every query. A Service
+resolves to its address. A headless Service resolves to the addresses of its ready Pods, which also
+have names below it. Only A records (RFC 1035) are served, and no name outside cluster.local exists.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from devcluster import api
 from devcluster.api import Object
 
 DOMAIN = ("svc", "cluster", "local")
-TTL = 1  # seconds; no one may keep an answer for long
+TTL = 1  # In seconds. Short, so that resolvers do not keep an answer.
 
 _A, _ANY, _IN = 1, 255, 1
 _NO_ERROR, _BROKEN, _SERVER_FAILURE, _NO_SUCH_NAME, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
 
-# name -> its addresses; None if there is no such name
+# Maps a name to its addresses, or to None if the name does not exist.
 Resolver = Callable[[tuple[str, ...]], list[str] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question: its labels in lower case, its type, and its bytes for the answer to repeat."""
+    """One query: its labels in lower case, its type, and the bytes that the answer repeats."""
 
     labels: tuple[str, ...]
     type: int
@@ -39,8 +40,8 @@ class Question:
 
 
 def answer(message: bytes, resolve: Resolver) -> bytes | None:
-    """Return the answer to a DNS message, or None for one that deserves none."""
-    if len(message) < 12 or message[2] & 0x80:  # no header, or itself an answer
+    """Return the answer to a DNS message, or None if the message must not be answered."""
+    if len(message) < 12 or message[2] & 0x80:  # The message has no header, or is itself an answer.
         return None
     if (message[2] >> 3) & 0xF:
         return _reply(message, _NOT_IMPLEMENTED, b"", [])
@@ -60,7 +61,9 @@ def answer(message: bytes, resolve: Resolver) -> bytes | None:
 
 
 def parse(message: bytes) -> Question:
-    """Return the question in a message. Raises ValueError, IndexError or struct.error if broken."""
+    """Return the query in a message. Raises ValueError, IndexError or struct.error if it is
+    malformed.
+    """
     labels = []
     at = 12
     while length := message[at]:
@@ -73,7 +76,8 @@ def parse(message: bytes) -> Question:
 
 
 def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> bytes:
-    flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code  # answer, authoritative, recursion
+    # The flags: answer, authoritative, recursion.
+    flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code
     header = message[:2] + struct.pack("!HHHHH", flags, bool(question), len(addresses), 0, 0)
     records = b"".join(
         struct.pack("!HHHIH", 0xC00C, _A, _IN, TTL, 4) + IPv4Address(address).packed
@@ -83,7 +87,7 @@ def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> 
 
 
 def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> list[str] | None:
-    """Return the addresses of a name below the cluster's domain; `find` gets an API object."""
+    """Return the addresses of a name below the cluster's domain. `find` returns an API object."""
     if labels[-3:] != DOMAIN or len(labels) not in (5, 6):
         return None
     *host, service, namespace = labels[:-3]
@@ -104,20 +108,21 @@ def lookup(labels: tuple[str, ...], find: Callable[[str], Object | None]) -> lis
 
 
 class _Threads(threading.local):
-    """A client for every thread: a connection serves one at a time."""
+    """Holds a client for every thread, because a connection serves one thread at a time."""
 
     client: api.Client | None = None
 
 
 def serve(address: str, kubeconfig: Path) -> None:
-    """Answer on UDP and TCP port 53 of `address`, for ever."""
+    """Answer on UDP and TCP port 53 of `address` until the process is killed."""
     threads = _Threads()
 
     def find(path: str) -> Object | None:
         client = threads.client = threads.client or api.connect(kubeconfig)
         try:
             return client.find(path)
-        except OSError:  # the kept-alive connection may have been closed meanwhile
+        # The server may have closed the kept-alive connection since the last query.
+        except OSError:
             return client.find(path)
 
     def resolve(labels: tuple[str, ...]) -> list[str] | None:
@@ -147,17 +152,17 @@ def serve(address: str, kubeconfig: Path) -> None:
 
 
 def _truncated(reply: bytes) -> bytes:
-    """Return only the header, with the flag that says: ask again over TCP."""
+    """Return only the header, with the flag that requests a retry over TCP."""
     return reply[:2] + bytes([reply[2] | 0x02, reply[3]]) + bytes(8)
 
 
 def _work(server: socketserver.UDPServer) -> None:
-    """Answer questions in this thread, whose client keeps its connection to the API server."""
+    """Answer queries in this thread. Its client keeps a connection to the API server."""
     while True:
         message, client = server.socket.recvfrom(4096)
         try:
             server.finish_request((message, server.socket), client)
-        except Exception as exc:  # one bad packet must not end the thread
+        except Exception as exc:  # A malformed packet must not end the thread.
             print(f"question from {client}: {exc!r}", file=sys.stderr, flush=True)
 
 

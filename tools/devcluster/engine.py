@@ -1,9 +1,9 @@
-"""A docker daemon and a registry, in a machine that shares the host's network.
+"""Run a docker daemon and a registry in a machine that shares the host's network.
 
-So the registry is on the host's loopback, where `docker push` needs no certificate, and a build
-with `--network=host` reaches what the host reaches. The nodes pull through a second listener on the
-bridge. The daemon makes no bridge and no firewall rule: a container has no network unless it is
-given the host's.
+The registry is therefore on the host's loopback, from which `docker push` needs no certificate, and
+a build with `--network=host` reaches the same addresses as the host. The nodes pull through a
+second listener on the bridge. The daemon creates no bridge and no firewall rule: a container has no
+network unless it uses the host's.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}
 
 
 def docker_socket(run: Path) -> Path:
-    """Return the daemon's socket. Refuses a path longer than a socket's name may be."""
+    """Return the path of the daemon's socket. Refuses a path that is too long for a socket."""
     path = run / "docker.sock"
-    if len(str(path)) > 100:  # sun_path holds 108 bytes, unix(7)
+    if len(str(path)) > 100:  # sun_path holds 108 bytes; see unix(7).
         raise Refusal(f"{path} is too long for a socket: set XDG_STATE_HOME to a shorter path")
     return path
 
 
 def check_port() -> None:
-    """Refuse if something else already listens where the registry belongs."""
+    """Refuse if another program already listens on the registry's port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -42,7 +42,9 @@ def check_port() -> None:
 
 
 def docker_daemon(run: Path) -> list[str]:
-    """Return dockerd's command line, with every file of it below `run` or in its machine."""
+    """Return the command line of dockerd, with all of its files below `run` or inside its
+    machine.
+    """
     config = run / "docker.json"
     config.write_text("{}\n")
     return [
@@ -64,7 +66,7 @@ def docker_daemon(run: Path) -> list[str]:
 
 
 def registry(run: Path, name: str) -> list[str]:
-    """Return one listener's command line; all of them serve the same images."""
+    """Return the command line of one listener. All listeners serve the same images."""
     config = run / f"{name}.json"
     content = {
         "version": 0.1,

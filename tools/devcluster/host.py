@@ -1,4 +1,4 @@
-"""Whether this machine can and may hold the cluster; every refusal says how to mend it."""
+"""Check whether this machine can run the cluster. Every refusal says how to fix the problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _TOOLS = ("apt-get", "dpkg-deb", "ip", "mount", "nsenter", "tar", "unshare")
 
 
 def check_making(paths: Paths, *, building: bool) -> None:
-    """Refuse unless packages, binaries and images can be made; `building` needs more room."""
+    """Refuse unless packages, binaries and images can be created. `building` needs more disk
+    space.
+    """
     check_user(os.geteuid())
     check_system(_os_release(), platform.machine())
     check_tools()
@@ -28,7 +30,7 @@ def check_making(paths: Paths, *, building: bool) -> None:
 
 
 def check_running(paths: Paths) -> None:
-    """Refuse unless a cluster can run here without harm to others."""
+    """Refuse unless a cluster can run here without harm to other programs."""
     check_strangers(running_names())
     cgroups.check()
     check_room(paths.state, needed=4)
@@ -37,13 +39,13 @@ def check_running(paths: Paths) -> None:
 
 
 def check_user(uid: int) -> None:
-    """Refuse anyone but root."""
+    """Refuse every user except root."""
     if uid != 0:
         raise Refusal(f"only root can make namespaces and mounts: run it as root, or {OTHERWISE}")
 
 
 def check_system(release: Mapping[str, str], machine: str) -> None:
-    """Refuse any other system than the one that the packages are from."""
+    """Refuse every operating system except the one that the packages belong to."""
     if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
         name = release.get("PRETTY_NAME", "this system")
         raise Refusal(f"{name} is not Debian 12, whose packages this is made of: {OTHERWISE}")
@@ -52,7 +54,7 @@ def check_system(release: Mapping[str, str], machine: str) -> None:
 
 
 def check_tools() -> None:
-    """Refuse a machine without the few programs that start the rest."""
+    """Refuse a machine without the few programs that start all others."""
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             package = {"ip": "iproute2", "mount": "mount"}.get(tool, "util-linux, tar and apt")
@@ -60,12 +62,14 @@ def check_tools() -> None:
 
 
 def check_strangers(running: Iterable[tuple[int, str]]) -> None:
-    """Refuse if a container runtime already serves others; `running` is (pid, program name)."""
+    """Refuse if a container runtime of another program is running. `running` has (pid, program
+    name) pairs.
+    """
     for pid, name in running:
         if name in RUNTIMES:
             raise Refusal(
                 f"{name} (pid {pid}) already runs containers on this machine, and a second runtime "
-                f"would meddle with its: stop it if nobody needs it, or {OTHERWISE}"
+                f"would disturb them: stop it if no one needs it, or {OTHERWISE}"
             )
 
 
@@ -76,7 +80,7 @@ def check_filesystems(known: str) -> None:
 
 
 def check_room(folder: Path, *, needed: int) -> None:
-    """Refuse a disk with less than `needed` GiB left where `folder` is or will be."""
+    """Refuse a disk with less than `needed` GiB left at `folder`, which need not exist yet."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free / _GIB
     if free < needed:
@@ -93,7 +97,7 @@ def running_names() -> list[tuple[int, str]]:
         try:
             found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
         except OSError:
-            continue  # it ended meanwhile
+            continue  # The process has exited since it was listed.
     return found
 
 

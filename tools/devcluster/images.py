@@ -1,7 +1,7 @@
-"""The test image, made without any registry: Debian, Python, pyzmq and the project's wheel.
+"""Create the test image without a registry: Debian, Python, pyzmq and the project's wheel.
 
-An image is a tar file as of `docker save`: layers, a configuration and a manifest
-(https://github.com/moby/docker-image-spec, v1.2). docker and containerd both read it.
+An image is a tar file as `docker save` writes it: layers, a configuration and a manifest
+(https://github.com/moby/docker-image-spec, v1.2). Both docker and containerd can read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from devcluster.console import Console, Refusal
 from devcluster.node import PAUSE_IMAGE
 
 NAME = "docker.io/library/symphony-test:devcluster"
-# debootstrap resolves no virtual packages: the cffi backend of pyzmq is named
+# debootstrap resolves no virtual packages, so the cffi backend of pyzmq is named.
 CONTENT = (
     "python3",
     "python3-cffi-backend",
@@ -50,7 +50,7 @@ _UNNEEDED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One layer: its tar file and the SHA-256 of that."""
+    """One layer: its tar file and the SHA-256 digest of that file."""
 
     path: Path
     digest: str
@@ -62,7 +62,7 @@ def base_place(cache: Path) -> Path:
 
 
 def make_base(folder: Path, *, tools: Path, console: Console, log: Path) -> None:
-    """Leave `layer.tar` in `folder`: Debian with Python and pyzmq."""
+    """Write `layer.tar` into `folder`: Debian with Python and pyzmq."""
     root = shlex.quote(str(folder / "root"))
     mirror = shlex.quote(packages.main_mirror())
     unneeded = " ".join(f"{root}/{name}/*" for name in _UNNEEDED)
@@ -88,9 +88,11 @@ def find_wheel(
     log: Path,
     say: Callable[[str], None],
 ) -> Path | None:
-    """Return the wheel for the image: the given one, or one built from the project's sources.
+    """Return the wheel for the image: the given one, or one that is built from the project's
+    sources.
 
-    None if the project has nothing to build. A wheel is built again only when a source has changed.
+    Returns None if the project has nothing to build. A wheel is built again only if a source file
+    has changed.
     """
     if given is not None:
         if not zipfile.is_zipfile(given):
@@ -129,7 +131,7 @@ def place(cache: Path, *, base: Path, wheel: Path | None) -> Path:
 
 
 def make(folder: Path, *, base: Path, wheel: Path | None) -> None:
-    """Leave `image.tar` in `folder`."""
+    """Write `image.tar` into `folder`."""
     layers = [_layer(base / "layer.tar")]
     if wheel is not None:
         (folder / "wheel.tar").write_bytes(wheel_layer(wheel))
@@ -138,7 +140,7 @@ def make(folder: Path, *, base: Path, wheel: Path | None) -> None:
 
 
 def make_pause(folder: Path, *, pause: Path) -> None:
-    """Leave `image.tar` in `folder`: the image with which every Pod begins."""
+    """Write `image.tar` into `folder`: the image that every Pod starts from."""
     layer = folder / "layer.tar"
     with tarfile.open(layer, "w") as tar:
         tar.add(pause, "pause")
@@ -146,7 +148,7 @@ def make_pause(folder: Path, *, pause: Path) -> None:
 
 
 def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequence[str]) -> None:
-    """Write an image of these layers, as `docker save` would."""
+    """Write an image of these layers in the format of `docker save`."""
     config = json.dumps(
         {
             "architecture": "amd64",
@@ -171,7 +173,7 @@ def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequ
 
 
 def wheel_layer(wheel: Path) -> bytes:
-    """Return a layer (tar) with a pure Python wheel installed: its files and its commands."""
+    """Return a layer (tar) with the files and commands of a pure Python wheel."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar, zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
@@ -179,7 +181,10 @@ def wheel_layer(wheel: Path) -> bytes:
                 _add(tar, f"{_SITE}/{name}", archive.read(name))
         for command, target in _commands(archive):
             module, _, function = target.partition(":")
-            script = f"#!/usr/bin/python3\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n"
+            script = (
+                f"#!/usr/bin/python3\nimport sys\nfrom {module} import {function}\n"
+                f"sys.exit({function}())\n"
+            )
             _add(tar, f"usr/local/bin/{command}", script.encode(), mode=0o755)
     return buffer.getvalue()
 

@@ -1,7 +1,7 @@
-"""The cluster's network: one bridge on the host, a cable from it to every machine.
+"""The network of the cluster: one bridge on the host, and a link from it to every machine.
 
-Nodes reach one another over the bridge directly, so the host forwards nothing and has no firewall
-rule; it only has routes to the Pods and Services, which go when the bridge goes.
+Nodes reach each other directly over the bridge, so the host forwards nothing and has no firewall
+rule. It only has routes to the Pods and Services, which disappear with the bridge.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ DNS_SERVICE = "10.96.0.10"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAddress:
-    """A node's place in the network, by its number from 1."""
+    """The addresses of a node, derived from its number. The first node has number 1."""
 
     number: int
 
     @property
     def machine(self) -> str:
-        """Return the address of its machine on the bridge."""
+        """Return the address of the node's machine on the bridge."""
         return f"10.243.0.{10 + self.number}"
 
     @property
     def pods(self) -> str:
-        """Return the network of its Pods."""
+        """Return the network of the node's Pods."""
         return f"10.244.{self.number}.0/24"
 
 
 def ip(*arguments: str) -> str:
-    """Run iproute2's `ip`; Failure with what it says if it fails."""
+    """Run `ip` of iproute2. Raises Failure with its error message."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise Failure(f"'ip {' '.join(arguments)}' failed: {done.stderr.strip()}")
@@ -52,7 +52,9 @@ def ip(*arguments: str) -> str:
 
 
 def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the machine's routes (as of `ip -json route`) that overlap the cluster's networks."""
+    """Return the routes of the machine (from `ip -json route`) that overlap the cluster's
+    networks.
+    """
     ours = [ipaddress.ip_network(text) for text in (MACHINES_NET, PODS_NET, SERVICES_NET)]
     found = []
     for route in routes:
@@ -67,8 +69,8 @@ def check() -> None:
     """Refuse if the machine already uses the cluster's bridge or addresses."""
     if Path(f"/sys/class/net/{BRIDGE}").exists():
         raise Refusal(
-            f"bridge {BRIDGE} is there already, of a cluster with another XDG_STATE_HOME: run "
-            f"'devcluster down' with that one, or 'ip link delete {BRIDGE}' if nobody knows it"
+            f"bridge {BRIDGE} already exists, from a cluster with another XDG_STATE_HOME: run "
+            f"'devcluster down' with that setting, or 'ip link delete {BRIDGE}' if it is unused"
         )
     if found := collisions(json.loads(ip("-4", "-json", "route", "show") or "[]")):
         raise Refusal(
@@ -79,14 +81,14 @@ def check() -> None:
 
 
 def make_bridge() -> None:
-    """Make the bridge with the host's address on it."""
+    """Create the bridge with the host's address on it."""
     ip("link", "add", BRIDGE, "type", "bridge")
     ip("address", "add", f"{HOST}/24", "dev", BRIDGE)
     ip("link", "set", BRIDGE, "up")
 
 
 def remove_bridge() -> None:
-    """Take away the bridge and every cable in it; harmless if there is none."""
+    """Remove the bridge and every link in it. Does nothing if there is none."""
     listed = json.loads(ip("-json", "link", "show") or "[]")
     cables = [link["ifname"] for link in listed if link.get("master") == BRIDGE]
     for name in (*cables, *(link["ifname"] for link in listed if link["ifname"] == BRIDGE)):
@@ -94,7 +96,9 @@ def remove_bridge() -> None:
 
 
 def _delete(name: str) -> None:
-    """Delete an interface; a cable may go by itself meanwhile, with the machine at its other end."""
+    """Delete an interface. The kernel may remove it at the same time, with the machine at its other
+    end.
+    """
     try:
         ip("link", "delete", name)
     except Failure:
@@ -103,24 +107,28 @@ def _delete(name: str) -> None:
 
 
 def plug(machine: Machine) -> None:
-    """Lay a cable from the bridge to a machine and give it its address there."""
+    """Connect a machine to the bridge and assign its address."""
     cable = f"sdc-{machine.name}"
     ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(machine.init.pid))
     ip("link", "set", cable, "master", BRIDGE, "up")
     inside = ("ip", "-batch", "-")
-    # no default route: what looks for a cloud's metadata fails at once instead of after 5 s
+    # There is no default route, so a program that looks for a cloud's metadata service fails at
+    # once and not after 5 s.
     commands = f"address add {machine.address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
     subprocess.run(machine.inside(inside), input=commands, text=True, check=True)
 
 
 def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machine]) -> None:
-    """Tell every machine and the host the way to the Pods of each node, and to the Services."""
+    """Add the routes to the Pods of each node and to the Services on every machine and on the
+    host.
+    """
     routes = {place.pods: place.machine for _, place in machines}
     for machine, place in machines:
         for pods, via in routes.items():
             if pods != place.pods:
                 _inside(machine, "ip", "route", "add", pods, "via", via)
-        # the firewall turns a Service's address into a Pod's, but first there must be a way to it
+        # The firewall translates a Service's address to a Pod's address, but the kernel needs a
+        # route first.
         _inside(machine, "ip", "route", "add", SERVICES_NET, "via", HOST)
         _inside(machine, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
     gateway = next(iter(routes.values()))

@@ -1,6 +1,6 @@
 """A node: containerd, kubelet and kube-proxy in a machine of their own.
 
-The files that they need are written to the machine's own /var/lib (`lib` on the host).
+The files that they need are written to the machine's own /var/lib, which is `lib` on the host.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CGROUP = "/symphony-devcluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What distinguishes one node: labels, taints and how many GPUs it pretends to have."""
+    """The properties of one node: labels, taints, and how many GPUs it advertises."""
 
     name: str
     place: NodeAddress
@@ -33,11 +33,11 @@ class Node:
 
     @property
     def cgroup(self) -> str:
-        """Return the control group of its Pods."""
+        """Return the control group of the node's Pods."""
         return f"{CGROUP}/{self.name}"
 
 
-# A plain node, one with GPUs, and one that only what tolerates its taint may use.
+# A plain node, a node with GPUs, and a node whose taint a Pod must tolerate.
 NODES = (
     Node(
         name="node1",
@@ -60,7 +60,7 @@ NODES = (
 
 
 def prepare(node: Node, lib: Path) -> None:
-    """Write what containerd and the Pod network need below `lib`."""
+    """Write the files of containerd and of the Pod network below `lib`."""
     for name in ("containerd", "kubelet", "cni/net.d", "kube-proxy"):
         (lib / name).mkdir(parents=True)
     (lib / "containerd/config.toml").write_text(containerd_config())
@@ -76,12 +76,14 @@ def admit(lib: Path, *, kubelet: str, proxy: str) -> None:
 
 
 def containerd_config() -> str:
-    """Return containerd's configuration, where the registry is its own mirror over plain HTTP."""
+    """Return the configuration of containerd. The registry is its own mirror over plain HTTP."""
     mirrors = "".join(
-        f'  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{name}"]\n    endpoint = ["{REGISTRY_ON_BRIDGE}"]\n'
+        f'  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{name}"]\n'
+        f'    endpoint = ["{REGISTRY_ON_BRIDGE}"]\n'
         for name in (REGISTRY, "localhost:5000")
     )
-    # restrict_oom_score_adj: without CAP_SYS_RESOURCE runc may not lower that value and dies of it
+    # restrict_oom_score_adj is needed because runc, without CAP_SYS_RESOURCE, may not lower that
+    # value and exits.
     return f"""\
 version = 2
 root = "/var/lib/containerd"
@@ -101,12 +103,14 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 
 def cni_config(node: Node) -> dict[str, Any]:
-    """Return the Pod network: a bridge in the node, addresses from the node's range, host ports."""
+    """Return the Pod network: a bridge in the node, addresses from the node's range, and host
+    ports.
+    """
     bridge = {
         "type": "bridge",
         "bridge": "cni0",
         "isGateway": True,
-        "hairpinMode": True,  # a Pod reaches itself through its Service
+        "hairpinMode": True,  # A Pod can then reach itself through its Service.
         "ipam": {
             "type": "host-local",
             "dataDir": "/run/cni",
@@ -121,8 +125,8 @@ def cni_config(node: Node) -> dict[str, Any]:
 def kubelet_config(node: Node) -> dict[str, Any]:
     """Return the kubelet's configuration.
 
-    Anyone who reaches the kubelet may use it: it listens on the bridge alone. A full disk is no
-    reason to evict the tests' Pods.
+    Every client that reaches the kubelet may use it, because it listens only on the bridge. A full
+    disk is no reason to evict the Pods of the tests.
     """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -144,7 +148,7 @@ def kubelet_config(node: Node) -> dict[str, Any]:
         },
         "imageGCHighThresholdPercent": 100,
         "maxPods": 250,
-        "nodeStatusUpdateFrequency": "2s",  # so a node is called ready soon after it is
+        "nodeStatusUpdateFrequency": "2s",  # A node is then reported as ready soon after it is.
         "registryPullQPS": 0,
         "serializeImagePulls": False,
         "eventRecordQPS": 0,
@@ -179,14 +183,16 @@ def kubelet(binaries: Path, node: Node) -> list[str]:
 
 
 def proxy(binaries: Path, node: Node) -> list[str]:
-    """Return kube-proxy's command line; it may not set the host's connection tracking limits."""
+    """Return the command line of kube-proxy, without its change of the host's connection tracking
+    limits.
+    """
     return [
         str(binaries / "kube-proxy"),
         "--kubeconfig=/var/lib/kube-proxy/kubeconfig",
         "--proxy-mode=iptables",
         f"--cluster-cidr={network.PODS_NET}",
         f"--hostname-override={node.name}",
-        "--iptables-min-sync-period=100ms",  # a new Service is there the moment after
+        "--iptables-min-sync-period=100ms",  # A new Service is then reachable within a moment.
         "--conntrack-max-per-core=0",
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",

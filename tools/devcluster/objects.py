@@ -1,4 +1,6 @@
-"""What is in a new cluster: rights, the team's namespace with its limits, DNS, GPUs. Data only."""
+"""The objects of a new cluster: rights, the team's namespace with its limits, DNS and GPUs. Data
+only.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def initial() -> list[tuple[str, Object]]:
-    """Return (collection, object) for everything that a new cluster begins with, in order."""
+    """Return (collection, object) pairs for everything that a new cluster contains, in order of
+    creation.
+    """
     core = "/api/v1/namespaces"
     rights = f"/apis/{_RBAC}/v1"
     team = f"{rights}/namespaces/{TEAM_NAMESPACE}"
@@ -31,7 +35,9 @@ def initial() -> list[tuple[str, Object]]:
 
 
 def researcher_rules() -> list[Object]:
-    """Return what shared research clusters let their users do: create Jobs, read Pods and logs."""
+    """Return the rights that shared research clusters grant their users: create Jobs, read Pods and
+    logs.
+    """
     return [
         {
             "apiGroups": ["batch"],
@@ -47,14 +53,14 @@ def researcher_rules() -> list[Object]:
 
 
 def gpu_patch(count: int) -> list[Object]:
-    """Return the JSON patch of a node's status that makes it offer GPUs without a device."""
+    """Return the JSON patch of a node's status that advertises GPUs without a device."""
     return [
         {"op": "add", "path": f"/status/{kind}/nvidia.com~1gpu", "value": str(count)}
         for kind in ("capacity", "allocatable")
     ]
 
 
-# It tries again by itself: the kubelet would only start it again after 10 s.
+# The probe retries by itself, because the kubelet would restart it only after 10 s.
 _PROBE = """
 import socket, time
 for attempt in range(200):
@@ -70,7 +76,7 @@ else:
 
 
 def probe_pod(node: str) -> Object:
-    """Return a Pod that succeeds where Pods can run, resolve names and reach Services."""
+    """Return a Pod that succeeds if Pods can run, resolve names and reach Services."""
     return {
         "metadata": {"name": f"devcluster-probe-{node}"},
         "spec": {
@@ -86,7 +92,7 @@ def probe_pod(node: str) -> Object:
 
 
 def is_ready(node: Object) -> bool:
-    """Say whether a Node object says that it is ready."""
+    """Return whether a Node object has the condition Ready."""
     conditions: Sequence[Object] = node.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

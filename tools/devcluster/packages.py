@@ -1,7 +1,8 @@
-"""Debian packages, unpacked into the cache instead of installed.
+"""Unpack Debian packages into the cache instead of installing them.
 
-So no package's service is ever started, nothing on the machine changes, and packages that conflict
-with installed ones do no harm. A sandbox lays the unpacked `usr` over the machine's (sandbox.py).
+No service of a package is started, nothing on the machine changes, and packages that conflict with
+installed ones do no harm. A sandbox mounts the unpacked `usr` over that of the machine
+(sandbox.py).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ RUNTIME = (
 )
 BUILD = ("golang-go", "make", "rsync")
 
-# What Debian's alternatives system would have linked on installation.
+# The links that Debian's alternatives system would create on installation.
 _ALTERNATIVES = {
     "usr/sbin/xtables-nft-multi": tuple(
         f"{family}{action}"
@@ -47,7 +48,9 @@ _ALTERNATIVES = {
 
 
 class Apt:
-    """apt-get with lists and archives of its own; the machine's are neither used nor changed."""
+    """Runs apt-get with its own lists and archives. Those of the machine are neither used nor
+    changed.
+    """
 
     def __init__(self, folder: Path, *, log: Path, console: Console) -> None:
         self._folder = folder
@@ -57,11 +60,11 @@ class Apt:
 
     @property
     def archives(self) -> Path:
-        """Return the folder where downloaded packages are."""
+        """Return the directory of the downloaded packages."""
         return self._folder / "cache" / "archives"
 
     def run(self, *arguments: str, cwd: Path | None = None) -> None:
-        """Run apt-get; Failure with the end of its output if it fails."""
+        """Run apt-get. Raises Failure with the end of its output."""
         if not self._updated:
             self._prepare()
         self._apt(*arguments, cwd=cwd)
@@ -80,7 +83,8 @@ class Apt:
             "Dir::State::Lists": self._folder / "lists",
             "Dir::Cache": self._folder / "cache",
             "Acquire::Retries": 3,
-            "APT::Sandbox::User": "root",  # _apt may not enter the user's cache folder
+            # The user _apt may not enter the cache directory of another user.
+            "APT::Sandbox::User": "root",
         }
         flags = [f"-o{key}={value}" for key, value in options.items()]
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
@@ -94,12 +98,12 @@ class Apt:
 
 
 def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
-    """Unpack the packages and what they need beyond what is installed into `root`."""
+    """Unpack the packages, and those of their dependencies that are not installed, into `root`."""
     for old in apt.archives.glob("*.deb"):
         old.unlink()
     apt.run("install", "--yes", "--download-only", "--no-install-recommends", *names)
     root.mkdir()
-    for name in ("bin", "sbin", "lib"):  # a merged /usr, as the machine's
+    for name in ("bin", "sbin", "lib"):  # Merge /usr as on the machine.
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
     for archive in sorted(apt.archives.glob("*.deb")):
@@ -123,7 +127,9 @@ def extract(archive: Path, root: Path) -> None:
 
 
 def machine_mirrors() -> list[tuple[str, str]]:
-    """Return (address, suite) of the Debian mirrors that the machine itself uses, or refuse."""
+    """Return (address, suite) pairs of the Debian mirrors that the machine uses. Refuses if there
+    is none.
+    """
     texts = []
     for path in (APT_SOURCES / "sources.list", *sorted(APT_SOURCES.glob("sources.list.d/*"))):
         if path.is_file() and path.suffix in (".list", ".sources"):
@@ -143,12 +149,12 @@ def machine_mirrors() -> list[tuple[str, str]]:
 
 
 def main_mirror() -> str:
-    """Return the address of the mirror that has the release itself."""
+    """Return the address of the mirror that holds the release itself."""
     return next(address for address, suite in machine_mirrors() if suite == RELEASE)
 
 
 def sources_list(mirrors: Iterable[tuple[str, str]]) -> str:
-    """Return a sources.list with binary and source packages, verified by Debian's own keys."""
+    """Return a sources.list with binary and source packages, verified with Debian's own keys."""
     return "".join(
         f"{kind} [signed-by={KEYRING}] {address} {suite} main\n"
         for address, suite in mirrors

@@ -1,4 +1,4 @@
-"""What a cluster is made of, all from the cache: made and checked before anything starts."""
+"""The parts of a cluster, all from the cache: created and checked before anything is started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from devcluster.paths import Paths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Folders of the cache, each whole: packages, binaries and the two images."""
+    """Complete directories of the cache: packages, binaries and the two images."""
 
     packages: Path
     binaries: Path
@@ -24,12 +24,12 @@ class Parts:
 
 
 def complete(paths: Paths) -> bool:
-    """Say whether everything that takes minutes is there; only names are looked at."""
+    """Return whether everything that takes minutes to create exists. Only names are checked."""
     return runtime(paths.cache).exists() and build.place(paths.cache).exists()
 
 
 def gather(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
-    """Return every part, made first where it is missing or damaged."""
+    """Return every part. Creates a part if it is missing or damaged."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
     unpacked = runtime(paths.cache)

@@ -1,4 +1,6 @@
-"""Where things are kept: a cache that outlives the cluster, and a state folder that does not."""
+"""The directories of the tool: a cache that outlives the cluster, and a state directory that does
+not.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ from devcluster.console import Refusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """The tool's two folders.
+    """The two directories of the tool.
 
-    `cache` holds packages, binaries and images (safe to delete while the cluster is down);
-    `state` holds the running cluster: `run` is removed by `down`, `logs` stays until the next `up`.
+    `cache` holds packages, binaries and images, and can be deleted while the cluster is down.
+    `state` holds the running cluster: `down` removes `run`, and `logs` stays until the next `up`.
     """
 
     cache: Path
@@ -22,35 +24,37 @@ class Paths:
 
     @property
     def run(self) -> Path:
-        """The folder of all that lives only while the cluster is up."""
+        """The directory of everything that exists only while the cluster is up."""
         return self.state / "run"
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs, which `down` leaves."""
+        """The directory of the logs, which `down` keeps."""
         return self.state / "logs"
 
     @property
     def record(self) -> Path:
-        """The file that says what runs."""
+        """The file that records the running processes."""
         return self.state / "cluster.json"
 
     @property
     def kubeconfigs(self) -> Path:
-        """The folder of all kubeconfigs."""
+        """The directory of all kubeconfigs."""
         return self.run / "kubeconfigs"
 
     def kubeconfig(self, user: str) -> Path:
-        """Return the file of one user."""
+        """Return the kubeconfig of one user."""
         return self.kubeconfigs / f"{user}.yaml"
 
 
-# In the nodes these folders are covered by the node's own, so nothing of ours may live below them.
+# The nodes mount their own directories over these, so the cluster's files must not be below them.
 _COVERED = (Path("/run"), Path("/var/run"), Path("/var/lib"), Path("/var/log"), Path("/proc"))
 
 
 def find(environ: Mapping[str, str], home: Path) -> Paths:
-    """Return the folders by the XDG base directory specification, or refuse unusable ones."""
+    """Return the directories according to the XDG base directory specification. Refuses unusable
+    ones.
+    """
     paths = Paths(
         cache=_base(environ, "XDG_CACHE_HOME", home / ".cache") / "symphony" / "devcluster",
         state=_base(environ, "XDG_STATE_HOME", home / ".local/state") / "symphony" / "devcluster",
@@ -58,8 +62,8 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
     for path in (paths.cache, paths.state):
         if any(path.is_relative_to(covered) for covered in _COVERED):
             raise Refusal(
-                f"{path} cannot hold the cluster, its nodes have a folder of their own there: "
-                "set XDG_CACHE_HOME and XDG_STATE_HOME to folders elsewhere"
+                f"{path} cannot hold the cluster, because its nodes mount their own directory there: "
+                "set XDG_CACHE_HOME and XDG_STATE_HOME to other directories"
             )
         if any(character in str(path) for character in ",: \n\"'\\"):
             raise Refusal(
@@ -70,6 +74,8 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
 
 
 def _base(environ: Mapping[str, str], variable: str, default: Path) -> Path:
-    """Return the variable's folder; the specification says to ignore a relative one."""
+    """Return the directory in the variable. The specification requires that a relative path is
+    ignored.
+    """
     value = Path(environ.get(variable, ""))
     return value if value.is_absolute() else default

@@ -1,4 +1,4 @@
-"""Processes as (pid, start time): a pid alone may by now be somebody else's."""
+"""Identify processes by (pid, start time), because the kernel reuses pids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process that this tool started: `start` is field 22 of /proc/PID/stat (see proc(5))."""
+    """A process that this tool started. `start` is field 22 of /proc/PID/stat; see proc(5)."""
 
     name: str
     pid: int
@@ -27,17 +27,18 @@ class Process:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it has ended."""
+    """Return the start time of a process in clock ticks since boot, or None if it has exited."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    # The name before the fields can contain any character.
+    state, *fields = stat.rpartition(")")[2].split()
     return None if state in "ZX" else int(fields[18])
 
 
 def identify(name: str, pid: int) -> Process:
-    """Return the record of a process that was just started."""
+    """Return the identity of a process that was just started."""
     start = start_time(pid)
     if start is None:
         raise Failure(f"{name} ended as soon as it was started")
@@ -45,18 +46,21 @@ def identify(name: str, pid: int) -> Process:
 
 
 def alive(process: Process) -> bool:
-    """Say whether this very process still runs."""
+    """Return whether this process, and not a later one with the same pid, is running."""
     return start_time(process.pid) == process.start
 
 
 def stop(process: Process, *, grace: float = 0) -> None:
-    """End a process and wait until it is gone: TERM and `grace` seconds if any, then KILL."""
+    """Stop a process and wait until it has exited: TERM, `grace` seconds, then KILL. Without
+    `grace`, KILL at once.
+    """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        if not alive(process):  # asked after the handle was taken, so the handle is the process
+        # The handle was opened before this check, so it belongs to this process.
+        if not alive(process):
             return
         ended = False
         if grace:
@@ -79,7 +83,7 @@ def _ended(handle: int, seconds: float) -> bool:
 
 
 def spawn(name: str, argv: Sequence[str], *, log: Path) -> Process:
-    """Start a process in a session of its own with its output in `log`."""
+    """Start a process in its own session with its output in `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             argv,
@@ -99,9 +103,10 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command to its end with its output in `log`; its last line is shown now and then.
+    """Run a command until it exits, with its output in `log`. Its last line is shown from time to
+    time.
 
-    Raises Failure with the log's last lines if it fails.
+    Raises Failure with the last lines of the log if the command fails.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -130,7 +135,7 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def tail(log: Path, lines: int) -> str:
-    """Return the last lines of a log file, or nothing if it is not there yet."""
+    """Return the last lines of a log file, or nothing if the file does not exist yet."""
     try:
         size = log.stat().st_size
         with log.open("rb") as file:
@@ -149,7 +154,9 @@ def wait_for(
     needs: Sequence[Process] = (),
     log: Path | None = None,
 ) -> T:
-    """Ask `probe` until its answer is true; Failure in the end, or when a needed process ended."""
+    """Call `probe` until it returns true. Raises Failure on a timeout, or if a required process
+    exits.
+    """
     deadline = time.monotonic() + seconds
     while True:
         if answer := probe():
@@ -157,20 +164,20 @@ def wait_for(
         dead = next((process for process in needs if not alive(process)), None)
         if dead is not None or time.monotonic() > deadline:
             cause = f"{dead.name} has ended" if dead else f"not within {seconds:.0f} s"
-            told = f"; the end of {log}:\n{tail(log, 8)}" if log else ""
-            raise Failure(f"waiting for {what}: {cause}{told}")
+            log_end = f"; the end of {log}:\n{tail(log, 8)}" if log else ""
+            raise Failure(f"waiting for {what}: {cause}{log_end}")
         time.sleep(0.05)
 
 
 def all_pids() -> Iterator[int]:
-    """Yield the ids of every process on the machine."""
+    """Yield the pid of every process of the machine."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             yield int(entry.name)
 
 
 def memory_kib(pid: int) -> int:
-    """Return a process's proportional share of memory in KiB (0 if it has ended)."""
+    """Return the proportional share of memory of a process in KiB, or 0 if it has exited."""
     try:
         rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:

@@ -1,4 +1,6 @@
-"""What runs, on disk: written at every start, so that whatever happens `down` finds it all."""
+"""The record of running processes on disk. It is written at every start, so that `down` always
+finds them all.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from devcluster.sandbox import Machine
 
 @dataclass(slots=True)
 class Record:
-    """Machines, the daemons in them (by the host's process that waits for each), image, timings."""
+    """Machines, their daemons (as the pid on the host of the process that waits for each), the
+    image and the timings.
+    """
 
     path: Path
     machines: list[Machine] = field(default_factory=list)
@@ -30,26 +34,26 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self) -> None:
-        """Write it while it is empty: from now on `down` has something to take away."""
+        """Write the record while it is empty. From then on `down` has something to remove."""
         with self._lock:
             self._save()
 
     def add_machine(self, machine: Machine) -> Machine:
-        """Note a machine that was just started."""
+        """Add a machine that was just started to the record."""
         with self._lock:
             self.machines.append(machine)
             self._save()
         return machine
 
     def add_daemon(self, process: Process) -> Process:
-        """Note a daemon that was just started."""
+        """Add a daemon that was just started to the record."""
         with self._lock:
             self.daemons[process.name] = process
             self._save()
         return process
 
     def finish(self, *, image: str, timings: dict[str, float]) -> None:
-        """Note that all of it runs, and with which image."""
+        """Record that everything is running, and with which image."""
         with self._lock:
             self.image, self.complete = image, True
             self.timings = {**self.timings, **timings}
@@ -73,7 +77,9 @@ class Record:
 
 
 def load(paths: Paths) -> Record | None:
-    """Return the record of what was started, or None if nothing was. Refuses a damaged record."""
+    """Return the record of the started processes, or None if there is none. Refuses a damaged
+    record.
+    """
     try:
         content = json.loads(paths.record.read_text())
         daemons = [Process(**entry) for entry in content["daemons"]]
@@ -100,7 +106,7 @@ def load(paths: Paths) -> Record | None:
 
 @contextmanager
 def exclusive(paths: Paths) -> Iterator[None]:
-    """Hold the tool's lock; refuse if another one has it."""
+    """Hold the tool's lock. Refuses if another process holds it."""
     paths.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (paths.state / "lock").open("w") as file:
         try:

@@ -1,4 +1,4 @@
-"""What there is to know of the cluster, as data and as text."""
+"""The status of the cluster, as data and as text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from devcluster.record import Record
 
 
 def gather(paths: Paths) -> dict[str, Any]:
-    """Return the status as `status --json` prints it; only {"up": false} if nothing was started."""
+    """Return the status as `status --json` prints it: only {"up": false} if nothing was started."""
     running = record.load(paths)
     if running is None:
         return {"up": False}
@@ -79,7 +79,7 @@ def text(status: dict[str, Any]) -> str:
 
 
 def memory_mib(running: Record) -> int:
-    """Return the memory of all processes of all machines (each one's proportional share)."""
+    """Return the memory of all processes of all machines, as their proportional shares."""
     ours = {_pid_namespace(machine.init.pid) for machine in running.machines} - {""}
     pids = [pid for pid in processes.all_pids() if _pid_namespace(pid) in ours]
     outside = [daemon.pid for daemon in running.daemons.values() if processes.alive(daemon)]
@@ -92,7 +92,7 @@ def _client(paths: Paths, name: str) -> str:
 
 
 def images_text(paths: Paths) -> str:
-    """Return the test image's name and its archive."""
+    """Return the name of the test image and its archive."""
     archive = next((paths.cache / "images").glob("*/image.tar"))
     return f"{images.NAME} {archive}"
 
@@ -110,7 +110,7 @@ def _nodes(paths: Paths) -> list[dict[str, Any]]:
 
 
 def node_summary(item: dict[str, Any]) -> dict[str, Any]:
-    """Return what matters of a Node; a test may have added one that says little of itself."""
+    """Return the important fields of a Node. A Node that a test added may lack some of them."""
     status = item.get("status", {})
     addresses = status.get("addresses") or [{"address": "-"}]
     return {

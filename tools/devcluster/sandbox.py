@@ -1,8 +1,10 @@
-"""Machines within the machine: namespaces of their own, with Debian's packages laid over /usr.
+"""Isolated environments ("machines") with their own namespaces, in which Debian packages are
+mounted over /usr.
 
 A machine has its own mounts, processes and host name, and usually its own network. Its first
-process is the `pause` program, which reaps orphans; when that is killed, the kernel ends every
-process of the machine, and mounts and interfaces go with the last of them: nothing is left over.
+process is the `pause` program, which reaps orphaned processes. When that process is killed, the
+kernel kills every process of the machine, and its mounts and interfaces disappear with the last
+one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from devcluster.processes import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A running machine; `address` is where it is reached on the bridge."""
+    """A running machine. `address` is its address on the bridge."""
 
     name: str
     init: Process
@@ -33,12 +35,12 @@ class Machine:
         return ["nsenter", f"--target={self.init.pid}", *namespaces, "--", *argv]
 
     def path(self, path: str) -> Path:
-        """Return how the host sees a file of this machine (a socket too)."""
+        """Return the host's path of a file or socket of this machine."""
         return Path(f"/proc/{self.init.pid}/root{path}")
 
 
 def overlay(packages: Sequence[Path]) -> str:
-    """Return the shell lines that lay unpacked packages over /usr, for a namespace of one's own."""
+    """Return the shell lines that mount unpacked packages over /usr in a separate namespace."""
     layers = ":".join([*(str(package / "usr") for package in packages), "/usr"])
     return f"mount -t overlay -o lowerdir={layers} overlay /usr\n"
 
@@ -46,18 +48,22 @@ def overlay(packages: Sequence[Path]) -> str:
 def setup(
     *, packages: Sequence[Path], folders: Mapping[str, Path], hostname: str, pause: Path
 ) -> str:
-    """Return the script that a new machine begins with; `folders` are mounted over its own."""
+    """Return the script that a new machine runs first. `folders` are mounted over its own
+    directories.
+    """
     binds = "".join(
         f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in folders.items()
     )
     return (
         "set -e\n"
-        "read -r pid rest </proc/self/stat\n"  # still the host's /proc, so the host's number
+        # /proc is still that of the host, so this is the pid on the host.
+        "read -r pid rest </proc/self/stat\n"
         + overlay(packages)
         + "mount -t tmpfs -o mode=755 tmpfs /run\n"
         + binds
         + "mount -t proc proc /proc\n"
-        # the runtimes expect mounts that can propagate: to their own containers, never to the host
+        # The container runtimes need mounts that propagate to their containers, but never to the
+        # host.
         + "mount --make-rshared /\n"
         + f"hostname {hostname}\n"
         + 'echo "$pid"\n'
@@ -66,7 +72,9 @@ def setup(
 
 
 def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) -> Machine:
-    """Start a machine and return it once its mounts are made; Failure with its log otherwise."""
+    """Start a machine and return it when its mounts exist. Raises Failure with its log if that
+    fails.
+    """
     namespaces = ["--mount", "--pid", "--fork", "--uts", *(["--net"] if own_network else [])]
     read_end, write_end = os.pipe()
     with log.open("ab") as errors:
@@ -87,6 +95,6 @@ def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) 
 
 
 def once(script: str) -> list[str]:
-    """Return the command line of a script that sees mounts and processes of its own, as it ends."""
+    """Return the command line of a script that has its own mounts and processes until it exits."""
     start = "set -e\nmount -t proc proc /proc\n"
     return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", start + script]

@@ -1,4 +1,6 @@
-"""Shells that the machine may lack, for tests of completion: Debian's, unpacked beside the cluster's packages."""
+"""Shells for the tests of completion, which the machine may lack. They are Debian's, unpacked into
+the cache.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,20 @@ from devcluster.console import Console
 from devcluster.packages import Apt
 from devcluster.paths import Paths
 
-# With what they need beyond a minimal system, and without what only their help does.
+# The shells with their dependencies beyond a minimal system, without the packages that only their
+# help needs.
 PACKAGES = ("fish", "fish-common", "libpcre2-32-0", "zsh", "zsh-common")
 
 
 def place(cache: Path) -> Path:
-    """Return the cache entry, whether it is there or not."""
+    """Return the cache entry, which need not exist."""
     return cache / "packages" / f"shells-{store.key(packages.RELEASE, PACKAGES)}"
 
 
 def gather(paths: Paths, *, console: Console) -> Path:
-    """Return the folder with the shells' `usr`, made first where it is missing or damaged; takes Debian and root."""
+    """Return the directory with the `usr` of the shells. Creates it if it is missing or damaged,
+    which needs Debian and root.
+    """
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
     entry = place(paths.cache)
@@ -33,9 +38,10 @@ def _unpack(apt: Apt, folder: Path) -> None:
     archives.mkdir()
     apt.run("download", *PACKAGES, cwd=archives)
     (root / "usr").mkdir(parents=True)
-    (root / "bin").symlink_to("usr/bin")  # a merged /usr, as the machine's
+    (root / "bin").symlink_to("usr/bin")  # Merge /usr as on the machine.
     for archive in sorted(archives.iterdir()):
         packages.extract(archive, root)
         archive.unlink()
     archives.rmdir()
-    (root / "usr" / "etc").symlink_to("../etc")  # where fish looks from its own place
+    # fish searches this path relative to its own location.
+    (root / "usr" / "etc").symlink_to("../etc")

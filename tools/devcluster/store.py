@@ -1,7 +1,7 @@
-"""Cache entries: folders that are complete and undamaged, or are made again.
+"""Cache entries: directories that are complete and undamaged. A damaged one is created again.
 
-An entry is made in a folder beside its place and renamed into it at the end, so a half-made one
-never has the name of a whole one. Its manifest lists size and checksum of every file.
+An entry is created in a temporary directory and renamed when it is complete, so an incomplete one
+never has its final name. Its manifest lists the size and checksum of every file.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ MANIFEST = "manifest.json"
 
 
 def ensure(entry: Path, make: Callable[[Path], None], *, say: Callable[[str], None]) -> bool:
-    """Make `entry` with `make(folder)` unless it is there and whole; say whether it was made.
+    """Create `entry` with `make(folder)` unless it exists and is undamaged. Return whether it was
+    created.
 
-    `say` is told of an entry that has to be made again, and why.
+    `say` receives a message if an entry has to be created again, with the reason.
     """
     if (wrong := damage(entry)) is None:
         return False
@@ -38,13 +39,13 @@ def ensure(entry: Path, make: Callable[[Path], None], *, say: Callable[[str], No
 
 
 def seal(folder: Path) -> None:
-    """Write the manifest of all that is in `folder`."""
+    """Write the manifest of everything in `folder`."""
     content = {str(path.relative_to(folder)): _fingerprint(path) for path in _files(folder)}
     (folder / MANIFEST).write_text(json.dumps(content, indent=1, sort_keys=True))
 
 
 def damage(entry: Path) -> str | None:
-    """Return what is wrong with an entry, or None when every file is as it was made."""
+    """Return the damage of an entry, or None if every file is unchanged."""
     try:
         expected: dict[str, str] = json.loads((entry / MANIFEST).read_text())
     except (OSError, ValueError):
@@ -68,12 +69,12 @@ def digest(path: Path) -> str:
 
 
 def key(*parts: object) -> str:
-    """Return a short name that changes whenever one of the parts does."""
+    """Return a short name that changes if any of the parts does."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def prune(folder: Path, *, keep: Path) -> None:
-    """Remove the entries beside `keep` that it has replaced."""
+    """Remove the entries next to `keep` that it replaces."""
     for path in folder.iterdir():
         if path != keep:
             shutil.rmtree(path)

@@ -1,5 +1,5 @@
-"""What the tests need of a Kubernetes, whichever it is: a pytest plugin and its parts.
+"""Give the tests a Kubernetes cluster: a pytest plugin and its parts.
 
-`clusters` finds the cluster, `plugin` has the fixtures, `faults` is a proxy that misbehaves when it
-is told to, `hollow` makes nodes that run a thousand Pods without a container.
+`clusters` finds the cluster, `plugin` defines the fixtures, `faults` is a proxy that injects
+faults, and `hollow` adds nodes that run a thousand Pods without containers.
 """

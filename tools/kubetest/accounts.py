@@ -1,4 +1,6 @@
-"""When the API server acts upon what it was told: it hears of that itself, a moment after whoever told it."""
+"""Wait until the API server applies a change of rights, which it does some time after the change
+was accepted.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,18 @@ if TYPE_CHECKING:
     from kubetest.rawapi import Object
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-# What is said of a Pod whose service account is not there yet, or has no secret yet.
+# The messages for a Pod whose service account does not exist yet, or has no secret yet.
 _NO_ACCOUNT = ("error looking up service account", "No API token found for service account")
 
 
 def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None:
-    """Wait until Pods of a new service account are let in: that of a new namespace. Raises TimeoutError after 30 s."""
+    """Wait until the API server admits Pods of a new service account, for example that of a new
+    namespace. Raises TimeoutError after 30 s.
+    """
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name={name}"
     for event in api.watch(path, seconds=30):
-        # until 1.24 a Pod also waits for the account's secret, which comes a moment later
+        # Before Kubernetes 1.24, a Pod also waits for the secret of the account, which is created
+        # later.
         if "secrets" in event["object"] or _modern(api):
             break
     else:
@@ -29,7 +34,9 @@ def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None
 
 
 def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> None:
-    """Wait until a service account may do what a rule of its new Role says. Raises TimeoutError after 30 s."""
+    """Wait until a service account has the right in a rule of its new Role. Raises TimeoutError
+    after 30 s.
+    """
     resource, _, part = rule["resources"][0].partition("/")
     asked = {
         "namespace": namespace,
@@ -54,12 +61,16 @@ def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> N
 
 
 def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
-    """Wait until a new quota, which allows no ConfigMap more, holds. Raises TimeoutError after 30 s."""
+    """Wait until a new quota that allows no more ConfigMaps is enforced. Raises TimeoutError
+    after 30 s.
+    """
     _until(lambda: _refuses(api, namespace, name), f"quota {name} to hold")
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    """Ask until it is so: nothing tells what the API server itself has heard of."""
+    """Poll until the condition holds. The API server has no event for what it has applied
+    itself.
+    """
     deadline = time.monotonic() + 30
     while not holds():
         if time.monotonic() > deadline:

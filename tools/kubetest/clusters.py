@@ -1,4 +1,6 @@
-"""Which Kubernetes the tests run against: one's own, a kind cluster, the devcluster."""
+"""Choose the Kubernetes cluster for the tests: the user's own, a kind cluster, or the
+devcluster.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 DOCKERFILE = Path(__file__).parent / "image" / "Dockerfile"
 KIND_IMAGE = "symphony-test:kind"
-# two workers, so that Pods can be spread
+# There are two workers, so that Pods can be spread.
 KIND_CONFIG = """\
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -25,19 +27,19 @@ nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 
 
 class NoCluster(Exception):
-    """There is no Kubernetes for the tests; the message says what is wanting."""
+    """There is no Kubernetes cluster for the tests. The message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A docker daemon and a registry that both it and the nodes reach under the same name."""
+    """A docker daemon, and a registry that the daemon and the nodes reach under the same name."""
 
     client: str
     host: str
     registry: str
 
     def docker(self, *arguments: str, stdin: bytes | None = None) -> str:
-        """Run the docker client and return what it prints. Raises CalledProcessError."""
+        """Run the docker client and return its output. Raises CalledProcessError."""
         command = [self.client, "--host", self.host, *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, check=True)
         return done.stdout.decode()
@@ -45,10 +47,11 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A Kubernetes: an administrator's kubeconfig and an image with Python, pyzmq and symphony.
+    """A Kubernetes cluster: an administrator's kubeconfig, and an image with Python, pyzmq and
+    symphony.
 
-    `disposable` says that it exists for tests alone: nodes may be changed, and whatever is left in
-    it was left by a test.
+    `disposable` means that the cluster exists only for tests: its nodes may be changed, and any
+    object that is left was left by a test.
     """
 
     kind: str
@@ -62,7 +65,9 @@ class Cluster:
 
 @contextmanager
 def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
-    """Yield the first cluster there is; `scratch` is a folder for files. Raises NoCluster."""
+    """Yield the first cluster that is available. `scratch` is a directory for files. Raises
+    NoCluster.
+    """
     if own := environ.get("SYMPHONY_TEST_KUBECONFIG"):
         yield from_kubeconfig(Path(own), environ)
     elif (engine := kind_engine()) is not None:
@@ -73,7 +78,7 @@ def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
 
 
 def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
-    """Return the user's own cluster. Raises NoCluster if it is not fully named."""
+    """Return the user's own cluster. Raises NoCluster if a setting is missing."""
     if not path.is_file():
         raise NoCluster(f"SYMPHONY_TEST_KUBECONFIG names {path}, which is no file")
     image = environ.get("SYMPHONY_TEST_IMAGE")
@@ -88,7 +93,7 @@ def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
 
 
 def kind_engine() -> str | None:
-    """Return the container engine that kind can use here, or None without kind or an engine."""
+    """Return the container engine that kind can use, or None if there is no kind or no engine."""
     if shutil.which("kind") is None:
         return None
     for engine in ("docker", "podman"):
@@ -99,9 +104,9 @@ def kind_engine() -> str | None:
 
 @contextmanager
 def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> Iterator[Cluster]:
-    """Make a kind cluster, load the test image into it, yield it, and delete it.
+    """Create a kind cluster, load the test image into it, yield it, and delete it.
 
-    SYMPHONY_TEST_KIND_NODE chooses the node image, and so the version of Kubernetes.
+    SYMPHONY_TEST_KIND_NODE sets the node image, which determines the version of Kubernetes.
     """
     name = f"symphony-test-{secrets.token_hex(3)}"
     kubeconfig, config = scratch / "kind.kubeconfig", scratch / "kind.yaml"
@@ -116,7 +121,7 @@ def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
         create = ["create", "cluster", "--name", name, "--wait=180s", f"--config={config}"]
         _run("kind", *create, f"--kubeconfig={kubeconfig}", *chosen, env=settings)
         _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
-        # podman gives an image without a registry the name localhost/...
+        # podman adds the prefix localhost/ to an image without a registry.
         image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
         yield Cluster(
             kind="kind",
@@ -133,7 +138,7 @@ def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
 
 
 def from_devcluster(status: Mapping[str, object]) -> Cluster:
-    """Return the devcluster, given its `status --json`. Raises NoCluster if it is not up."""
+    """Return the devcluster from its `status --json`. Raises NoCluster if it is not up."""
     if not status.get("up"):
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, "
@@ -167,7 +172,7 @@ def _devcluster_status() -> Mapping[str, object]:
     try:
         status: Mapping[str, object] = json.loads(done.stdout)
     except ValueError:
-        # such as: only root may ask
+        # For example: only root may query the status.
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, and "
             f"the devcluster cannot be asked: {done.stderr.strip()[-300:]}"
@@ -182,5 +187,5 @@ def _quietly(*command: str) -> bool:
 def _run(*command: str, env: Mapping[str, str] | None = None) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=env or os.environ)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()[-1000:]
-        raise NoCluster(f"'{' '.join(command)}' failed: {said}")
+        output = (done.stderr or done.stdout).strip()[-1000:]
+        raise NoCluster(f"'{' '.join(command)}' failed: {output}")

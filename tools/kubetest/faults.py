@@ -1,4 +1,4 @@
-"""A proxy between a client and an API server that misbehaves when a test tells it to.
+"""A proxy between a client and an API server that injects faults for a test.
 
     with FaultProxy(kubeconfig, scratch=folder) as proxy:
         proxy.answer(429, method="POST", path=r"/pods$", times=2)
@@ -6,8 +6,8 @@
         ... use proxy.kubeconfig ...
         assert proxy.count(method="POST", path=r"/pods$") == 3
 
-It listens on loopback without TLS. Requests and answers pass piece by piece, so that watches and
-followed logs stream through; exec and port-forward get a tunnel.
+The proxy listens on loopback without TLS. It forwards requests and responses in pieces, so that
+watches and followed logs are streamed. Exec and port forwarding use a tunnel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Action = Literal["delay", "drop", "reset", "answer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request that came by: what was asked, and which fault befell it, if any."""
+    """A request that the proxy received, and the fault that was applied to it, if any."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """What to do with requests that match; `times` is how often it still will (None: always)."""
+    """The action for matching requests. `times` is how often it is still applied (None: always)."""
 
     action: Action
     method: str | None = None
@@ -52,7 +52,9 @@ class Fault:
     retry_after: int | None = None
 
     def matches(self, method: str, path: str) -> bool:
-        """Say whether this is for a request; `path` is searched for as a regular expression."""
+        """Return whether the fault applies to a request. `path` is a regular expression that is
+        searched for.
+        """
         return (
             self.times != 0
             and self.method in (None, method)
@@ -61,7 +63,9 @@ class Fault:
 
 
 class FaultProxy:
-    """The proxy; a context manager. Faults may be set and cleared at any time, from any thread."""
+    """The proxy, as a context manager. Faults can be set and cleared at any time, from any
+    thread.
+    """
 
     def __init__(self, kubeconfig: Path, *, scratch: Path) -> None:
         self._access: Access = access(kubeconfig)
@@ -78,7 +82,7 @@ class FaultProxy:
     def delay(
         self, seconds: float, *, method: str | None = None, path: str = "", times: int | None = None
     ) -> None:
-        """Let matching requests pass after a pause."""
+        """Delay matching requests."""
         self._add(Fault(action="delay", seconds=seconds, method=method, path=path, times=times))
 
     def drop(
@@ -89,7 +93,7 @@ class FaultProxy:
         times: int | None = None,
         after: bool = False,
     ) -> None:
-        """Never answer; with `after`, let the API server do it first."""
+        """Never respond. With `after`, forward the request to the API server first."""
         self._add(Fault(action="drop", method=method, path=path, times=times, after=after))
 
     def reset(
@@ -100,7 +104,7 @@ class FaultProxy:
         times: int | None = None,
         after: bool = False,
     ) -> None:
-        """Break the connection (TCP reset); with `after`, let the API server do it first."""
+        """Reset the TCP connection. With `after`, forward the request to the API server first."""
         self._add(Fault(action="reset", method=method, path=path, times=times, after=after))
 
     def answer(
@@ -112,7 +116,7 @@ class FaultProxy:
         times: int | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """Answer with an error as the API server would, which is not asked."""
+        """Respond with an error like the API server, without forwarding the request."""
         self._add(
             Fault(
                 action="answer",
@@ -125,12 +129,12 @@ class FaultProxy:
         )
 
     def clear(self) -> None:
-        """Forget every fault that was set."""
+        """Remove every fault."""
         with self._lock:
             self._faults.clear()
 
     def calls(self, *, method: str | None = None, path: str = "") -> list[Call]:
-        """Return the requests so far that match, in order."""
+        """Return the matching requests so far, in order."""
         with self._lock:
             return [
                 call
@@ -139,12 +143,14 @@ class FaultProxy:
             ]
 
     def count(self, *, method: str | None = None, path: str = "") -> int:
-        """Return how many requests so far match."""
+        """Return the number of matching requests so far."""
         return len(self.calls(method=method, path=path))
 
     @property
     def kubeconfig(self) -> Path:
-        """A kubeconfig that leads through the proxy, with the credentials that it was given."""
+        """The path of a kubeconfig that points to the proxy, with the credentials of the
+        original.
+        """
         user = {}
         if self._access.authorization:
             user = {"token": self._access.authorization.removeprefix("Bearer ")}
@@ -181,7 +187,7 @@ class FaultProxy:
             self._faults.append(fault)
 
     def _take(self, method: str, path: str) -> Fault | None:
-        """Note a request, and return the first fault that is meant for it."""
+        """Record a request, and return the first fault that applies to it."""
         with self._lock:
             fault = next((fault for fault in self._faults if fault.matches(method, path)), None)
             if fault is not None and fault.times is not None:
@@ -209,13 +215,13 @@ class FaultProxy:
         try:
             await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, OSError, asyncio.CancelledError):
-            pass  # either end has gone, or the test is over
+            pass  # One side has closed its connection, or the test has finished.
         finally:
             writer.close()
             await relay.closed(writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass on a client's requests one after the other, unless a fault says otherwise."""
+        """Forward the requests of a client one after the other, unless a fault applies."""
         upstream = relay.Upstream(self._access)
         try:
             while head := await relay.read_head(reader):
@@ -239,10 +245,10 @@ class FaultProxy:
 
 
 async def _fail(fault: Fault, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Break the connection, or keep silent until the client gives up."""
+    """Reset the connection, or stay silent until the client closes it."""
     if fault.action == "reset":
         peer: socket.socket = writer.get_extra_info("socket")
-        # to close with a linger of 0 s is to reset, socket(7)
+        # Closing a socket with a linger time of 0 s resets the connection; see socket(7).
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
         return

@@ -1,8 +1,8 @@
-"""Nodes without machines: a thousand Pods "running" without a container, for tests of scale.
+"""Nodes without machines: a thousand Pods in state Running without containers, for tests of scale.
 
-The API server, the scheduler and the controllers are the real ones; only the kubelet is played.
-Every Pod on a hollow node is reported as running and ready at once, and is gone when it is deleted.
-The nodes are tainted, so that a Pod must ask for them: `SELECTOR` and `TOLERATION`.
+The API server, the scheduler and the controllers are real. Only the kubelet is simulated: every Pod
+on a hollow node is reported as running and ready at once, and is removed as soon as it is deleted.
+The nodes have a taint, so a Pod must select them with `SELECTOR` and `TOLERATION`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LABEL = "symphony.test/hollow"
 SELECTOR = {LABEL: "true"}
 TOLERATION = {"key": LABEL, "operator": "Exists", "effect": "NoSchedule"}
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_RENEWAL = 10.0  # seconds; a node is given up after 40 without a sign
+_RENEWAL = 10.0  # In seconds. Kubernetes marks a node as lost after 40 seconds without a renewal.
 
 
 class HollowNodes:
-    """Some hollow nodes; a context manager. They and their Pods are gone when it ends."""
+    """Several hollow nodes, as a context manager. They are removed with their Pods on exit."""
 
     def __init__(self, kubeconfig: Path, *, count: int, pods_each: int = 500) -> None:
         self._count = count
@@ -39,7 +39,8 @@ class HollowNodes:
         self._addresses = itertools.count(1)
         self._handled: set[str] = set()
         self._workers: list[threading.Thread] = []
-        run = secrets.token_hex(3)  # a run that was killed may have left its nodes
+        # A random part is needed because a run that was killed may have left its nodes.
+        run = secrets.token_hex(3)
         self.names = [f"hollow-{run}-{number}" for number in range(1, count + 1)]
 
     def __enter__(self) -> HollowNodes:
@@ -64,7 +65,8 @@ class HollowNodes:
         self._over.set()
         for worker in self._workers:
             worker.join()
-        closed = {"spec": {"unschedulable": True}}  # or a Job's new Pods would come as old ones go
+        # Otherwise new Pods of a Job would be scheduled here while the old ones are removed.
+        closed = {"spec": {"unschedulable": True}}
         for name in self.names:
             self._api.call("PATCH", f"/api/v1/nodes/{name}", closed, MERGE_PATCH)
         with ThreadPoolExecutor(self._threads) as pool:
@@ -76,7 +78,7 @@ class HollowNodes:
             self._forget(f"{_LEASES}/{name}")
 
     def _renew(self) -> None:
-        """Say again and again that the nodes are alive."""
+        """Renew the leases of the nodes until the context exits."""
         while not self._over.wait(_RENEWAL):
             for name in self.names:
                 renewal = {"spec": {"renewTime": _now(micro=True)}}
@@ -84,7 +86,9 @@ class HollowNodes:
                 self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
 
     def _play(self) -> None:
-        """Do for every Pod what a kubelet would; the watch is short, so that the end is noticed."""
+        """Act as the kubelet for every Pod. The watch is short, so that the end of the context
+        is noticed.
+        """
         mine = set(self.names)
         with ThreadPoolExecutor(self._threads) as pool:
             while not self._over.is_set():
@@ -94,7 +98,7 @@ class HollowNodes:
                         if event["type"] != "DELETED" and pod["spec"].get("nodeName") in mine:
                             self._consider(pod, pool)
                 except (ApiError, urllib3.exceptions.HTTPError):
-                    continue  # the watch was cut off: the next one begins with what there is
+                    continue  # The watch was cut off. The next one starts with the current state.
 
     def _consider(self, pod: Object, pool: ThreadPoolExecutor) -> None:
         meta = pod["metadata"]
@@ -110,7 +114,7 @@ class HollowNodes:
         except (ApiError, urllib3.exceptions.HTTPError):
             self._handled.discard(
                 key
-            )  # the next watch begins with what there is, and so with this one
+            )  # The next watch starts with the current state, which includes this Pod.
 
     def _run(self, pod: Object) -> None:
         meta = pod["metadata"]
@@ -120,7 +124,7 @@ class HollowNodes:
         try:
             self._api.call("PATCH", path, {"status": status}, MERGE_PATCH)
         except ApiError as exc:
-            if exc.status != 404:  # deleted meanwhile
+            if exc.status != 404:  # The Pod was deleted in the meantime.
                 raise
 
     def _delete(self, pod: Object) -> None:
@@ -141,7 +145,7 @@ class HollowNodes:
 
 
 def running_status(pod: Object, *, address: str) -> Object:
-    """Return the status of a Pod whose containers all run."""
+    """Return the status of a Pod in which all containers are running."""
     now = _now()
     kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {

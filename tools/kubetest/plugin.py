@@ -1,6 +1,8 @@
-"""The fixtures: `kube_cluster` gives a test a Kubernetes and a namespace of its own there.
+"""The fixtures for tests on Kubernetes. `kube_cluster` gives a test a cluster and its own
+namespace.
 
-Without a cluster the tests that ask for one fail in CI (CI=true) and are loudly skipped elsewhere.
+If there is no cluster, the tests that need one fail in CI (CI=true) and are skipped elsewhere, with
+a prominent report.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ if TYPE_CHECKING:
     from kubetest.hollow import HollowNodes
     from kubetest.rawapi import Object, RawApi
 
-# Set by a run that was told to do without a cluster, where another run of CI has one.
+# Set if the run must not use a cluster, because another run of CI uses it.
 WITHOUT = "SYMPHONY_TEST_WITHOUT_CLUSTER"
-# Set by a run beside which another one uses the cluster.
+# Set if another process uses the cluster at the same time.
 BESIDE = "SYMPHONY_TEST_BESIDE_OTHERS"
-# What the namespaces of this process's tests begin with.
+# The prefix of the namespaces that the tests of this process create.
 PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
 _skipped = pytest.StashKey[str]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The cluster for a whole run, with calls to it as administrator."""
+    """The cluster of the whole run, with a client that has the rights of an administrator."""
 
     cluster: Cluster
     api: RawApi
@@ -47,9 +49,10 @@ class Session:
 
 @dataclass(frozen=True, kw_only=True)
 class KubeCluster:
-    """What a test gets: the cluster, and in it an empty namespace that goes when the test ends.
+    """The cluster that a test receives, with an empty namespace that is deleted when the test
+    finishes.
 
-    `kubeconfig` is an administrator's, with that namespace as the default.
+    `kubeconfig` is that of an administrator, with this namespace as the default.
     """
 
     session: Session
@@ -60,17 +63,17 @@ class KubeCluster:
 
     @property
     def image(self) -> str:
-        """The name of an image with Python, pyzmq and symphony that every node has."""
+        """The name of an image with Python, pyzmq and symphony that is available on every node."""
         return self.session.cluster.image
 
     @property
     def raw(self) -> RawApi:
-        """Calls as administrator, JSON in and out."""
+        """A client for JSON requests with the rights of an administrator."""
         return self.session.api
 
     @property
     def engine(self) -> clusters.Engine:
-        """A docker daemon and a registry; skips the test on a cluster that has none."""
+        """A docker daemon and a registry. Skips the test if the cluster has none."""
         engine = self.session.cluster.engine
         if engine is None:
             pytest.skip(f"the cluster '{self.session.cluster.kind}' has no registry of its own")
@@ -78,7 +81,7 @@ class KubeCluster:
 
     @property
     def kubectl(self) -> str:
-        """The path of kubectl; skips the test where there is none."""
+        """The path of kubectl. Skips the test if there is none."""
         kubectl = self.session.cluster.kubectl
         if kubectl is None:
             pytest.skip("there is no kubectl on the PATH")
@@ -86,11 +89,11 @@ class KubeCluster:
 
     @cached_property
     def client(self) -> ApiClient:
-        """The official client as administrator."""
+        """The official client with the rights of an administrator."""
         return self.client_of(self.kubeconfig)
 
     def client_of(self, kubeconfig: Path) -> ApiClient:
-        """Return the official client for a kubeconfig; it is closed when the test ends."""
+        """Return the official client for a kubeconfig. It is closed when the test finishes."""
         from kubernetes import config
 
         new: Callable[[str], ApiClient] = config.new_client_from_config
@@ -99,13 +102,14 @@ class KubeCluster:
         return client
 
     def path(self, resource: str, *, group: str = "api/v1") -> str:
-        """Return the API's path of a resource in the test's namespace, such as `pods/a/log`."""
+        """Return the API path of a resource in the namespace of the test, such as `pods/a/log`."""
         return f"/{group}/namespaces/{self.namespace}/{resource}"
 
     def user(self, name: str, rules: list[Object]) -> Path:
-        """Make a user with these RBAC rules in the test's namespace; return its kubeconfig.
+        """Create a user with these RBAC rules in the namespace of the test, and return its
+        kubeconfig.
 
-        It is a service account, so it can be had on every cluster.
+        The user is a service account, because every cluster supports those.
         """
         from kubetest.accounts import wait_for_right
 
@@ -130,9 +134,10 @@ class KubeCluster:
         return self.kubeconfig_of(name, {"token": answer["status"]["token"]})
 
     def quota(self, name: str, hard: dict[str, str]) -> None:
-        """Make a quota of the test's namespace, such as `{"pods": "1"}`, that holds from now on.
+        """Create a quota for the namespace of the test, such as `{"pods": "1"}`, and wait until it
+        is enforced.
 
-        It allows no ConfigMaps either: by that it is known to hold.
+        The quota also forbids ConfigMaps, which shows when it is enforced.
         """
         from kubetest.accounts import wait_for_quota
 
@@ -143,7 +148,9 @@ class KubeCluster:
         wait_for_quota(self.raw, self.namespace, name)
 
     def wait_for_pod(self, name: str, *phases: str, seconds: float = 90) -> Object:
-        """Return a Pod as soon as it is in one of the phases; by default Running and ready."""
+        """Return a Pod as soon as it is in one of the phases, or is running and ready if none is
+        given.
+        """
         selector = self.path(f"pods?fieldSelector=metadata.name={name}")
         pod: Object = {}
         deadline = time.monotonic() + seconds
@@ -158,7 +165,7 @@ class KubeCluster:
         )
 
     def kubeconfig_of(self, name: str, user: Object) -> Path:
-        """Return a kubeconfig whose user is `user`, such as {"token": ...}."""
+        """Return a kubeconfig with the user entry `user`, such as {"token": ...}."""
         content = _kubeconfig(self.session.cluster.kubeconfig, self.namespace)
         content["users"] = [
             {"name": context["context"]["user"], "user": user} for context in content["contexts"]
@@ -172,7 +179,7 @@ class KubeCluster:
 def kube_session(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Session]:
-    """The cluster for the whole run. Afterwards nothing of the run is in it, or the run fails."""
+    """The cluster of the whole run. The run fails if the tests leave namespaces in it."""
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(
@@ -192,14 +199,16 @@ def kube_session(
 
 @pytest.fixture
 def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]:
-    """A Kubernetes with an empty namespace for this test alone, which is deleted with it."""
+    """A Kubernetes cluster with an empty namespace for this test, which is deleted when the test
+    finishes.
+    """
     with a_namespace(kube_session, tmp_path) as kube_cluster:
         yield kube_cluster
 
 
 @contextmanager
 def a_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
-    """An empty namespace, which is deleted at the end; `scratch` is a folder for files."""
+    """Yield an empty namespace, which is deleted on exit. `scratch` is a directory for files."""
     from kubetest.accounts import wait_for_account
 
     api, namespace = session.api, f"{PREFIX}{secrets.token_hex(3)}"
@@ -222,7 +231,9 @@ def a_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
 
 
 def remove_namespace(api: RawApi, namespace: str) -> None:
-    """Have a namespace deleted, its Pods at once; one that is gone, or goes meanwhile, is no error."""
+    """Delete a namespace, and its Pods without a grace period. It is no error if the namespace
+    does not exist.
+    """
     from kubetest.rawapi import ApiError
 
     try:
@@ -235,9 +246,9 @@ def remove_namespace(api: RawApi, namespace: str) -> None:
 
 @pytest.fixture
 def kube_faults(kube_cluster: KubeCluster) -> Iterator[FaultProxy]:
-    """A proxy before the API server that delays, drops, resets or answers as the test tells it.
+    """A proxy in front of the API server that can delay, drop, reset or answer requests.
 
-    Its `kubeconfig` leads through it as administrator.
+    Its `kubeconfig` has the rights of an administrator.
     """
     from kubetest.faults import FaultProxy
 
@@ -258,7 +269,9 @@ def hollow_nodes(kube_session: Session) -> Iterator[HollowNodes]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Take the limit off the last test's end: all namespaces are waited for there, which has a limit of its own."""
+    """Cancel the time limit at the end of the last test. Its teardown waits for all namespaces,
+    with a limit of its own.
+    """
     cancel = getattr(item.config.hook, "pytest_timeout_cancel_timer", None)
     if nextitem is None and cancel is not None:
         cancel(item=item)
@@ -268,7 +281,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say loudly that nothing was tested against a Kubernetes."""
+    """Report prominently that nothing was tested on Kubernetes."""
     if reason := config.stash.get(_skipped, None):
         terminalreporter.section("NOT TESTED AGAINST A KUBERNETES", sep="!", red=True, bold=True)
         terminalreporter.line(reason)
@@ -282,7 +295,7 @@ def _no_cluster(config: pytest.Config, reason: str) -> None:
 
 
 def _kubeconfig(path: Path, namespace: str) -> Object:
-    """Return a kubeconfig with another default namespace, and files by their full path."""
+    """Return a kubeconfig with another default namespace and absolute paths."""
     import yaml
 
     content: Object = yaml.safe_load(path.read_text())
@@ -310,9 +323,11 @@ def _namespaces(api: RawApi) -> set[str]:
 
 
 def _wait_until_gone(session: Session, *, before: set[str]) -> set[str]:
-    """Wait for the run's namespaces to go; return those left, and any other new one of a test.
+    """Wait until the namespaces of the run are deleted. Return those that are left, and any other
+    new one.
 
-    Where others use the cluster too, be it another part of this run, only what has the prefix is a test's.
+    If other processes use the cluster, or other parts of this run, only namespaces with the prefix
+    are counted.
     """
     alone = session.cluster.disposable and BESIDE not in os.environ
     deadline = time.monotonic() + 120

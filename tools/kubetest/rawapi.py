@@ -1,6 +1,6 @@
-"""JSON over HTTP to an API server, with the credentials of a kubeconfig.
+"""A client that sends JSON over HTTP to an API server, with the credentials of a kubeconfig.
 
-Beside the official client, whose typed answers cost far too much for a thousand Pods.
+It is used instead of the official client, whose typed objects are far too slow for a thousand Pods.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class ApiError(Exception):
-    """The API server answered with an error."""
+    """The API server responded with an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -31,7 +31,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Where an API server is and how to be let in. Every file named is on this machine."""
+    """The address of an API server and its credentials. All files are on this machine."""
 
     host: str
     authorization: str | None
@@ -39,11 +39,12 @@ class Access:
 
 
 def access(kubeconfig: Path) -> Access:
-    """Return what a kubeconfig says (its current context), whatever means it uses to log in."""
+    """Return the access data of a kubeconfig's current context, for every way to log in."""
     from kubernetes import client, config
 
     configuration = client.Configuration()
-    load: Callable[..., None] = config.load_kube_config  # the library has no types for it
+    # The library has no type annotations for it.
+    load: Callable[..., None] = config.load_kube_config
     load(str(kubeconfig), client_configuration=configuration)
     tls = None
     if configuration.host.startswith("https"):
@@ -58,7 +59,7 @@ def access(kubeconfig: Path) -> Access:
 
 
 class RawApi:
-    """Calls to one API server; safe to use from several threads, each call on a kept connection."""
+    """A client of one API server. Several threads can use it; connections are kept open."""
 
     def __init__(self, access: Access, *, connections: int = 8) -> None:
         headers = {"Authorization": access.authorization} if access.authorization else {}
@@ -69,7 +70,9 @@ class RawApi:
         )
 
     def call(self, method: str, path: str, body: object = None, content_type: str = JSON) -> Object:
-        """Return the answer's JSON. Raises ApiError, or urllib3's errors if there is no answer."""
+        """Return the JSON of the response. Raises ApiError, or an error of urllib3 if there is
+        no response.
+        """
         response = self._pool.request(
             method,
             self._host + path,
@@ -91,7 +94,7 @@ class RawApi:
             return None
 
     def watch(self, path: str, *, seconds: float) -> Iterator[Object]:
-        """Yield events (`type` and `object`) for some seconds, beginning with what there is."""
+        """Yield events (`type` and `object`) for some seconds, starting with the current state."""
         separator = "&" if "?" in path else "?"
         address = f"{self._host}{path}{separator}watch=true&timeoutSeconds={max(1, int(seconds))}"
         response = self._pool.request(

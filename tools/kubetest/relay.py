@@ -1,4 +1,4 @@
-"""HTTP/1.1 passed from one connection to another, piece by piece (RFC 9112)."""
+"""Forward HTTP/1.1 messages from one connection to another in pieces (RFC 9112)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from kubetest.rawapi import Access
 
-# how the API server calls the errors that it answers with
+# The reasons that the API server gives for its errors.
 REASONS = {
     409: "AlreadyExists",
     429: "TooManyRequests",
@@ -23,39 +23,39 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first line and the headers of a request or an answer; names in lower case."""
+    """The first line and the headers of a request or a response. Header names are in lower case."""
 
     line: str
     headers: tuple[tuple[str, str], ...]
 
     @property
     def method(self) -> str:
-        """A request's method."""
+        """The method of a request."""
         return self.line.split(" ")[0]
 
     @property
     def path(self) -> str:
-        """A request's path and query."""
+        """The path and query of a request."""
         return self.line.split(" ")[1]
 
     @property
     def status(self) -> int:
-        """An answer's status."""
+        """The status of a response."""
         return int(self.line.split(" ")[1])
 
     def get(self, name: str) -> str:
-        """Return a header, or an empty string."""
+        """Return the value of a header, or an empty string."""
         return next((value for key, value in self.headers if key == name), "")
 
     def encode(self, changes: Mapping[str, str]) -> bytes:
-        """Return it as it is sent, with some headers put in place of what was there."""
+        """Return the bytes to send, with some headers replaced."""
         kept = [(key, value) for key, value in self.headers if key not in changes]
         lines = [self.line, *(f"{key}: {value}" for key, value in (*kept, *changes.items()))]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
 async def read_head(reader: asyncio.StreamReader) -> Head | None:
-    """Return the next message's head, or None where the connection ends."""
+    """Return the head of the next message, or None if the connection was closed."""
     try:
         text = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
@@ -66,13 +66,13 @@ async def read_head(reader: asyncio.StreamReader) -> Head | None:
 
 
 async def read_body(head: Head, reader: asyncio.StreamReader) -> bytes:
-    """Return a request's body as it was sent, in chunks or not."""
+    """Return the body of a request as it was sent, in chunks or not."""
     pieces = [piece async for piece in _pieces(head, reader, ends_with_connection=False)]
     return b"".join(pieces)
 
 
 def error_answer(status: int, retry_after: int | None) -> bytes:
-    """Return an error as the API server answers it."""
+    """Return an error response in the form of the API server."""
     body = json.dumps(
         {
             "kind": "Status",
@@ -91,19 +91,22 @@ def error_answer(status: int, retry_after: int | None) -> bytes:
 
 
 class Upstream:
-    """The connection to the API server that serves one client's, opened again if need be."""
+    """The connection to the API server for one client connection. It is reopened if needed."""
 
     def __init__(self, target: Access) -> None:
         self._target = target
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, head: Head, body: bytes) -> Head:
-        """Send a request and return the answer's head. Raises OSError if there is no answer."""
+        """Send a request and return the head of the response. Raises OSError if there is no
+        response.
+        """
         address = urlsplit(self._target.host)
         message = head.encode({"host": address.netloc}) + body
         kept = self._streams is not None
         answer = await self._send(message)
-        if answer is None and kept:  # the API server had closed the connection meanwhile
+        # The API server has closed the kept-alive connection in the meantime.
+        if answer is None and kept:
             await self.close()
             answer = await self._send(message)
         if answer is None:
@@ -117,7 +120,7 @@ class Upstream:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Pass the answer to the client; say whether its connection goes on."""
+        """Forward the response to the client. Return whether the connection stays open."""
         upstream_reader, upstream_writer = await self._open()
         writer.write(answer.encode({}))
         if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
@@ -129,12 +132,14 @@ class Upstream:
         return answer.get("connection").lower() != "close" and _is_framed(answer)
 
     async def read_answer(self, head: Head, answer: Head) -> None:
-        """Read an answer to its end and forget it."""
+        """Read a response to its end and discard it."""
         async for _ in self._answer_pieces(head, answer):
             pass
 
     async def close(self) -> None:
-        """Close the connection, without the farewell that the API server may be slow to return."""
+        """Close the connection without a TLS shutdown, to which the API server may be slow to
+        respond.
+        """
         if self._streams is not None:
             _, writer = self._streams
             self._streams = None
@@ -170,7 +175,7 @@ class Upstream:
 async def _pieces(
     head: Head, reader: asyncio.StreamReader, *, ends_with_connection: bool
 ) -> AsyncIterator[bytes]:
-    """Yield a body as it arrives, with its chunks' framing."""
+    """Yield a body as it arrives, including the framing of its chunks."""
     if head.get("transfer-encoding").lower() == "chunked":
         size = -1
         while size:
@@ -195,13 +200,13 @@ def _is_framed(answer: Head) -> bool:
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """Wait until a connection that was closed is gone, whatever became of its other end."""
+    """Wait until a closed connection has been released, whatever the state of its peer."""
     with suppress(OSError):
         await writer.wait_closed()
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end, and pass that on by closing."""
+    """Copy until the end of the stream, then close the other side."""
     try:
         while piece := await reader.read(1 << 16):
             writer.write(piece)

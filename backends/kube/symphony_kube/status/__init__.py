@@ -1,1 +1,1 @@
-"""The status of experiments, computed from Pods, Jobs and events."""
+"""Compute the status of experiments from Pods, Jobs and events, and find the containers of processes."""

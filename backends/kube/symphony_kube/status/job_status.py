@@ -1,4 +1,4 @@
-"""What the object of a Job tells: how often it tries, and how it ended. Pure."""
+"""Read the retries and the result of a Job from its API object. Pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.status import State
-from symphony_kube.api import labels
+from symphony.status import ReasonCode, State
+from symphony_kube.render import labels
 from symphony_kube.status import reasons
-from symphony_kube.status.pod_status import seconds
+from symphony_kube.status.pod_status import deadline_exceeded, parse_time
+from symphony_kube.status.reasons import NO_REASON, Reason
 
-# How long a Job waits before it tries again, in seconds; it doubles with each failure.
-BACK_OFF, LONGEST_BACK_OFF = 10, 360
-TRIED_OUT = "BackoffLimitExceeded"
+Object = Mapping[str, Any]
+
+# The delay before the Job controller retries. It doubles with each failure up to the limit.
+FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 10, 360
+BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+# The Job controller sets FailureTarget before Failed, while it still terminates the Pods.
+_RESULTS = {"Failed": State.FAILED, "FailureTarget": State.FAILED, "Complete": State.SUCCEEDED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
-    """What a Job tells.
+class JobStatus:
+    """The state of a Job.
 
-    ``end`` is succeeded or failed, or None while it goes on; ``limit`` is how often it tries again, ``processes``
-    the containers of its Pods.
+    ``result`` is succeeded or failed, or None while the Job is active. ``backoff_limit`` is the number of
+    retries, ``processes`` has the containers of its Pods. Times are seconds since the epoch.
     """
 
     name: str
@@ -29,58 +34,65 @@ class JobView:
     unit: str
     created: float = 0.0
     roster: str = ""
-    limit: int = 6
-    end: State | None = None
-    reason: str = ""
+    backoff_limit: int = 6
+    result: State | None = None
+    reason: Reason = NO_REASON
+    retries_exhausted: bool = False
     processes: tuple[str, ...] = ()
     ended: float | None = None
     suspended: bool = False
     deleting: bool = False
 
 
-def view(job: Mapping[str, Any]) -> JobView:
-    """What there is to know of a Job."""
-    meta, spec, status = job["metadata"], job["spec"], job.get("status", {})
-    end, condition = _end(status)
-    return JobView(
-        name=meta["name"],
-        uid=meta.get("uid", ""),
-        unit=(meta.get("labels") or {}).get(labels.UNIT, meta["name"]),
-        created=seconds(meta.get("creationTimestamp")) or 0.0,
-        roster=(meta.get("annotations") or {}).get(labels.ROSTER, ""),
-        limit=spec.get("backoffLimit", 6),
-        end=end,
-        reason=_reason(spec, status, condition) if end is State.FAILED else "",
-        processes=tuple(container["name"] for container in spec["template"]["spec"]["containers"]),
-        ended=seconds(condition.get("lastTransitionTime")),
+def parse_job(job: Object) -> JobStatus:
+    """Return the state of a Job, given its API object."""
+    metadata, spec, status = job["metadata"], job["spec"], job.get("status", {})
+    labels_of_job = metadata.get("labels") or {}
+    annotations = metadata.get("annotations") or {}
+    result, condition = _result(status)
+    failed = result is State.FAILED
+    containers = spec["template"]["spec"]["containers"]
+    return JobStatus(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        unit=labels_of_job.get(labels.UNIT, metadata["name"]),
+        created=parse_time(metadata.get("creationTimestamp")) or 0.0,
+        roster=annotations.get(labels.ROSTER, ""),
+        backoff_limit=spec.get("backoffLimit", 6),
+        result=result,
+        reason=_failure_reason(spec, status, condition) if failed else NO_REASON,
+        retries_exhausted=failed and condition.get("reason") == BACKOFF_LIMIT_EXCEEDED,
+        processes=tuple(container["name"] for container in containers),
+        ended=parse_time(condition.get("lastTransitionTime")),
         suspended=bool(spec.get("suspend")),
-        deleting="deletionTimestamp" in meta,
+        deleting="deletionTimestamp" in metadata,
     )
 
 
-def back_off(failures: int) -> int:
-    """How long a Job waits after so many failures, in seconds."""
-    return int(min(BACK_OFF * 2.0 ** min(max(failures - 1, 0), 64), LONGEST_BACK_OFF))
+def back_off_seconds(failures: int) -> int:
+    """Return the delay in seconds before a Job retries, given the number of its failures."""
+    doublings = min(max(failures - 1, 0), 64)
+    return int(min(FIRST_BACK_OFF_SECONDS * 2.0**doublings, MAX_BACK_OFF_SECONDS))
 
 
-# FailureTarget comes before Failed: while the Job still ends its Pods.
-_ENDS = {"Failed": State.FAILED, "FailureTarget": State.FAILED, "Complete": State.SUCCEEDED}
-
-
-def _end(status: Mapping[str, Any]) -> tuple[State | None, Mapping[str, Any]]:
+def _result(status: Object) -> tuple[State | None, Object]:
+    """Return the result of a Job and the condition that reports it."""
     for condition in status.get("conditions") or ():
-        if condition["type"] in _ENDS and condition["status"] == "True":
-            return _ENDS[condition["type"]], condition
+        if condition["type"] in _RESULTS and condition["status"] == "True":
+            return _RESULTS[condition["type"]], condition
     return None, {}
 
 
-def _reason(
-    spec: Mapping[str, Any], status: Mapping[str, Any], condition: Mapping[str, Any]
-) -> str:
-    reason, deadline = condition.get("reason", ""), spec.get("activeDeadlineSeconds")
-    if reason == "DeadlineExceeded" and deadline:
-        return f"DeadlineExceeded: ran longer than {deadline} s"
-    if reason == TRIED_OUT:
+def _failure_reason(spec: Object, status: Object, condition: Object) -> Reason:
+    reason = condition.get("reason", "")
+    deadline = spec.get("activeDeadlineSeconds")
+    if reason == "DeadlineExceeded":
+        if deadline:
+            return deadline_exceeded(deadline)
+        text = reasons.with_message(reason, condition.get("message", ""))
+        return Reason(text, ReasonCode.DEADLINE_EXCEEDED)
+    if reason == BACKOFF_LIMIT_EXCEEDED:
         failures = status.get("failed", 0)
-        return f"{TRIED_OUT}: failed {failures} times" if failures > 1 else TRIED_OUT
-    return reasons.because(reason, condition.get("message", ""))
+        text = f"{reason}: failed {failures} times" if failures > 1 else reason
+        return Reason(text, ReasonCode.EXITED)
+    return Reason(reasons.with_message(reason, condition.get("message", "")), ReasonCode.EXITED)

@@ -1,6 +1,7 @@
-"""From the objects of an experiment to its status. Pure: the time and the objects are given.
+"""Compute the status of an experiment from its Pods and Jobs. Pure: the time and the objects are given.
 
-`Observer` takes lists and events as they come and computes anew only what they change; `observe` looks once.
+`PodObserver` accepts lists and watch events, and recomputes only the units that they change. `observe`
+computes the status once.
 """
 
 from __future__ import annotations
@@ -11,44 +12,55 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from symphony.plan.start_order import START, verdict
-from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
+from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
 from symphony_kube.render.roster import Roster, Unit, decode
-from symphony_kube.status import job_status, pod_status
-from symphony_kube.status.job_status import JobView
-from symphony_kube.status.pod_status import GONE, PodView, Track
-from symphony_kube.status.unit_status import UnitSeen
+from symphony_kube.status.job_status import JobStatus, parse_job
+from symphony_kube.status.pod_status import (
+    ContainerRef,
+    ContainerStatus,
+    PodStatus,
+    exit_unknown,
+    parse_pod,
+)
+from symphony_kube.status.reasons import Reason
+from symphony_kube.status.unit_status import UnitStatus
 
 BACKEND = "kube"
 PODS, JOBS = "pods", "jobs"
 
-# Who may start and has not been created after so long, in seconds, has lost its launcher.
-LAUNCHER_GONE = 60.0
+# If a unit may start and is not created within this time, its launcher has exited.
+LAUNCHER_GONE_SECONDS = 60.0
+# A reason repeats the reason of the process that it waits for, so a chain of them can grow long.
+MAX_CHAINED_REASON_CHARS = 300
 
-# Who has not been created, and does not wait for another.
-COMING = Track()
+# A process that is not created yet and waits for no other process.
+NOT_CREATED = ContainerStatus()
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """How an experiment is.
+    """The state of an experiment at one time.
 
-    ``tracks`` has each process by its name, for `symphony.plan.start_order.verdict`. ``until`` is when this is no longer
-    true although nothing happens (seconds since the epoch), or None. ``gone`` has the units that were seen and
-    are no longer there; ``empty`` says that there is nothing at all.
+    ``containers`` has the state of each process by name, for `symphony.plan.start_order.verdict`.
+    ``valid_until`` is the time in seconds since the epoch at which the state changes without an event,
+    or None. ``deleted_units`` has the units that existed earlier and exist no longer. ``empty`` is true
+    if no Pod and no Job exists.
     """
 
     status: ExperimentStatus
-    tracks: Mapping[str, Track]
-    until: float | None = None
-    gone: frozenset[str] = frozenset()
+    containers: Mapping[str, ContainerStatus]
+    valid_until: float | None = None
+    deleted_units: frozenset[str] = frozenset()
     empty: bool = False
 
-    def same(self, other: Observation | None) -> bool:
-        """Whether nothing changed."""
-        return other is not None and self.status == other.status and self.tracks == other.tracks
+    def is_same_as(self, other: Observation | None) -> bool:
+        """Return whether the processes are in the same state as in another observation."""
+        if other is None:
+            return False
+        return self.status == other.status and self.containers == other.containers
 
 
 def observe(
@@ -59,337 +71,373 @@ def observe(
     now: float,
     roster: Roster | None = None,
 ) -> Observation:
-    """How an experiment is, from its Pods and Jobs as the API lists them."""
-    observer = Observer(experiment, roster=roster)
+    """Return the state of an experiment, given its Pods and Jobs as the API lists them."""
+    observer = PodObserver(experiment, roster=roster)
     observer.replace(PODS, pods)
     observer.replace(JOBS, jobs)
-    return observer.look(now)
+    return observer.observe(now)
 
 
-class Observer:
-    """What is known of an experiment, from what the API told so far.
+class PodObserver:
+    """Tracks the Pods and Jobs of an experiment.
 
-    ``roster`` is given by the launcher, who knows best; who is on it and not created is then always waited for.
+    A launcher passes its ``roster``. The observer then waits without limit for the units of the roster
+    that do not exist yet. Any other caller leaves it out, and the observer reads it from the Pods.
     """
 
     def __init__(self, experiment: str, *, roster: Roster | None = None) -> None:
         self._experiment = experiment
         self._launching = roster is not None
         self._roster = roster
-        self._pods: dict[str, dict[str, PodView]] = {}
-        self._jobs: dict[str, JobView] = {}
-        self._gone: dict[str, PodView] = {}
-        self._was_ready: dict[tuple[str, str], float] = {}
-        self._computed: dict[str, UnitSeen] = {}
-        self._statuses: dict[str, tuple[Track, ProcessStatus]] = {}
-        # Until something comes or goes: all units, and when the first object was created.
+        # By unit: its Pods by name, its Job, and the Pod that was deleted last.
+        self._pods: dict[str, dict[str, PodStatus]] = {}
+        self._jobs: dict[str, JobStatus] = {}
+        self._deleted: dict[str, PodStatus] = {}
+        self._ready_times: dict[tuple[str, str], float] = {}
+        # Caches. The last two are valid until an object is created or deleted.
+        self._unit_statuses: dict[str, UnitStatus] = {}
+        self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
         self._created: float | None = None
 
-    # --- what the API tells ---
+    # --- input from the API ---
 
     def replace(self, kind: str, objects: Iterable[Object]) -> None:
-        """Take a whole list of Pods or Jobs."""
+        """Replace all Pods or all Jobs by a new list."""
         if kind == JOBS:
             for unit in list(self._jobs):
-                self._drop_job(unit)
+                self._remove_job(unit)
             for job in objects:
-                self._put_job(job)
+                self._put_job(parse_job(job))
             return
-        listed = [pod_status.view(pod) for pod in objects]
-        there = {view.uid for view in listed}
-        for view in self._views():
-            if view.uid not in there:
-                self._lose(view)
-        for view in listed:
-            self._put_pod(view)
+        listed = [parse_pod(pod) for pod in objects]
+        listed_uids = {pod.uid for pod in listed}
+        for pod in self._current_pods():
+            if pod.uid not in listed_uids:
+                self._remove_pod(pod)
+        for pod in listed:
+            self._put_pod(pod)
 
     def apply(self, kind: str, event: str, changed: Object) -> None:
-        """Take an event of a watch: ADDED, MODIFIED or DELETED."""
-        if kind == JOBS and event == "DELETED":
-            self._drop_job(job_status.view(changed).unit)
-        elif kind == JOBS:
-            self._put_job(changed)
-        elif event == "DELETED":
-            self._lose(pod_status.view(changed))
+        """Apply a watch event: ADDED, MODIFIED or DELETED."""
+        deleted = event == "DELETED"
+        if kind == JOBS:
+            job = parse_job(changed)
+            if deleted:
+                self._remove_job(job.unit)
+            else:
+                self._put_job(job)
+            return
+        pod = parse_pod(changed)
+        if deleted:
+            self._remove_pod(pod)
         else:
-            self._put_pod(pod_status.view(changed))
+            self._put_pod(pod)
 
     @property
     def has_jobs(self) -> bool:
-        """Whether a unit is a Job, or was made by one, as far as is known."""
+        """Whether a known unit is a Job or was created by one."""
         self._find_roster()
-        return any(view.of_job for view in self._views()) or any(
-            unit.job for unit in self._roster or ()
-        )
+        if any(unit.job for unit in self._roster or ()):
+            return True
+        return any(pod.of_job for pod in self._current_pods())
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing of the experiment."""
+        """Whether no Pod and no Job of the experiment exists."""
         return not self._jobs and not any(self._pods.values())
 
     @property
     def units(self) -> Roster:
-        """Those of the roster, and what else there is."""
-        return self._all_units()
-
-    def _put_pod(self, view: PodView) -> None:
-        views = self._pods.setdefault(view.unit, {})
-        old = views.get(view.name)
-        if old is not None and old.uid == view.uid:
-            view = _remembering(old, view)
-        else:
-            self._units = None
-        views[view.name] = view
-        self._gone.pop(view.unit, None)
-        self._computed.pop(view.unit, None)
-
-    def _put_job(self, job: Object) -> None:
-        view = job_status.view(job)
-        if view.unit not in self._jobs:
-            self._units = None
-        self._jobs[view.unit] = view
-        self._computed.pop(view.unit, None)
-
-    def _drop_job(self, unit: str) -> None:
-        self._units = None
-        self._jobs.pop(unit, None)
-        self._computed.pop(unit, None)
-
-    def _lose(self, view: PodView) -> None:
-        old = self._pods.get(view.unit, {}).pop(view.name, None)
-        if old is not None:
-            self._gone[view.unit] = old if view.deleting is None else _remembering(old, view)
-        self._units = None
-        self._computed.pop(view.unit, None)
-
-    # --- who belongs to it ---
-
-    def _find_roster(self) -> None:
-        """Keep the first roster that can be read: it never changes."""
-        if self._roster is not None:
-            return
-        texts = {view.roster for view in (*self._views(), *self._gone.values())}
-        texts.update(job.roster for job in self._jobs.values())
-        for text in sorted(filter(None, texts)):
-            try:
-                self._roster = decode(text)
-            except ValueError:  # edited by hand: what Pods there are is what is told
-                continue
-            self._computed.clear()
-            return
-
-    def _all_units(self) -> Roster:
-        """Those of the roster, and what else there is."""
+        """The units of the roster, and then the units that only exist as objects."""
         if self._units is None:
-            self._find_roster()
-            named = self._roster or ()
-            known = {unit.name for unit in named}
-            seen = [*self._pods, *self._jobs, *self._gone]
-            extra = [
-                name for name in dict.fromkeys(seen) if name not in known and self._is_there(name)
-            ]
-            self._units = (*named, *(self._unit_of(name) for name in sorted(extra, key=self._age)))
-            times = [
-                *(view.created for view in self._views()),
-                *(job.created for job in self._jobs.values()),
-            ]
+            self._units = self._find_units()
+            times = [pod.created for pod in self._current_pods()]
+            times += [job.created for job in self._jobs.values()]
             self._created = min(times, default=None)
         return self._units
 
-    def _is_there(self, unit: str) -> bool:
-        return bool(self._pods.get(unit)) or unit in self._jobs or unit in self._gone
+    @property
+    def container_refs(self) -> list[ContainerRef]:
+        """The containers of all current Pods, oldest Pods first."""
+        refs = [ref for pod in self._current_pods() for ref in pod.refs]
+        return sorted(refs, key=lambda ref: ref.created)
 
-    def _age(self, unit: str) -> tuple[float, str]:
-        found = [view.created for view in self._pods.get(unit, {}).values()]
-        return min(found, default=0.0), unit
+    def _put_pod(self, pod: PodStatus) -> None:
+        pods = self._pods.setdefault(pod.unit, {})
+        previous = pods.get(pod.name)
+        if previous is not None and previous.uid == pod.uid:
+            pod = _keep_history(previous, pod)
+        else:
+            self._units = None
+        pods[pod.name] = pod
+        self._deleted.pop(pod.unit, None)
+        self._unit_statuses.pop(pod.unit, None)
 
-    def _unit_of(self, name: str) -> Unit:
-        """A unit of which only its objects tell."""
-        views = [
-            *self._pods.get(name, {}).values(),
-            *([self._gone[name]] if name in self._gone else []),
-        ]
-        processes = tuple(views[-1].containers) if views else self._jobs[name].processes
-        return Unit(
-            name=name,
-            group=processes != (name,),
-            processes=processes,
-            job=name in self._jobs or any(view.of_job for view in views),
-        )
+    def _put_job(self, job: JobStatus) -> None:
+        if job.unit not in self._jobs:
+            self._units = None
+        self._jobs[job.unit] = job
+        self._unit_statuses.pop(job.unit, None)
 
-    # --- how it is ---
+    def _remove_job(self, unit: str) -> None:
+        self._units = None
+        self._jobs.pop(unit, None)
+        self._unit_statuses.pop(unit, None)
 
-    def look(self, now: float) -> Observation:
-        """How the experiment is at a time, in seconds since the epoch."""
-        units = self._all_units()
-        watched = {
-            name
+    def _remove_pod(self, pod: PodStatus) -> None:
+        previous = self._pods.get(pod.unit, {}).pop(pod.name, None)
+        if previous is not None:
+            last = previous if pod.deadline is None else _keep_history(previous, pod)
+            self._deleted[pod.unit] = last
+        self._units = None
+        self._unit_statuses.pop(pod.unit, None)
+
+    # --- the units of the experiment ---
+
+    def _find_roster(self) -> None:
+        """Read the roster from the first object that has a valid one. It never changes."""
+        if self._roster is not None:
+            return
+        texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
+        texts.update(job.roster for job in self._jobs.values())
+        for text in sorted(text for text in texts if text):
+            try:
+                self._roster = decode(text)
+            except ValueError:  # a user has edited it; the existing Pods are all that is known
+                continue
+            self._unit_statuses.clear()
+            return
+
+    def _find_units(self) -> Roster:
+        self._find_roster()
+        roster = self._roster or ()
+        in_roster = {unit.name for unit in roster}
+        names = dict.fromkeys([*self._pods, *self._jobs, *self._deleted])
+        others = [name for name in names if name not in in_roster and self._is_known(name)]
+        others.sort(key=self._creation_order)
+        return (*roster, *(self._unit_from_objects(name) for name in others))
+
+    def _is_known(self, unit: str) -> bool:
+        return bool(self._pods.get(unit)) or unit in self._jobs or unit in self._deleted
+
+    def _creation_order(self, unit: str) -> tuple[float, str]:
+        times = [pod.created for pod in self._pods.get(unit, {}).values()]
+        return min(times, default=0.0), unit
+
+    def _unit_from_objects(self, name: str) -> Unit:
+        """Return a unit that is not in the roster."""
+        pods = list(self._pods.get(name, {}).values())
+        if name in self._deleted:
+            pods.append(self._deleted[name])
+        processes = tuple(pods[-1].containers) if pods else self._jobs[name].processes
+        is_job = name in self._jobs or any(pod.of_job for pod in pods)
+        return Unit(name=name, group=processes != (name,), processes=processes, job=is_job)
+
+    # --- the state of the experiment ---
+
+    def observe(self, now: float) -> Observation:
+        """Return the state of the experiment at a time in seconds since the epoch."""
+        units = self.units
+        awaited_ready = {
+            process
             for unit in units
-            for name, condition in unit.starts_after.items()
+            for process, condition in unit.starts_after.items()
             if condition == "ready"
         }
-        tracks: dict[str, Track] = {}
+        containers: dict[str, ContainerStatus] = {}
         missing: list[Unit] = []
-        ends: list[float] = []
+        expiries: list[float] = []
         for unit in units:
-            computed = self._compute(unit, watched, now)
-            if computed is None:
+            unit_status = self._unit_status(unit, awaited_ready, now)
+            if unit_status is None:
                 missing.append(unit)
-                tracks.update(dict.fromkeys(unit.processes, COMING))
+                containers.update(dict.fromkeys(unit.processes, NOT_CREATED))
                 continue
-            tracks.update(computed.tracks)
-            if computed.until is not None:
-                ends.append(computed.until)
+            containers.update(unit_status.containers)
+            if unit_status.valid_until is not None:
+                expiries.append(unit_status.valid_until)
         if missing:
-            ends.extend(self._wait_in_order(missing, tracks, now))
+            expiries += self._explain_missing(missing, containers, now)
+        deleted_units = [unit for unit in self._deleted if not self._pods.get(unit)]
         return Observation(
-            status=self._status(units, tracks),
-            tracks=tracks,
-            until=min(ends, default=None),
-            gone=frozenset(unit for unit in self._gone if not self._pods.get(unit)),
+            status=self._experiment_status(units, containers),
+            containers=containers,
+            valid_until=min(expiries, default=None),
+            deleted_units=frozenset(deleted_units),
             empty=self.empty,
         )
 
-    def _compute(self, unit: Unit, watched: set[str], now: float) -> UnitSeen | None:
-        """The processes of a unit that there is or was; None for one that has not been created."""
-        known = self._computed.get(unit.name)
-        if known is not None and (known.until is None or now < known.until):
-            return known
-        if not self._is_there(unit.name):
+    def _unit_status(self, unit: Unit, awaited_ready: set[str], now: float) -> UnitStatus | None:
+        """Return the status of a unit; None if it has not been created."""
+        cached = self._unit_statuses.get(unit.name)
+        if cached is not None and (cached.valid_until is None or now < cached.valid_until):
+            return cached
+        if not self._is_known(unit.name):
             return None
-        pods = sorted(
-            self._pods.get(unit.name, {}).values(), key=lambda view: (view.created, view.name)
-        )
-        computed = UnitSeen(
-            unit, pods, self._jobs.get(unit.name), self._gone.get(unit.name), watched, now
-        )
-        computed.remember_ready(self._was_ready)
-        self._computed[unit.name] = computed
+        pods = list(self._pods.get(unit.name, {}).values())
+        pods.sort(key=lambda pod: (pod.created, pod.name))
+        job = self._jobs.get(unit.name)
+        deleted_pod = self._deleted.get(unit.name)
+        computed = UnitStatus(unit, pods, job, deleted_pod, awaited_ready, now)
+        computed.remember_ready(self._ready_times)
+        self._unit_statuses[unit.name] = computed
         return computed
 
-    def _wait_in_order(
-        self, missing: list[Unit], tracks: dict[str, Track], now: float
+    def _explain_missing(
+        self, missing: list[Unit], containers: dict[str, ContainerStatus], now: float
     ) -> list[float]:
-        """Say of units that have not been created why, in ``tracks``; when that is no longer true."""
-        ends = []
-        latest = self._latest()
-        for unit in _in_order(missing):
-            track, until = self._not_created(unit, tracks, latest, now)
-            tracks.update(dict.fromkeys(unit.processes, track))
-            if until is not None:
-                ends.append(until)
-        return ends
+        """Set in ``containers`` why units have not been created.
+
+        Returns the times at which this changes.
+        """
+        expiries = []
+        last_created = self._last_created()
+        for unit in _in_start_order(missing):
+            container, expiry = self._not_created(unit, containers, last_created, now)
+            containers.update(dict.fromkeys(unit.processes, container))
+            if expiry is not None:
+                expiries.append(expiry)
+        return expiries
 
     def _not_created(
-        self, unit: Unit, tracks: Mapping[str, Track], latest: float, now: float
-    ) -> tuple[Track, float | None]:
-        after = {name: condition for name, condition in unit.starts_after.items() if name in tracks}
-        found = verdict(after, tracks)
-        if found.word == "never":
-            # Each reason holds that of the one before it.
-            return Track(state=State.FAILED, reason=one_line(found.reason, limit=300)), None
-        if found is not START or self._launching:
-            return Track(reason=found.reason) if found.reason else COMING, None
-        held = max(
-            [
-                latest,
-                *(_held_since(condition, tracks[name], now) for name, condition in after.items()),
-            ]
-        )
-        if now < held + LAUNCHER_GONE:
-            return COMING, held + LAUNCHER_GONE
-        why = "never started: its launcher ended before it was created"
-        if not after:
-            why = f"{GONE}: its Pod is not there; it was deleted, or its launcher ended before it was created"
-        return Track(state=State.UNKNOWN, reason=why), None
+        self,
+        unit: Unit,
+        containers: Mapping[str, ContainerStatus],
+        last_created: float,
+        now: float,
+    ) -> tuple[ContainerStatus, float | None]:
+        """Return the state of a unit that has not been created, and when that state expires."""
+        conditions = {
+            process: condition
+            for process, condition in unit.starts_after.items()
+            if process in containers
+        }
+        decision = verdict(conditions, containers)
+        if decision.word == "never":
+            text = one_line(decision.reason, limit=MAX_CHAINED_REASON_CHARS)
+            cause = Reason(text, ReasonCode.NEVER_STARTED)
+            return ContainerStatus(state=State.FAILED, cause=cause), None
+        if decision is not START:
+            cause = Reason(decision.reason, ReasonCode.WAITING)
+            return ContainerStatus(cause=cause), None
+        if self._launching:
+            return NOT_CREATED, None
+        may_start_since = last_created
+        for process, condition in conditions.items():
+            met_since = _met_since(condition, containers[process], now)
+            may_start_since = max(may_start_since, met_since)
+        expiry = may_start_since + LAUNCHER_GONE_SECONDS
+        if now < expiry:
+            return NOT_CREATED, expiry
+        if conditions:
+            text = "never started: the launcher exited before it created the process"
+            cause = Reason(text, ReasonCode.NEVER_STARTED)
+        else:
+            cause = exit_unknown(
+                "its Pod does not exist; it was deleted, or the launcher exited before it created it"
+            )
+        return ContainerStatus(state=State.UNKNOWN, cause=cause), None
 
-    def _latest(self) -> float:
-        """When the latest object was created: then its launcher was alive."""
-        pods = (view.created for view in (*self._views(), *self._gone.values()))
-        return max((*pods, *(job.created for job in self._jobs.values())), default=0.0)
+    def _last_created(self) -> float:
+        """Return when the latest object was created. The launcher was running at that time."""
+        times = [pod.created for pod in (*self._current_pods(), *self._deleted.values())]
+        times += [job.created for job in self._jobs.values()]
+        return max(times, default=0.0)
 
-    def _views(self) -> list[PodView]:
-        return [view for views in self._pods.values() for view in views.values()]
+    def _current_pods(self) -> list[PodStatus]:
+        return [pod for pods in self._pods.values() for pod in pods.values()]
 
-    def _status(self, units: Roster, tracks: Mapping[str, Track]) -> ExperimentStatus:
+    def _experiment_status(
+        self, units: Roster, containers: Mapping[str, ContainerStatus]
+    ) -> ExperimentStatus:
+        processes = []
+        for unit in units:
+            group = unit.name if unit.group else None
+            for name in unit.processes:
+                processes.append(self._process_status(name, group, containers[name]))
         return ExperimentStatus(
             name=self._experiment,
             backend=BACKEND,
-            processes=tuple(
-                self._process(name, unit.name if unit.group else None, tracks[name])
-                for unit in units
-                for name in unit.processes
-            ),
+            processes=tuple(processes),
             created=self._created,
             note="is being deleted" if self._is_being_deleted() else "",
         )
 
     def _is_being_deleted(self) -> bool:
-        """Whether all Pods are."""
-        views = (view for views in self._pods.values() for view in views.values())
-        first = next(views, None)
-        return (
-            first is not None
-            and first.deleting is not None
-            and all(view.deleting for view in views)
+        """Return whether all Pods are being deleted."""
+        found = False
+        for pods in self._pods.values():
+            for pod in pods.values():
+                if pod.deadline is None:
+                    return False
+                found = True
+        return found
+
+    def _process_status(
+        self, name: str, group: str | None, container: ContainerStatus
+    ) -> ProcessStatus:
+        cached = self._process_statuses.get(name)
+        # The identity check avoids most comparisons in experiments of many processes.
+        if cached is not None and (cached[0] is container or cached[0] == container):
+            return cached[1]
+        late = container.state is State.RUNNING and container.never_ready and not container.ready
+        status = ProcessStatus(
+            name=name,
+            group=group,
+            state=container.state,
+            ready=container.ready,
+            exit_code=container.exit_code,
+            reason=container.cause.text,
+            reason_code=container.cause.code,
+            restarts=container.restarts,
+            started=container.started,
+            ended=container.ended,
+            late=late,
         )
-
-    def _process(self, name: str, group: str | None, track: Track) -> ProcessStatus:
-        known = self._statuses.get(name)
-        if known is None or (known[0] is not track and known[0] != track):
-            status = ProcessStatus(
-                name=name,
-                group=group,
-                state=track.state,
-                ready=track.ready,
-                exit_code=track.exit_code,
-                reason=track.reason,
-                restarts=track.restarts,
-                started=track.started,
-                ended=track.ended,
-                not_ready_in_time=track.state is State.RUNNING and track.never_ready and not track.ready,
-            )
-            known = self._statuses[name] = (track, status)
-        return known[1]
+        self._process_statuses[name] = (container, status)
+        return status
 
 
-def _remembering(old: PodView, new: PodView) -> PodView:
-    """What is told now, and what was told before of the same Pod and is no longer: a kubelet may wipe statuses."""
-    found = dict(new.containers)
-    for name, track in new.containers.items():
+def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:
+    """Return the new state of a Pod with the facts that only its old state has.
+
+    A kubelet may reset the status of a container that has exited.
+    """
+    containers = dict(new.containers)
+    for name, container in new.containers.items():
         earlier = old.containers.get(name)
-        if (
-            earlier is not None
-            and track.started is None
-            and earlier.started is not None
-            and track.state in ENDED
-        ):
-            found[name] = replace(
-                track, started=earlier.started, restarts=max(track.restarts, earlier.restarts)
-            )
-    before = old.before
-    if new.deleting is not None and old.deleting is None:
-        before = old.containers
-    return replace(new, containers=found, before=before)
+        if earlier is None or earlier.started is None or container.started is not None:
+            continue
+        if container.state in ENDED:
+            restarts = max(container.restarts, earlier.restarts)
+            containers[name] = replace(container, started=earlier.started, restarts=restarts)
+    before_deletion = old.before_deletion
+    if new.deadline is not None and old.deadline is None:
+        before_deletion = old.containers
+    return replace(new, containers=containers, before_deletion=before_deletion)
 
 
-def _held_since(condition: str, track: Track, now: float) -> float:
-    """Since when a condition that holds has held; ``now`` where nobody knows."""
-    times = {"ready": track.ready_since, "started": track.started, "succeeded": track.ended}
+def _met_since(condition: str, container: ContainerStatus, now: float) -> float:
+    """Return since when a start condition holds, or ``now`` if that is unknown."""
+    times = {
+        "ready": container.ready_since,
+        "started": container.started,
+        "succeeded": container.ended,
+    }
     return times[condition] or now
 
 
-def _in_order(units: list[Unit]) -> list[Unit]:
-    """Units after those that they wait for."""
+def _in_start_order(units: list[Unit]) -> list[Unit]:
+    """Return units such that each one follows the units that it waits for."""
     if not any(unit.starts_after for unit in units):
         return units
     owners = {process: unit.name for unit in units for process in unit.processes}
-    graph = {
-        unit.name: {owners[name] for name in unit.starts_after if name in owners} for unit in units
-    }
+    graph = {}
+    for unit in units:
+        graph[unit.name] = {owners[name] for name in unit.starts_after if name in owners}
     by_name = {unit.name: unit for unit in units}
     try:
         return [by_name[name] for name in graphlib.TopologicalSorter(graph).static_order()]
-    except graphlib.CycleError:  # no launch makes one
+    except graphlib.CycleError:  # `resolve` refuses a cycle, so the roster was edited
         return units

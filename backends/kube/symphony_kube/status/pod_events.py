@@ -1,4 +1,4 @@
-"""Why a Pod that is being set up does not get on: only the events that its node writes tell."""
+"""Find out from events why the setup of a Pod makes no progress. Only its node knows the cause."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
 from symphony.status import ExperimentStatus, ProcessStatus, State
-from symphony_kube.status import reasons as causes
-from symphony_kube.status.pod_status import CREATING, seconds
+from symphony_kube.api.resources import listed
+from symphony_kube.status import reasons
+from symphony_kube.status.pod_status import CREATING, parse_time
+from symphony_kube.status.reasons import NO_REASON, Reason
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -17,97 +19,100 @@ if TYPE_CHECKING:
 
 Object = Mapping[str, Any]
 
-# How long a Pod may be set up before it is asked what it waits for, in seconds.
-SLOW = 5.0
+# The events of a Pod are read after its setup has taken this long.
+SLOW_SETUP_SECONDS = 5.0
 
 
-def explained(
+def explain_slow_setup(
     api: Api, scope: Scope, status: ExperimentStatus, pods: Iterable[Object], *, now: float
 ) -> ExperimentStatus:
-    """``status`` with the reason of processes whose Pods are being set up for long.
+    """Return ``status`` with the reason of each process whose Pod takes long to set up.
 
-    One call where there is such a Pod, else none; without the right to list events the status is as it was.
+    Makes one call if there is such a Pod, otherwise none. Returns ``status`` unchanged if the events
+    cannot be listed.
     """
-    slow = _slow(status, pods, now)
+    slow = _slow_pods(status, pods, now)
     if not slow:
         return status
-    whose = f"uid={next(iter(slow))}" if len(slow) == 1 else "kind=Pod"
-    query = {"fieldSelector": f"involvedObject.{whose}"}
+    selector = "involvedObject.kind=Pod"
+    if len(slow) == 1:
+        selector = f"involvedObject.uid={next(iter(slow))}"
+    path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
-        events = (
-            api.call("GET", f"/api/v1/namespaces/{scope.namespace}/events", query=query).get(
-                "items"
-            )
-            or []
-        )
-    except BackendError:  # what is known without them is not less true
+        events = listed(api.call("GET", path, query={"fieldSelector": selector}))
+    except BackendError:  # the status is correct without the events, only less detailed
         return status
-    reasons = {
-        name: why for uid, names in slow.items() if (why := reason(uid, events)) for name in names
-    }
-    return replace(status, processes=tuple(_with(process, reasons) for process in status))
+    explained: dict[str, Reason] = {}
+    for uid, names in slow.items():
+        explained.update(dict.fromkeys(names, setup_problem(uid, events)))
+    processes = [_with_reason(process, explained) for process in status]
+    return replace(status, processes=tuple(processes))
 
 
-def setting_up(status: ExperimentStatus) -> bool:
-    """Whether there is a process whose Pod is being set up."""
-    return any(_is_set_up(process) for process in status)
+def is_setting_up(status: ExperimentStatus) -> bool:
+    """Return whether the Pod of any process is being set up."""
+    return any(_waits_for_setup(process) for process in status)
 
 
-def _is_set_up(process: ProcessStatus) -> bool:
-    return process.state is State.PENDING and process.reason == CREATING
+def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
+    """Return what blocks the setup of a Pod, given the events of a namespace. Pure.
 
-
-def _slow(status: ExperimentStatus, pods: Iterable[Object], now: float) -> dict[str, list[str]]:
-    """By uid, the processes in Pods that are being set up for long."""
-    creating = {process.name for process in status if _is_set_up(process)}
-    found = {}
-    for pod in pods if creating else ():
-        names = [item["name"] for item in pod["spec"]["containers"] if item["name"] in creating]
-        since = seconds(
-            (pod.get("status") or {}).get("startTime") or pod["metadata"].get("creationTimestamp")
-        )
-        if names and since is not None and now - since > SLOW:
-            found[pod["metadata"]["uid"]] = names
-    return found
-
-
-def _with(process: ProcessStatus, reasons: Mapping[str, str]) -> ProcessStatus:
-    why = reasons.get(process.name)
-    return replace(process, reason=why) if why else process
-
-
-def reason(uid: str, events: Iterable[Object]) -> str:
-    """What holds up a Pod by the last warnings about it, those that no other word followed; nothing without any. Pure.
-
-    That a volume was not there in time says less than why it was not.
+    Only warnings after the last normal event count. A timeout of a volume is less informative than the
+    cause of that timeout, so it is used only if there is no other warning. The reason is empty if there
+    is no warning.
     """
-    mine = sorted(
-        (event for event in events if event["involvedObject"].get("uid") == uid), key=_when
-    )
-    last = next(
-        (number for number, event in enumerate(reversed(mine)) if event.get("type") == "Normal"),
-        len(mine),
-    )
-    warnings = [
-        event
-        for event in mine[len(mine) - last :]
-        if str(event.get("reason", "")).startswith("Failed")
-    ]
+    of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
+    of_pod.sort(key=event_time)
+    warnings: list[Object] = []
+    for event in of_pod:
+        if event.get("type") == "Normal":
+            warnings.clear()
+        elif str(event.get("reason", "")).startswith("Failed"):
+            warnings.append(event)
     if not warnings:
-        return ""
-    told = [
-        event
-        for event in warnings
-        if "timed out waiting for the condition" not in str(event.get("message"))
-    ]
-    event = (told or warnings)[-1]
-    return causes.because(event["reason"], causes.mounting(str(event.get("message") or "")))
+        return NO_REASON
+    informative = [event for event in warnings if not _is_mount_timeout(event)]
+    event = (informative or warnings)[-1]
+    return reasons.setup_failure(event["reason"], str(event.get("message") or ""))
 
 
-def _when(event: Object) -> float:
-    when = (
+def event_time(event: Object) -> float:
+    """Return when an event happened last, in seconds since the epoch, or 0 if that is unknown."""
+    time = (
         event.get("lastTimestamp")
         or event.get("eventTime")
         or event["metadata"].get("creationTimestamp")
     )
-    return seconds(when) or 0.0
+    return parse_time(time) or 0.0
+
+
+def _is_mount_timeout(event: Object) -> bool:
+    return "timed out waiting for the condition" in str(event.get("message"))
+
+
+def _waits_for_setup(process: ProcessStatus) -> bool:
+    return process.state is State.PENDING and process.reason == CREATING.text
+
+
+def _slow_pods(
+    status: ExperimentStatus, pods: Iterable[Object], now: float
+) -> dict[str, list[str]]:
+    """Return, by the uid of each Pod that takes long to set up, the processes in it."""
+    creating = {process.name for process in status if _waits_for_setup(process)}
+    slow: dict[str, list[str]] = {}
+    if not creating:
+        return slow
+    for pod in pods:
+        names = [item["name"] for item in pod["spec"]["containers"] if item["name"] in creating]
+        start_time = (pod.get("status") or {}).get("startTime")
+        since = parse_time(start_time or pod["metadata"].get("creationTimestamp"))
+        if names and since is not None and now - since > SLOW_SETUP_SECONDS:
+            slow[pod["metadata"]["uid"]] = names
+    return slow
+
+
+def _with_reason(process: ProcessStatus, explained: Mapping[str, Reason]) -> ProcessStatus:
+    reason = explained.get(process.name, NO_REASON)
+    if not reason.text:
+        return process
+    return replace(process, reason=reason.text, reason_code=reason.code)

@@ -1,7 +1,8 @@
-"""What the object of a Pod tells of its containers, whatever the time is. Pure.
+"""Read the state of containers from the API object of a Pod, independent of the current time. Pure.
 
-The fields are those of https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus;
-of the values, those of 1.20 to the newest are known.
+The fields are those of
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus.
+The values of Kubernetes 1.20 and all later versions are supported.
 """
 
 from __future__ import annotations
@@ -12,25 +13,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from symphony.status import State
-from symphony_kube.api import labels as names
+from symphony.status import ReasonCode, State
+from symphony_kube.render import labels
 from symphony_kube.status import reasons
+from symphony_kube.status.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
 
-GONE = "nobody saw its end"
-CREATING = "ContainerCreating"
-SCHEDULING = "being scheduled"
+EXIT_UNKNOWN = "exit status unknown"
+CREATING = Reason("ContainerCreating", ReasonCode.CREATING)
+SCHEDULING = Reason("being scheduled", ReasonCode.SCHEDULING)
 
-_KILLED = (137, 143)
-_OVER = ("Succeeded", "Failed")
+# The exit codes of a container that was ended with SIGKILL or SIGTERM.
+_EXIT_CODES_OF_STOPPED = (137, 143)
+_FINISHED_PHASES = ("Succeeded", "Failed")
+_DEFAULT_GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Track:
-    """What is known of one process; an `symphony.plan.start_order.Awaited`. Times are seconds since the epoch.
+class ContainerStatus:
+    """The state of one process; implements `symphony.plan.start_order.Awaited`.
 
-    ``ready_since`` is None where nobody knows. ``dying`` says that it was told to end and has not yet.
+    Times are seconds since the epoch. ``ready_since`` is None if it is unknown. ``stopping`` is true
+    while the process has been asked to exit and has not exited yet.
     """
 
     state: State = State.PENDING
@@ -38,22 +43,57 @@ class Track:
     was_ready: bool = False
     never_ready: bool = False
     exit_code: int | None = None
-    reason: str = ""
+    cause: Reason = NO_REASON
     restarts: int = 0
     started: float | None = None
     ended: float | None = None
     ready_since: float | None = None
-    dying: bool = False
+    stopping: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why the process is in its state, as text."""
+        return self.cause.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodView:
-    """What a Pod tells. ``noted`` are those who were seen ready by the log.
+class ContainerRef:
+    """The container of a process in one Pod, and what is needed to use it.
 
-    ``deleting`` is when it should be gone, ``asked`` when somebody asked for that, ``grace`` what its processes get
-    to end, in seconds.
-    ``probed`` are the containers that Kubernetes tests for being ready. ``before`` is how its containers were
-    before it was to be deleted, where that was seen. ``silent`` says that its node does not answer.
+    ``state`` is the state of the container in Kubernetes (``running``, ``waiting``, ``terminated``), or
+    empty if the kubelet has not reported any. ``has_log`` is true once the container has started.
+    ``finished`` is true if the container never runs again; a Job may still create another Pod.
+    ``created`` is the creation time of the Pod in seconds since the epoch.
+    """
+
+    process: str
+    unit: str
+    pod: str
+    uid: str
+    created: float = 0.0
+    of_job: bool = False
+    host: str = ""
+    state: str = ""
+    restarts: int = 0
+    has_log: bool = False
+    finished: bool = False
+    deleting: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is running."""
+        return self.state == "running" and not self.finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodStatus:
+    """The state of a Pod. Times are seconds since the epoch.
+
+    ``deadline`` is the time at which a Pod that is being deleted must be gone, ``delete_requested`` the
+    time of the request, and ``grace_seconds`` the time its processes have to exit. ``ready_by_log`` has
+    the containers whose log has matched their readiness expression, ``probed`` those with a readiness
+    probe. ``before_deletion`` has the containers as they were before the deletion, if that was observed.
+    ``node_silent`` is true if the node has stopped reporting.
     """
 
     name: str
@@ -62,282 +102,379 @@ class PodView:
     node: str = ""
     of_job: bool = False
     created: float = 0.0
-    written: float | None = None
-    deleting: float | None = None
-    asked: float | None = None
-    grace: float = 30.0
+    modified: float | None = None
+    deadline: float | None = None
+    delete_requested: float | None = None
+    grace_seconds: float = _DEFAULT_GRACE_SECONDS
     phase: str = ""
-    silent: bool = False
+    node_silent: bool = False
     roster: str = ""
-    noted: frozenset[str] = frozenset()
-    noted_at: float | None = None
+    ready_by_log: frozenset[str] = frozenset()
+    ready_by_log_at: float | None = None
     probed: frozenset[str] = frozenset()
-    containers: Mapping[str, Track] = field(default_factory=dict)
-    before: Mapping[str, Track] | None = None
+    refs: tuple[ContainerRef, ...] = ()
+    containers: Mapping[str, ContainerStatus] = field(default_factory=dict)
+    before_deletion: Mapping[str, ContainerStatus] | None = None
 
 
-def view(pod: Object) -> PodView:
-    """What there is to know of a Pod, and none of the rest: an object of the API takes a hundred times the memory."""
-    meta, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-    annotations = meta.get("annotations") or {}
-    labels = meta.get("labels") or {}
-    ready = _condition(status, "Ready")
-    deleting = seconds(meta.get("deletionTimestamp"))
-    silent = (
-        ready.get("status") == "False"
+def parse_pod(pod: Object) -> PodStatus:
+    """Return the state of a Pod, given its API object.
+
+    The result holds a hundredth of the memory of the API object.
+    """
+    metadata, spec = pod["metadata"], pod["spec"]
+    status = pod.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    deadline = parse_time(metadata.get("deletionTimestamp"))
+    delete_requested = None
+    if deadline is not None:
+        delete_requested = deadline - (metadata.get("deletionGracePeriodSeconds") or 0)
+    # The node controller sets Ready to False when a node stops reporting. The kubelet sets both
+    # conditions together, and a readiness gate changes Ready alone.
+    node_silent = (
+        _condition(status, "Ready").get("status") == "False"
         and _condition(status, "ContainersReady").get("status") == "True"
+        and not spec.get("readinessGates")
     )
-    return PodView(
-        name=meta["name"],
-        uid=meta.get("uid", ""),
-        unit=labels.get(names.UNIT, meta["name"]),
+    ready_by_log = annotations.get(labels.READY, "").split(",")
+    probed = [item["name"] for item in spec["containers"] if "readinessProbe" in item]
+    return PodStatus(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        unit=_unit(metadata),
         node=spec.get("nodeName", ""),
-        of_job=any(owner.get("kind") == "Job" for owner in meta.get("ownerReferences") or ()),
-        created=seconds(meta.get("creationTimestamp")) or 0.0,
-        written=_written(meta),
-        deleting=deleting,
-        asked=None
-        if deleting is None
-        else deleting - (meta.get("deletionGracePeriodSeconds") or 0),
-        grace=spec.get("terminationGracePeriodSeconds", 30),
+        of_job=_is_of_job(metadata),
+        created=parse_time(metadata.get("creationTimestamp")) or 0.0,
+        modified=_modified(metadata),
+        deadline=deadline,
+        delete_requested=delete_requested,
+        grace_seconds=spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS),
         phase=status.get("phase", ""),
-        silent=silent and not spec.get("readinessGates"),
-        roster=annotations.get(names.ROSTER, ""),
-        noted=frozenset(filter(None, annotations.get(names.READY, "").split(","))),
-        noted_at=_written(meta, names.READY) if names.READY in annotations else None,
-        probed=frozenset(
-            container["name"] for container in spec["containers"] if "readinessProbe" in container
-        ),
-        containers=_Pod(meta, spec, status).tracks(),
+        node_silent=node_silent,
+        roster=annotations.get(labels.ROSTER, ""),
+        ready_by_log=frozenset(name for name in ready_by_log if name),
+        ready_by_log_at=_modified(metadata, labels.READY) if labels.READY in annotations else None,
+        probed=frozenset(probed),
+        refs=tuple(container_refs(pod)),
+        containers=_PodParser(metadata, spec, status).containers(),
     )
+
+
+def container_refs(pod: Object) -> list[ContainerRef]:
+    """Return the containers of a Pod, without its init containers."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    status = pod.get("status") or {}
+    statuses = _by_name(status.get("containerStatuses"))
+    refs = []
+    for container in spec["containers"]:
+        reported = statuses.get(container["name"], {})
+        state = next(iter(reported.get("state") or {}), "")
+        restarts = int(reported.get("restartCount") or 0)
+        has_run_before = restarts > 0 or bool(reported.get("lastState"))
+        finished = status.get("phase") in _FINISHED_PHASES
+        if state == "terminated":
+            finished = finished or _is_final(reported, pod)
+        ref = ContainerRef(
+            process=container["name"],
+            unit=_unit(metadata),
+            pod=metadata["name"],
+            uid=metadata.get("uid", ""),
+            created=parse_time(metadata.get("creationTimestamp")) or 0.0,
+            of_job=_is_of_job(metadata),
+            host=status.get("hostIP") or "",
+            state=state,
+            restarts=restarts,
+            has_log=state in ("running", "terminated") or has_run_before,
+            finished=finished,
+            deleting="deletionTimestamp" in metadata,
+        )
+        refs.append(ref)
+    return refs
 
 
 @functools.lru_cache(maxsize=4096)
-def seconds(time: str | None) -> float | None:
-    """A time of the API in seconds since the epoch. Its zero stands for a thing that never happened."""
+def parse_time(time: str | None) -> float | None:
+    """Return a time of the API in seconds since the epoch, or None if it is missing or zero.
+
+    The API writes the zero time for an event that has not happened.
+    """
     if not time:
         return None
     try:
-        parts = [
-            int(time[begin:end])
-            for begin, end in ((0, 4), (5, 7), (8, 10), (11, 13), (14, 16), (17, 19))
-        ]
+        parts = (
+            int(time[0:4]),
+            int(time[5:7]),
+            int(time[8:10]),
+            int(time[11:13]),
+            int(time[14:16]),
+            int(time[17:19]),
+        )
     except ValueError:
         return None
     return float(calendar.timegm((*parts, 0, 0, 0))) or None
 
 
-def _written(meta: Object, what: str = "") -> float | None:
-    """When the object, or a part of its metadata, was last written."""
-    entries = meta.get("managedFields") or ()
-    times = (
-        seconds(entry.get("time"))
-        for entry in entries
-        if not what or what in str(entry.get("fieldsV1"))
-    )
-    return max((time for time in times if time), default=None)
+def deadline_exceeded(seconds: int) -> Reason:
+    """Return the reason of a Pod or Job that ran longer than its deadline in seconds."""
+    return Reason(f"DeadlineExceeded: ran longer than {seconds} s", ReasonCode.DEADLINE_EXCEEDED)
+
+
+def exit_unknown(why: str) -> Reason:
+    """Return the reason of a process whose exit status is lost."""
+    return Reason(f"{EXIT_UNKNOWN}: {why}", ReasonCode.LOST)
+
+
+def _unit(metadata: Object) -> str:
+    unit: str = (metadata.get("labels") or {}).get(labels.UNIT, metadata["name"])
+    return unit
+
+
+def _is_of_job(metadata: Object) -> bool:
+    return any(owner.get("kind") == "Job" for owner in metadata.get("ownerReferences") or ())
+
+
+def _is_final(reported: Object, pod: Object) -> bool:
+    """Return whether the kubelet does not restart a terminated container."""
+    policy = pod["spec"].get("restartPolicy", "Always")
+    exit_code = reported["state"]["terminated"].get("exitCode")
+    if policy == "Never" or "deletionTimestamp" in pod["metadata"]:
+        return True
+    return policy == "OnFailure" and exit_code == 0
+
+
+def _modified(metadata: Object, field_name: str = "") -> float | None:
+    """Return when the object, or one field of its metadata, was last modified."""
+    times = []
+    for entry in metadata.get("managedFields") or ():
+        if not field_name or field_name in str(entry.get("fieldsV1")):
+            time = parse_time(entry.get("time"))
+            if time is not None:
+                times.append(time)
+    return max(times, default=None)
 
 
 def _condition(status: Object, kind: str) -> Object:
-    return next((item for item in status.get("conditions") or () if item["type"] == kind), {})
+    for condition in status.get("conditions") or ():
+        if condition["type"] == kind:
+            found: Object = condition
+            return found
+    return {}
 
 
 def _by_name(statuses: Sequence[Object] | None) -> dict[str, Object]:
     return {status["name"]: status for status in statuses or ()}
 
 
-class _Pod:
-    """One reading of a Pod."""
+class _PodParser:
+    """Derives the state of each container of one Pod."""
 
-    def __init__(self, meta: Object, spec: Object, status: Object) -> None:
-        self.meta = meta
-        self.spec = spec
-        self.status = status
-        self.phase = status.get("phase", "")
-        self.over = self.phase in _OVER
-        self.policy = spec.get("restartPolicy", "Always")
-        self.known = _by_name(status.get("containerStatuses"))
+    def __init__(self, metadata: Object, spec: Object, status: Object) -> None:
+        self._metadata = metadata
+        self._spec = spec
+        self._status = status
+        self._phase = status.get("phase", "")
+        self._statuses = _by_name(status.get("containerStatuses"))
 
-    def tracks(self) -> dict[str, Track]:
-        """Each container by its name."""
-        held_up = self._held_up()
-        since = None
-        ready = _condition(self.status, "ContainersReady")
-        if ready.get("status") == "True":
-            since = seconds(ready.get("lastTransitionTime"))
-        return {
-            container["name"]: replace(track, ready_since=since) if track.ready and since else track
-            for container in self.spec["containers"]
-            for track in [self._track(container, held_up)]
-        }
+    def containers(self) -> dict[str, ContainerStatus]:
+        """Return the state of each container by name."""
+        blocked = self._blocked_by_init_container()
+        containers_ready = _condition(self._status, "ContainersReady")
+        ready_since = None
+        if containers_ready.get("status") == "True":
+            ready_since = parse_time(containers_ready.get("lastTransitionTime"))
+        result = {}
+        for container in self._spec["containers"]:
+            parsed = self._container(container, blocked)
+            if parsed.ready and ready_since:
+                parsed = replace(parsed, ready_since=ready_since)
+            result[container["name"]] = parsed
+        return result
 
     # --- one container ---
 
-    def _track(self, container: Object, held_up: Track | None) -> Track:
-        status = self.known.get(container["name"], {})
+    def _container(self, container: Object, blocked: ContainerStatus | None) -> ContainerStatus:
+        status = self._statuses.get(container["name"], {})
         state = status.get("state") or {}
+        restarts = status.get("restartCount", 0)
         if "terminated" in state:
             return self._terminated(container, status, state["terminated"])
-        if self.phase == "Unknown" or self.status.get("reason") == "NodeLost":
-            return Track(
-                state=State.UNKNOWN,
-                reason=f"{GONE}: {self._lost()}",
-                restarts=status.get("restartCount", 0),
-            )
-        if self.phase == "Failed":
-            return self._failed_with_pod(status, state, held_up)
-        if self.phase == "Succeeded":
-            return Track(state=State.SUCCEEDED, exit_code=0, ended=_written(self.meta))
+        if self._phase == "Unknown" or self._status.get("reason") == "NodeLost":
+            cause = exit_unknown(self._node_gone())
+            return ContainerStatus(state=State.UNKNOWN, cause=cause, restarts=restarts)
+        if self._phase == "Failed":
+            return self._failed_with_pod(status, state, blocked)
+        if self._phase == "Succeeded":
+            ended = _modified(self._metadata)
+            return ContainerStatus(state=State.SUCCEEDED, exit_code=0, ended=ended)
         if "running" in state:
-            return Track(
+            return ContainerStatus(
                 state=State.RUNNING,
                 ready=bool(status.get("ready")),
-                restarts=status.get("restartCount", 0),
-                started=seconds(state["running"].get("startedAt")),
+                restarts=restarts,
+                started=parse_time(state["running"].get("startedAt")),
             )
-        return held_up or self._waiting(container, status, state.get("waiting") or {})
+        return blocked or self._waiting(container, status, state.get("waiting") or {})
 
-    def _terminated(self, container: Object, status: Object, end: Object) -> Track:
-        code = end.get("exitCode", 0) or (128 + end["signal"] if end.get("signal") else 0)
-        track = Track(
-            exit_code=code,
+    def _terminated(
+        self, container: Object, status: Object, terminated: Object
+    ) -> ContainerStatus:
+        exit_code = terminated.get("exitCode", 0)
+        if not exit_code and terminated.get("signal"):
+            exit_code = 128 + terminated["signal"]
+        parsed = ContainerStatus(
+            exit_code=exit_code,
             restarts=status.get("restartCount", 0),
-            started=seconds(end.get("startedAt")),
-            ended=seconds(end.get("finishedAt")) or _written(self.meta),
+            started=parse_time(terminated.get("startedAt")),
+            ended=parse_time(terminated.get("finishedAt")) or _modified(self._metadata),
         )
-        if end.get("reason") in reasons.CANNOT_START:
-            track = replace(track, exit_code=None, started=None)
-        if self._again(container, code):
-            return replace(track, reason=_cannot_start(end) or reasons.restarts(track.exit_code))
-        if end.get("reason") == "ContainerStatusUnknown":
-            return self._unseen(track, end)
-        if code == 0:
-            return replace(track, state=State.SUCCEEDED)
-        return replace(track, state=State.FAILED, reason=self._end_reason(container, end, code))
+        start_failure = _start_failure(terminated)
+        if start_failure is not None:
+            # The runtime makes up the exit code and the start time.
+            parsed = replace(parsed, exit_code=None, started=None)
+        if self._is_restarted(container, exit_code):
+            restarting = Reason(reasons.restarting(parsed.exit_code), ReasonCode.BACKING_OFF)
+            return replace(parsed, cause=start_failure or restarting)
+        if terminated.get("reason") == "ContainerStatusUnknown":
+            return self._status_unknown(parsed, terminated)
+        if exit_code == 0:
+            return replace(parsed, state=State.SUCCEEDED)
+        cause = self._failure(container, terminated, exit_code)
+        return replace(parsed, state=State.FAILED, cause=cause)
 
-    def _end_reason(self, container: Object, end: Object, code: int) -> str:
-        of_pod = self._pod_reason()
-        if of_pod and code in _KILLED and end.get("reason") != "OOMKilled":
-            return of_pod
-        if end.get("reason") == "OOMKilled":
-            limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
-            return f"OOMKilled: more than its memory limit of {limit}" if limit else "OOMKilled"
-        return _cannot_start(end) or reasons.exit_reason(code)
+    def _failure(self, container: Object, terminated: Object, exit_code: int) -> Reason:
+        if terminated.get("reason") == "OOMKilled":
+            resources = container.get("resources") or {}
+            limit = (resources.get("limits") or {}).get("memory")
+            text = f"OOMKilled: more than its memory limit of {limit}" if limit else "OOMKilled"
+            return Reason(text, ReasonCode.OUT_OF_MEMORY)
+        pod_reason = self._pod_reason()
+        if pod_reason is not None and exit_code in _EXIT_CODES_OF_STOPPED:
+            return pod_reason
+        return _start_failure(terminated) or reasons.exited(exit_code)
 
-    def _unseen(self, track: Track, end: Object) -> Track:
-        """A container of which the kubelet found no trace: the exit code is made up."""
-        reason = self._pod_reason()
-        if reason:
-            return replace(track, state=State.FAILED, exit_code=None, reason=reason)
-        why = (
-            self._lost()
-            if self._disrupted("DeletionByPodGC")
-            else reasons.short(end.get("message", "")).lower()
-        )
-        return replace(
-            track,
-            state=State.UNKNOWN,
-            exit_code=None,
-            reason=f"{GONE}: {why or 'its container was lost'}",
-        )
+    def _status_unknown(self, parsed: ContainerStatus, terminated: Object) -> ContainerStatus:
+        """Return the state of a container that the kubelet has lost; its exit code is made up."""
+        pod_reason = self._pod_reason()
+        if pod_reason is not None:
+            return replace(parsed, state=State.FAILED, exit_code=None, cause=pod_reason)
+        if self._was_disrupted_by("DeletionByPodGC"):
+            why = self._node_gone()
+        else:
+            why = reasons.shorten(terminated.get("message", "")).lower()
+        cause = exit_unknown(why or "its container was lost")
+        return replace(parsed, state=State.UNKNOWN, exit_code=None, cause=cause)
 
-    def _failed_with_pod(self, status: Object, state: Object, held_up: Track | None) -> Track:
-        """A container that has no end of its own in a Pod that failed."""
-        if held_up is not None and not self._pod_reason():
-            return replace(held_up, state=State.FAILED)
-        track = Track(
+    def _failed_with_pod(
+        self, status: Object, state: Object, blocked: ContainerStatus | None
+    ) -> ContainerStatus:
+        """Return the state of a container that has not terminated, in a Pod that failed."""
+        pod_reason = self._pod_reason()
+        if blocked is not None and pod_reason is None:
+            cause = replace(blocked.cause, code=ReasonCode.NEVER_STARTED)
+            return replace(blocked, state=State.FAILED, cause=cause)
+        running = "running" in state
+        parsed = ContainerStatus(
             restarts=status.get("restartCount", 0),
-            started=seconds((state.get("running") or {}).get("startedAt")),
-            ended=_written(self.meta),
+            started=parse_time((state.get("running") or {}).get("startedAt")),
+            ended=_modified(self._metadata),
         )
-        reason = self._pod_reason()
-        if self._disrupted("DeletionByPodGC") or ("running" in state and not reason):
-            return replace(track, state=State.UNKNOWN, reason=f"{GONE}: {self._lost()}")
-        reason = reason or "never started: its Pod failed"
-        return replace(track, state=State.FAILED, reason=reason, dying="running" in state)
+        if self._was_disrupted_by("DeletionByPodGC") or (running and pod_reason is None):
+            return replace(parsed, state=State.UNKNOWN, cause=exit_unknown(self._node_gone()))
+        never_started = Reason("never started: its Pod failed", ReasonCode.NEVER_STARTED)
+        cause = pod_reason or never_started
+        return replace(parsed, state=State.FAILED, cause=cause, stopping=running)
 
-    def _again(self, container: Object, code: int) -> bool:
-        """Whether a container that ended with ``code`` is started again."""
-        policy = container.get("restartPolicy") or self.policy
-        stays = self.over or "deletionTimestamp" in self.meta
-        return not stays and (policy == "Always" or (policy == "OnFailure" and code != 0))
+    def _is_restarted(self, container: Object, exit_code: int) -> bool:
+        """Return whether the kubelet restarts a container that exited with a code."""
+        if self._phase in _FINISHED_PHASES or "deletionTimestamp" in self._metadata:
+            return False
+        pod_policy = self._spec.get("restartPolicy", "Always")
+        policy = container.get("restartPolicy") or pod_policy
+        return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
     # --- the Pod ---
 
-    def _pod_reason(self) -> str:
-        """Why the Pod as a whole was ended, or ``""``."""
-        reason = self.status.get("reason", "")
-        deadline = self.spec.get("activeDeadlineSeconds")
+    def _pod_reason(self) -> Reason | None:
+        """Return why Kubernetes ended the Pod as a whole, or None if it did not."""
+        reason = self._status.get("reason", "")
+        deadline = self._spec.get("activeDeadlineSeconds")
         if reason == "DeadlineExceeded" and deadline:
-            return f"DeadlineExceeded: ran longer than {deadline} s"
-        if reason and self.phase == "Failed":
-            return reasons.because(reason, self.status.get("message", ""))
-        target = _condition(self.status, "DisruptionTarget")
-        if target.get("status") == "True":
-            return reasons.because(target.get("reason", ""), target.get("message", ""))
-        return ""
+            return deadline_exceeded(deadline)
+        if reason and self._phase == "Failed":
+            return reasons.pod_ended(reason, self._status.get("message", ""))
+        disruption = _condition(self._status, "DisruptionTarget")
+        if disruption.get("status") == "True" and disruption.get("reason"):
+            return reasons.pod_ended(disruption["reason"], disruption.get("message", ""))
+        return None
 
-    def _disrupted(self, reason: str) -> bool:
-        return _condition(self.status, "DisruptionTarget").get("reason") == reason
+    def _was_disrupted_by(self, reason: str) -> bool:
+        return _condition(self._status, "DisruptionTarget").get("reason") == reason
 
-    def _lost(self) -> str:
-        node = self.spec.get("nodeName")
+    def _node_gone(self) -> str:
+        node = self._spec.get("nodeName")
         return f"node {node} is gone" if node else "its node is gone"
 
     # --- not started yet ---
 
-    def _waiting(self, container: Object, status: Object, waiting: Object) -> Track:
+    def _waiting(self, container: Object, status: Object, waiting: Object) -> ContainerStatus:
         last = (status.get("lastState") or {}).get("terminated") or {}
-        cannot = last.get("reason") in reasons.CANNOT_START
-        code = None if cannot or not last else last.get("exitCode")
-        return Track(
-            reason=self._wait_reason(container, status, waiting, last),
-            exit_code=code,
+        exit_code = last.get("exitCode")
+        started = parse_time(last.get("startedAt"))
+        if _start_failure(last) is not None:
+            exit_code, started = None, None
+        return ContainerStatus(
+            cause=self._waiting_reason(container, status, waiting, last),
+            exit_code=exit_code,
             restarts=status.get("restartCount", 0),
-            started=None if cannot else seconds(last.get("startedAt")),
-            ended=seconds(last.get("finishedAt")),
+            started=started,
+            ended=parse_time(last.get("finishedAt")),
         )
 
-    def _wait_reason(self, container: Object, status: Object, waiting: Object, last: Object) -> str:
+    def _waiting_reason(
+        self, container: Object, status: Object, waiting: Object, last: Object
+    ) -> Reason:
         reason, message = waiting.get("reason", ""), waiting.get("message", "")
         if not reason:
-            return self._placing()
+            return self._scheduling_reason()
         if reason in ("ContainerCreating", "PodInitializing"):
-            return self._creating(container, status)
-        if reason in reasons.IMAGE:
-            return reasons.image(reason, container.get("image", ""), message)
+            return self._creating_reason(container, status)
+        if reason in reasons.IMAGE_REASONS:
+            text = reasons.image_unavailable(reason, container.get("image", ""), message)
+            return Reason(text, ReasonCode.IMAGE_UNAVAILABLE)
         if reason == "CrashLoopBackOff":
-            return _cannot_start(last) or reasons.restarts(last.get("exitCode"), message)
-        if reason in reasons.CANNOT_START:
-            return reasons.cannot_start(message)
-        return reasons.because(reason, message)
+            text = reasons.restarting(last.get("exitCode"), message)
+            return _start_failure(last) or Reason(text, ReasonCode.BACKING_OFF)
+        if reason in reasons.START_FAILURE_REASONS:
+            return Reason(reasons.start_failure(message), ReasonCode.CANNOT_START)
+        # For example CreateContainerConfigError: a Secret of the environment does not exist.
+        return Reason(reasons.with_message(reason, message), ReasonCode.CANNOT_START)
 
-    def _placing(self) -> str:
-        """Why a Pod is on no node, or how it gets ready there."""
-        scheduled = _condition(self.status, "PodScheduled")
-        if scheduled.get("status") == "False":
-            reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
-            return (
-                reasons.unschedulable(message)
-                if reason == "Unschedulable"
-                else reasons.because(reason, message)
-            )
-        return CREATING if self.spec.get("nodeName") else SCHEDULING
+    def _scheduling_reason(self) -> Reason:
+        """Return why the Pod is on no node, or that it is being set up on its node."""
+        scheduled = _condition(self._status, "PodScheduled")
+        if scheduled.get("status") != "False":
+            return CREATING if self._spec.get("nodeName") else SCHEDULING
+        reason, message = scheduled.get("reason", ""), scheduled.get("message", "")
+        if reason == "Unschedulable":
+            return Reason(reasons.unschedulable(message), ReasonCode.UNSCHEDULABLE)
+        return Reason(reasons.with_message(reason, message), ReasonCode.SCHEDULING)
 
-    def _creating(self, container: Object, status: Object) -> str:
-        """What a container that is being created waits for; from 1.29 on the Pod tells when its sandbox is there."""
-        there = _condition(self.status, "PodReadyToStartContainers").get("status") == "True"
-        return (
-            f"pulling image {container.get('image', '')}"
-            if there and not status.get("imageID")
-            else CREATING
-        )
+    def _creating_reason(self, container: Object, status: Object) -> Reason:
+        """Return what a container that is being created waits for.
 
-    def _held_up(self) -> Track | None:
-        """How the first init container that is not done holds up the others, or None."""
-        known = _by_name(self.status.get("initContainerStatuses"))
-        for container in self.spec.get("initContainers") or ():
-            status = known.get(container["name"])
+        Kubernetes reports since 1.29 that the sandbox of the Pod is complete. Only the image is missing
+        then.
+        """
+        sandbox = _condition(self._status, "PodReadyToStartContainers")
+        if sandbox.get("status") == "True" and not status.get("imageID"):
+            return Reason(f"pulling image {container.get('image', '')}", ReasonCode.PULLING_IMAGE)
+        return CREATING
+
+    def _blocked_by_init_container(self) -> ContainerStatus | None:
+        """Return the state of containers that wait for an init container, or None if none blocks."""
+        statuses = _by_name(self._status.get("initContainerStatuses"))
+        for container in self._spec.get("initContainers") or ():
+            status = statuses.get(container["name"])
             if status is None:
                 return None
             state = status.get("state") or {}
@@ -346,27 +483,38 @@ class _Pod:
                 continue
             if sidecar and status.get("started"):
                 continue
-            return self._init(container, status, state)
+            return self._init_container(container, status, state)
         return None
 
-    def _init(self, container: Object, status: Object, state: Object) -> Track:
-        who = f"init container {container['name']!r}"
-        end = state.get("terminated")
-        if end is not None:
-            why = _cannot_start(end) or f"failed with exit code {end.get('exitCode')}"
-            reason = reasons.because(
-                f"{who} {why}", end.get("message", "") if "failed" in why else ""
-            )
-            return Track(reason=reason, ended=seconds(end.get("finishedAt")))
+    def _init_container(self, container: Object, status: Object, state: Object) -> ContainerStatus:
+        """Return the state of containers that wait for this init container."""
+        subject = f"init container {container['name']!r}"
+        terminated = state.get("terminated")
+        if terminated is not None:
+            ended = parse_time(terminated.get("finishedAt"))
+            return ContainerStatus(cause=_init_failure(subject, terminated), ended=ended)
         if "running" in state:
-            return Track(reason=f"{who} runs")
+            return ContainerStatus(cause=Reason(f"{subject} is running", ReasonCode.CREATING))
         waiting = state.get("waiting") or {}
         last = (status.get("lastState") or {}).get("terminated") or {}
-        reason = self._wait_reason(container, status, waiting, last)
-        return Track(reason=reason if reason in (CREATING, SCHEDULING) else f"{who}: {reason}")
+        reason = self._waiting_reason(container, status, waiting, last)
+        if reason not in (CREATING, SCHEDULING):
+            reason = replace(reason, text=f"{subject}: {reason.text}")
+        return ContainerStatus(cause=reason)
 
 
-def _cannot_start(end: Object) -> str:
-    if end.get("reason") in reasons.CANNOT_START:
-        return reasons.cannot_start(end.get("message", ""))
-    return ""
+def _init_failure(subject: str, terminated: Object) -> Reason:
+    start_failure = _start_failure(terminated)
+    if start_failure is not None:
+        return replace(start_failure, text=f"{subject} {start_failure.text}")
+    text = f"{subject} failed with exit code {terminated.get('exitCode')}"
+    text = reasons.with_message(text, terminated.get("message", ""))
+    return Reason(text, ReasonCode.CANNOT_START)
+
+
+def _start_failure(terminated: Object) -> Reason | None:
+    """Return why the command of a container did not start, or None if it did."""
+    if terminated.get("reason") not in reasons.START_FAILURE_REASONS:
+        return None
+    text = reasons.start_failure(terminated.get("message", ""))
+    return Reason(text, ReasonCode.CANNOT_START)

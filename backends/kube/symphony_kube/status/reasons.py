@@ -1,18 +1,20 @@
-"""Why a Pod does not run, in words that fit a table. Pure.
+"""Explain why a Pod does not run, in a reason code and in text that fits into a table. Pure.
 
-Kubernetes tells causes in sentences that differ between its versions, and between container runtimes.
+Kubernetes reports causes as sentences. They differ between its versions and between container runtimes.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+from dataclasses import dataclass
 
+from symphony.status import ReasonCode
 from symphony_kube.api.errors import one_line
 
-LIMIT = 160
+MAX_REASON_CHARS = 160
 
-IMAGE = frozenset(
+IMAGE_REASONS = frozenset(
     {
         "ErrImagePull",
         "ImagePullBackOff",
@@ -23,33 +25,53 @@ IMAGE = frozenset(
         "SignatureValidationFailed",
     }
 )
-# The image was asked for and is not there; Kubernetes goes on asking, for ever.
-NO_IMAGE = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
-CANNOT_START = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+# The image does not exist or must not be pulled. Kubernetes keeps retrying without end.
+IMAGE_NOT_FOUND_REASONS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+START_FAILURE_REASONS = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
+
+# The reasons of a Pod that its node refused to run, apart from those that begin with "OutOf".
+_NODE_REJECTIONS = frozenset({"NodeAffinity", "NodeSelectorMismatching", "UnexpectedAdmissionError"})
+_MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 
 _NODES = re.compile(r"(\d+/\d+) nodes are available: (.*)", re.DOTALL)
-# What the scheduler adds of preemption is about other Pods: nothing that the reader could do.
-_ASIDE = re.compile(r"\.? *(no new claims to deallocate|preemption:).*", re.DOTALL)
-_EACH = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
+# The scheduler appends remarks on preemption. They concern other Pods, so the user cannot act on them.
+_PREEMPTION_REMARK = re.compile(r"\.? *(no new claims to deallocate|preemption:).*", re.DOTALL)
+_NODE_COUNT_AND_CAUSE = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"node\(s\) had (?:untolerated )?taint(?:\(s\))? \{([^}]*?):? *\}.*")
 _SELECTOR = re.compile(r"node\(s\) didn't match (?:Pod's )?node (?:selector|affinity).*")
 _VOLUME = re.compile(r'^\w+\.\w+ failed for volume "[^"]*" ?: ')
-_EXEC = re.compile(r'exec: "(?P<command>[^"]*)": (?P<why>.*?)(?:: unknown)?$')
+_EXEC = re.compile(r'exec: "(?P<command>[^"]*)": (?P<cause>.*?)(?:: unknown)?$')
 _STAT = re.compile(r"^(?:stat|fork/exec|lstat) \S+: ")
 _BACK_OFF = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? restarting", re.IGNORECASE)
 
 
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a process is in its state: the text for a person, and the code for a program."""
+
+    text: str = ""
+    code: ReasonCode | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+NO_REASON = Reason()
+
+
 def unschedulable(message: str) -> str:
-    """Why no node takes a Pod, from the scheduler's message."""
-    told = _ASIDE.sub("", one_line(message)).rstrip(". ")
-    nodes = _NODES.match(told)
+    """Return why no node fits a Pod, given the message of the scheduler."""
+    line = _PREEMPTION_REMARK.sub("", one_line(message)).rstrip(". ")
+    nodes = _NODES.match(line)
     if nodes is None:
-        return f"Unschedulable: {short(told)}" if told else "Unschedulable"
-    causes = [f"{count} {_node_cause(cause)}" for count, cause in _EACH.findall(nodes[2])] or [
-        nodes[2]
+        return f"Unschedulable: {shorten(line)}" if line else "Unschedulable"
+    available, details = nodes.groups()
+    causes = [
+        f"{count} {_node_cause(cause)}" for count, cause in _NODE_COUNT_AND_CAUSE.findall(details)
     ]
+    # List missing resources first: they are the most frequent cause.
     causes.sort(key=lambda cause: "insufficient" not in cause)
-    return f"Unschedulable: {nodes[1]} nodes fit: {short(', '.join(causes))}"
+    return f"Unschedulable: {available} nodes fit: {shorten(', '.join(causes) or details)}"
 
 
 def _node_cause(cause: str) -> str:
@@ -61,58 +83,85 @@ def _node_cause(cause: str) -> str:
     return cause.removeprefix("node(s) ").replace("Insufficient", "insufficient")
 
 
-def image(reason: str, name: str, message: str) -> str:
-    """Why an image is not there."""
+def image_unavailable(reason: str, image: str, message: str) -> str:
+    """Return why an image is not available on the node."""
     if reason == "ErrImageNeverPull":
-        return f"{reason}: {name} is not on its node, and its pull policy is Never"
+        return f"{reason}: {image} is not on its node, and its pull policy is Never"
     *_, last = one_line(message).rsplit(": ", 1)
-    why = "" if '"' in last or last == message else f": {short(last)}"
-    return f"{reason}: {name}{why}"
+    if '"' in last or last == message:  # the message has no cause after its last colon
+        return f"{reason}: {image}"
+    return f"{reason}: {image}: {shorten(last)}"
 
 
-def mounting(message: str) -> str:
-    """Why a volume is not mounted, from what its node said."""
-    told = _VOLUME.sub("", one_line(message))
-    _, output, last = told.rpartition(" Output: ")
-    return short(last if output else told)
+def mount_failure(message: str) -> str:
+    """Return why a volume is not mounted, given the message of the node."""
+    line = _VOLUME.sub("", one_line(message))
+    _, separator, output = line.rpartition(" Output: ")
+    return shorten(output if separator else line)
 
 
-def cannot_start(message: str) -> str:
-    """Why a container's command was not started, from what its runtime said."""
-    told = one_line(message)
-    found = _EXEC.search(told)
-    if found:
-        return f"cannot be started with {found['command']!r}: {_STAT.sub('', found['why'])}"
-    *_, last = told.removesuffix(": unknown").rpartition("container process: ")
-    return f"cannot be started: {short(last)}" if last else "cannot be started"
+def start_failure(message: str) -> str:
+    """Return why the command of a container did not start, given the message of the runtime."""
+    line = one_line(message)
+    match = _EXEC.search(line)
+    if match:
+        return f"cannot start {match['command']!r}: {_STAT.sub('', match['cause'])}"
+    *_, last = line.removesuffix(": unknown").rpartition("container process: ")
+    return f"cannot start: {shorten(last)}" if last else "cannot start"
 
 
-def exit_reason(code: int) -> str:
-    """What an exit code says of itself."""
-    if code > 128:
+def exited(exit_code: int) -> Reason:
+    """Return the meaning of an exit code other than 0; the text is empty if it has no special meaning."""
+    if exit_code > 128:
         try:
-            return f"killed by {signal.Signals(code - 128).name}"
+            name = signal.Signals(exit_code - 128).name
         except ValueError:
-            return ""
-    return {126: "its command cannot be run", 127: "its command was not found"}.get(code, "")
+            return Reason("", ReasonCode.EXITED)
+        return Reason(f"killed by {name}", ReasonCode.KILLED)
+    texts = {126: "its command cannot be run", 127: "its command was not found"}
+    return Reason(texts.get(exit_code, ""), ReasonCode.EXITED)
 
 
-def restarts(code: int | None, message: str = "") -> str:
-    """That a container starts again; ``message`` is Kubernetes' of its back-off."""
+def restarting(exit_code: int | None, message: str = "") -> str:
+    """Return when a container restarts, given the back-off message of Kubernetes."""
+    exited_with = f"exit code {'unknown' if exit_code is None else exit_code}"
     delay = _BACK_OFF.search(message)
-    of = f"exit code {'unknown' if code is None else code}"
     if delay is None:
-        return f"restarts now ({of})"
+        return f"restarts now ({exited_with})"
     hours, minutes, seconds = (int(part or 0) for part in delay.groups())
-    return f"CrashLoopBackOff: restarts in {hours * 3600 + minutes * 60 + seconds} s ({of})"
+    total_seconds = hours * 3600 + minutes * 60 + seconds
+    return f"CrashLoopBackOff: restarts in {total_seconds} s ({exited_with})"
 
 
-def because(reason: str, message: str) -> str:
-    """Kubernetes' word and what it says of it, in one."""
-    told = short(message)
-    return ": ".join(part for part in (reason, told) if part)
+def pod_ended(reason: str, message: str) -> Reason:
+    """Return why Kubernetes ended a Pod as a whole."""
+    if reason == "DeadlineExceeded":
+        code = ReasonCode.DEADLINE_EXCEEDED
+    elif reason.startswith("OutOf") or reason in _NODE_REJECTIONS:
+        code = ReasonCode.UNSCHEDULABLE
+    elif reason == "DeletionByPodGC":
+        code = ReasonCode.LOST
+    else:
+        code = ReasonCode.EVICTED
+    return Reason(with_message(reason, message), code)
 
 
-def short(text: str) -> str:
-    """A message in one line that fits a table."""
-    return one_line(text, limit=LIMIT).rstrip(". ")
+def setup_failure(reason: str, message: str) -> Reason:
+    """Return why the setup of a Pod makes no progress, given a warning event of its node."""
+    code = ReasonCode.MOUNT_FAILED if reason in _MOUNT_EVENTS else ReasonCode.CREATING
+    return Reason(with_message(reason, mount_failure(message)), code)
+
+
+def with_message(reason: str, message: str) -> str:
+    """Join the reason of Kubernetes with its message.
+
+    >>> with_message("Evicted", "The node was low on resource: memory.")
+    'Evicted: The node was low on resource: memory'
+    """
+    parts = [reason, shorten(message)]
+    return ": ".join(part for part in parts if part)
+
+
+def shorten(text: str) -> str:
+    """Return a message on one line that fits into a table."""
+    return one_line(text, limit=MAX_REASON_CHARS).rstrip(". ")

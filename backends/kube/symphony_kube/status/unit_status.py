@@ -1,249 +1,309 @@
-"""How the processes of one unit are, from its Pods and its Job. Pure: the time is given."""
+"""Compute the state of the processes of one unit from its Pods and its Job. Pure: the time is given."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from symphony.status import ENDED, State
+from symphony.status import ENDED, ReasonCode, State
 from symphony_kube.render.roster import Unit
-from symphony_kube.status import job_status
-from symphony_kube.status.job_status import JobView
-from symphony_kube.status.pod_status import GONE, PodView, Track
+from symphony_kube.status.job_status import JobStatus, back_off_seconds
+from symphony_kube.status.pod_status import ContainerStatus, PodStatus, exit_unknown
+from symphony_kube.status.reasons import NO_REASON, Reason
 
-# A Pod that is still there so long after it should be gone, in seconds, has lost its node.
-OVERDUE = 30.0
-# A Job that has made no Pod after so long, in seconds, is held up by something that only its events tell.
-HELD_UP = 10.0
+# A Pod that still exists so long after its deadline has lost its node.
+OVERDUE_SECONDS = 30.0
+# A Job that has created no Pod after this time is blocked, and only its events show why.
+JOB_BLOCKED_SECONDS = 10.0
 
-POD_DELETED = f"{GONE}: its Pod was deleted"
-DELETING = "its Pod is being deleted"
+POD_DELETED = exit_unknown("its Pod was deleted")
+POD_DELETING = Reason("its Pod is being deleted", ReasonCode.DELETING)
+
+Containers = dict[str, ContainerStatus]
 
 
-class UnitSeen:
-    """One computation: the ``tracks`` of a unit's processes, which hold ``until`` a time, or for ever."""
+class UnitStatus:
+    """The state of the processes of a unit.
+
+    ``containers`` has the state of each process by name. It is valid until the time ``valid_until`` in
+    seconds since the epoch, or until an object of the unit changes if that is None.
+    """
 
     def __init__(
         self,
         unit: Unit,
-        pods: list[PodView],
-        job: JobView | None,
-        gone: PodView | None,
-        watched: set[str],
+        pods: list[PodStatus],
+        job: JobStatus | None,
+        deleted_pod: PodStatus | None,
+        awaited_ready: set[str],
         now: float,
     ) -> None:
         self._unit = unit
         self._job = job
-        self._watched = watched
+        self._awaited_ready = awaited_ready
         self._now = now
         self._pods = pods
-        self.pod = _current(pods)
-        self.until: float | None = None
-        if self.pod is not None:
-            found = self._of_pod(self.pod)
+        self._pod = _current_pod(pods)
+        self.valid_until: float | None = None
+        if self._pod is not None:
+            computed = self._with_pod(self._pod)
         else:
-            found = self._without_pod(gone)
-        self.tracks: dict[str, Track] = {name: found.get(name, Track()) for name in unit.processes}
+            computed = self._without_pod(deleted_pod)
+        self.containers: Containers = {
+            name: computed.get(name, ContainerStatus()) for name in unit.processes
+        }
 
-    def remember_ready(self, was_ready: dict[tuple[str, str], float]) -> None:
-        """Note who is ready now, and who was when somebody looked earlier."""
-        if self.pod is None:
+    def remember_ready(self, ready_times: dict[tuple[str, str], float]) -> None:
+        """Record the processes that are ready, and restore those that were ready in an earlier status.
+
+        ``ready_times`` has, by the uid of the Pod and the process, when the process became ready. It is
+        updated.
+        """
+        if self._pod is None:
             return
-        for name, track in self.tracks.items():
-            key = (self.pod.uid, name)
-            if track.was_ready:
-                since = was_ready.setdefault(key, track.ready_since or self._now)
-            elif key in was_ready:
-                since = was_ready[key]
-                track = self._on_time(track)
+        for name, container in self.containers.items():
+            key = (self._pod.uid, name)
+            if container.was_ready:
+                since = ready_times.setdefault(key, container.ready_since or self._now)
+            elif key in ready_times:
+                since = ready_times[key]
+                if container.never_ready:
+                    # The process was ready in time. It has become unready since then.
+                    container = replace(container, never_ready=False, cause=NO_REASON)
             else:
                 continue
-            self.tracks[name] = replace(
-                track, was_ready=True, ready_since=track.ready_since or since
-            )
-
-    def _on_time(self, track: Track) -> Track:
-        return replace(track, never_ready=False, reason="") if track.never_ready else track
+            ready_since = container.ready_since or since
+            self.containers[name] = replace(container, was_ready=True, ready_since=ready_since)
 
     # --- with a Pod ---
 
-    def _of_pod(self, pod: PodView) -> dict[str, Track]:
-        tracks = {name: self._readiness(name, track, pod) for name, track in pod.containers.items()}
-        tracks = {
-            name: self._dying(track, pod) if track.dying else track
-            for name, track in tracks.items()
-        }
-        if pod.deleting is not None:
-            tracks = {name: self._deleting(track, pod) for name, track in tracks.items()}
+    def _with_pod(self, pod: PodStatus) -> Containers:
+        containers = {}
+        for name, container in pod.containers.items():
+            updated = self._with_readiness(name, container, pod)
+            if updated.stopping:
+                updated = self._stopping(updated, pod)
+            if pod.deadline is not None:
+                updated = self._deleting(updated, pod, pod.deadline)
+            containers[name] = updated
         if self._job is not None:
-            tracks = self._in_job(tracks, pod, self._job)
-        return tracks
+            return self._with_job(containers, pod, self._job)
+        return containers
 
-    def _readiness(self, name: str, track: Track, pod: PodView) -> Track:
-        by_log = name in self._unit.logs and (name in self._watched or name in pod.noted)
-        tested = by_log or name in pod.probed
-        running = track.state is State.RUNNING
-        if not tested:
-            since = track.started
-            track = replace(track, ready=running, was_ready=since is not None, ready_since=since)
-        elif by_log:
-            noted = name in pod.noted
-            track = replace(
-                track, ready=running and noted, was_ready=noted, ready_since=pod.noted_at
+    def _with_readiness(
+        self, name: str, container: ContainerStatus, pod: PodStatus
+    ) -> ContainerStatus:
+        log_matched = name in pod.ready_by_log
+        checks_log = name in self._unit.logs and (name in self._awaited_ready or log_matched)
+        has_check = checks_log or name in pod.probed
+        running = container.state is State.RUNNING
+        if not has_check:
+            container = replace(
+                container,
+                ready=running,
+                was_ready=container.started is not None,
+                ready_since=container.started,
+            )
+        elif checks_log:
+            container = replace(
+                container,
+                ready=running and log_matched,
+                was_ready=log_matched,
+                ready_since=pod.ready_by_log_at,
             )
         else:
-            track = replace(track, was_ready=track.ready)
-        if tested and running and not track.was_ready:
-            return self._late(name, track)
-        if running and pod.silent:
-            return replace(track, reason=f"node {pod.node} does not answer")
-        return track
+            container = replace(container, was_ready=container.ready)
+        if has_check and running and not container.was_ready:
+            return self._not_ready(name, container)
+        if running and pod.node_silent:
+            return replace(container, cause=Reason(f"node {pod.node} does not respond"))
+        return container
 
-    def _late(self, name: str, track: Track) -> Track:
-        """A process that is not ready yet, or has run out of time for it."""
+    def _not_ready(self, name: str, container: ContainerStatus) -> ContainerStatus:
+        """Check the readiness timeout of a process that is not ready."""
         timeout = self._unit.ready.get(name)
-        if timeout is None or track.started is None:
-            return track
-        if self._now < track.started + timeout:
-            self._holds_until(track.started + timeout)
-            return track
-        return replace(track, never_ready=True, reason=f"not ready within {timeout:g} s")
+        if timeout is None or container.started is None:
+            return container
+        if self._now < container.started + timeout:
+            self._expires_at(container.started + timeout)
+            return container
+        cause = Reason(f"not ready within {timeout:g} s", ReasonCode.NOT_READY)
+        return replace(container, never_ready=True, cause=cause)
 
-    def _dying(self, track: Track, pod: PodView) -> Track:
-        """A process of a Pod that failed: it has its grace period, and then there is an exit code to tell."""
-        due = (pod.written or 0.0) + pod.grace + OVERDUE
-        if self._now >= due:
-            return track
-        self._holds_until(due)
-        return replace(track, state=State.RUNNING, ended=None)
+    def _stopping(self, container: ContainerStatus, pod: PodStatus) -> ContainerStatus:
+        """Treat a process as running while its Pod has failed and its grace period lasts.
 
-    def _deleting(self, track: Track, pod: PodView) -> Track:
-        """A process of a Pod that is being deleted. An end that was asked for so is none of its own."""
-        if track.state in ENDED and (track.ended or 0.0) < (pod.asked or 0.0):
-            return track
-        due = (pod.deleting or 0.0) + OVERDUE
-        if self._now < due:
-            self._holds_until(due)
-            if track.state in ENDED:
-                track = replace(track, state=State.RUNNING, exit_code=None, ended=None)
-            return replace(track, ready=False, reason=DELETING)
-        if track.state in ENDED:
-            return track
-        lost = f"{GONE}: node {pod.node} is gone" if pod.node else POD_DELETED
-        return replace(track, state=State.UNKNOWN, ready=False, reason=lost)
+        Its exit code is reported at the end of that period.
+        """
+        expected_end = (pod.modified or 0.0) + pod.grace_seconds + OVERDUE_SECONDS
+        if self._now >= expected_end:
+            return container
+        self._expires_at(expected_end)
+        return replace(container, state=State.RUNNING, ended=None)
+
+    def _deleting(
+        self, container: ContainerStatus, pod: PodStatus, deadline: float
+    ) -> ContainerStatus:
+        """Return the state of a process whose Pod is being deleted.
+
+        An exit before the request is the result of the process. A later exit is caused by the deletion.
+        """
+        has_ended = container.state in ENDED
+        if has_ended and (container.ended or 0.0) < (pod.delete_requested or 0.0):
+            return container
+        if self._now < deadline + OVERDUE_SECONDS:
+            self._expires_at(deadline + OVERDUE_SECONDS)
+            if has_ended:
+                container = replace(container, state=State.RUNNING, exit_code=None, ended=None)
+            return replace(container, ready=False, cause=POD_DELETING)
+        if has_ended:
+            return container
+        cause = exit_unknown(f"node {pod.node} is gone") if pod.node else POD_DELETED
+        return replace(container, state=State.UNKNOWN, ready=False, cause=cause)
 
     # --- with a Job ---
 
-    def _in_job(self, tracks: dict[str, Track], pod: PodView, job: JobView) -> dict[str, Track]:
-        earlier = len(self._pods) - 1
-        tracks = {
-            name: replace(track, restarts=track.restarts + earlier)
-            for name, track in tracks.items()
-        }
-        if job.end is State.FAILED:
-            due = max(pod.deleting or 0.0, (job.ended or 0.0) + pod.grace) + OVERDUE
-            return {name: self._job_failed(track, job, due=due) for name, track in tracks.items()}
-        failures = earlier + 1
-        if job.end is None and pod.phase == "Failed" and failures <= job.limit and not job.deleting:
-            return {name: self._tries_again(track, failures) for name, track in tracks.items()}
-        return tracks
+    def _with_job(self, containers: Containers, pod: PodStatus, job: JobStatus) -> Containers:
+        earlier_pods = len(self._pods) - 1
+        failures = earlier_pods + 1
+        retries = job.result is None and failures <= job.backoff_limit and not job.deleting
+        expected_end = (job.ended or 0.0) + pod.grace_seconds
+        expected_end = max(pod.deadline or 0.0, expected_end) + OVERDUE_SECONDS
+        result = {}
+        for name, container in containers.items():
+            updated = replace(container, restarts=container.restarts + earlier_pods)
+            if job.result is State.FAILED:
+                updated = self._job_failed(updated, job, expected_end=expected_end)
+            elif pod.phase == "Failed" and retries:
+                updated = self._job_retries(updated, failures)
+            result[name] = updated
+        return result
 
-    def _job_failed(self, track: Track, job: JobView, *, due: float = 0.0) -> Track:
-        """A process of a Job that failed; until ``due`` it has the time to end, which there is then more to tell of."""
-        if track.state is State.SUCCEEDED:
-            return track
-        if track.state not in ENDED and self._now < due:  # what is pending may yet begin to run
-            self._holds_until(due)
-            return replace(track, ready=False, reason=job.reason)
-        if track.state is not State.FAILED:
-            exit_code = track.exit_code if track.state is State.PENDING else None
-            ended = job.ended or track.ended
+    def _job_failed(
+        self, container: ContainerStatus, job: JobStatus, *, expected_end: float = 0.0
+    ) -> ContainerStatus:
+        """Return the state of a process of a failed Job.
+
+        Until ``expected_end`` the process may still exit, and its Pod then reports more.
+        """
+        if container.state is State.SUCCEEDED:
+            return container
+        # A pending process may still start to run.
+        if container.state not in ENDED and self._now < expected_end:
+            self._expires_at(expected_end)
+            return replace(container, ready=False, cause=job.reason)
+        if container.state is not State.FAILED:
+            exit_code = container.exit_code if container.state is State.PENDING else None
             return replace(
-                track,
+                container,
                 state=State.FAILED,
                 ready=False,
                 exit_code=exit_code,
-                reason=job.reason,
-                ended=ended,
+                cause=job.reason,
+                ended=job.ended or container.ended,
             )
-        if job.reason.startswith(job_status.TRIED_OUT):
-            last = f" (at last: {track.reason})" if track.reason else ""
-            return replace(track, reason=job.reason + last) if job.limit else track
-        killed = track.reason.startswith("killed by") or not track.reason
-        by_job = job.ended is not None and (track.ended is None or track.ended >= job.ended)
-        return replace(track, reason=job.reason) if killed or by_job else track
+        if job.retries_exhausted:
+            return _with_last_failure(container, job)
+        has_own_reason = container.reason and not container.reason.startswith("killed by")
+        ended_by_job = job.ended is not None and (
+            container.ended is None or container.ended >= job.ended
+        )
+        if has_own_reason and not ended_by_job:
+            return container
+        return replace(container, cause=job.reason)
 
-    def _tries_again(self, track: Track, failures: int) -> Track:
-        of = "its Pod failed" if track.exit_code in (None, 0) else f"exit code {track.exit_code}"
-        reason = f"restarts in {job_status.back_off(failures)} s ({of})"
-        return replace(track, state=State.PENDING, ready=False, reason=reason)
+    def _job_retries(self, container: ContainerStatus, failures: int) -> ContainerStatus:
+        why = "its Pod failed"
+        if container.exit_code not in (None, 0):
+            why = f"exit code {container.exit_code}"
+        text = f"restarts in {back_off_seconds(failures)} s ({why})"
+        cause = Reason(text, ReasonCode.BACKING_OFF)
+        return replace(container, state=State.PENDING, ready=False, cause=cause)
 
     # --- without a Pod ---
 
-    def _without_pod(self, gone: PodView | None) -> dict[str, Track]:
-        before = _before_deletion(gone)
+    def _without_pod(self, deleted_pod: PodStatus | None) -> Containers:
+        known = _before_deletion(deleted_pod)
         if self._job is not None:
-            return self._of_job(self._job, gone, before)
-        return {name: self._gone(before.get(name), gone) for name in self._unit.processes}
+            return self._job_without_pod(self._job, deleted_pod, known)
+        ended = deleted_pod.deadline if deleted_pod is not None else None
+        result = {}
+        for name in self._unit.processes:
+            container = known.get(name, ContainerStatus())
+            if container.state not in ENDED:
+                container = replace(
+                    container, state=State.UNKNOWN, ready=False, cause=POD_DELETED, ended=ended
+                )
+            result[name] = container
+        return result
 
-    def _gone(self, track: Track | None, gone: PodView | None) -> Track:
-        """A process whose Pod is no longer there: how it ended, where that was seen before."""
-        if track is not None and track.state in ENDED:
-            return track
-        ended = gone.deleting if gone is not None else None
-        return replace(
-            track or Track(), state=State.UNKNOWN, ready=False, reason=POD_DELETED, ended=ended
-        )
-
-    def _of_job(
-        self, job: JobView, gone: PodView | None, before: Mapping[str, Track]
-    ) -> dict[str, Track]:
-        known = {name: before.get(name, Track()) for name in self._unit.processes}
-        if job.end is State.FAILED:
-            last = gone.containers if gone is not None else {}
-            return {
-                name: self._job_failed(last.get(name, track), job) for name, track in known.items()
-            }
-        if job.end is State.SUCCEEDED:
-            return {
-                name: replace(
-                    track,
+    def _job_without_pod(
+        self, job: JobStatus, deleted_pod: PodStatus | None, known: Mapping[str, ContainerStatus]
+    ) -> Containers:
+        if job.result is None:
+            waiting = ContainerStatus(cause=self._no_pod_reason(job, deleted_pod))
+            return dict.fromkeys(self._unit.processes, waiting)
+        last = deleted_pod.containers if deleted_pod is not None else {}
+        result = {}
+        for name in self._unit.processes:
+            container = known.get(name, ContainerStatus())
+            if job.result is State.FAILED:
+                result[name] = self._job_failed(last.get(name, container), job)
+            else:
+                result[name] = replace(
+                    container,
                     state=State.SUCCEEDED,
                     ready=False,
                     exit_code=0,
-                    reason="",
+                    cause=NO_REASON,
                     ended=job.ended,
                 )
-                for name, track in known.items()
-            }
-        return dict.fromkeys(self._unit.processes, Track(reason=self._held_up(job, gone)))
+        return result
 
-    def _held_up(self, job: JobView, gone: PodView | None) -> str:
-        since = max(job.created, (gone.deleting or 0.0) if gone is not None else 0.0)
+    def _no_pod_reason(self, job: JobStatus, deleted_pod: PodStatus | None) -> Reason:
+        """Return why a Job has no Pod."""
         if job.suspended:
-            return "its Job is suspended"
-        if self._now < since + HELD_UP:
-            self._holds_until(since + HELD_UP)
-            return ""
-        return f"its Job has made no Pod: 'kubectl describe job {job.name}' tells why (a quota?)"
+            return Reason("its Job is suspended", ReasonCode.SCHEDULING)
+        since = job.created
+        if deleted_pod is not None:
+            since = max(since, deleted_pod.deadline or 0.0)
+        if self._now < since + JOB_BLOCKED_SECONDS:
+            self._expires_at(since + JOB_BLOCKED_SECONDS)
+            return NO_REASON
+        text = f"its Job has made no Pod: 'kubectl describe job {job.name}' shows why (a quota?)"
+        return Reason(text, ReasonCode.NOT_PERMITTED)
 
-    def _holds_until(self, time: float) -> None:
-        self.until = time if self.until is None else min(self.until, time)
+    def _expires_at(self, time: float) -> None:
+        self.valid_until = time if self.valid_until is None else min(self.valid_until, time)
 
 
-def _current(pods: list[PodView]) -> PodView | None:
-    """The Pod that tells how its unit is: one that succeeded, else the latest, those being deleted last."""
+def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
+    """Return the state of a failed process of a Job that has used up its retries."""
+    if not job.backoff_limit:  # the process ran once, so its own reason is complete
+        return container
+    text = job.reason.text
+    if container.reason:
+        text += f" (at last: {container.reason})"
+    return replace(container, cause=Reason(text, container.cause.code or job.reason.code))
+
+
+def _current_pod(pods: list[PodStatus]) -> PodStatus | None:
+    """Return the Pod that determines the state of its unit.
+
+    That is a Pod that succeeded, otherwise the latest Pod. Pods that are being deleted come last.
+    """
     if not pods:
         return None
-    done = [view for view in pods if view.phase == "Succeeded"]
-    staying = [view for view in pods if view.deleting is None]
-    return (done or staying or pods)[-1]
+    succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
+    staying = [pod for pod in pods if pod.deadline is None]
+    candidates = succeeded or staying or pods
+    return candidates[-1]
 
 
-def _before_deletion(gone: PodView | None) -> Mapping[str, Track]:
-    """How the containers of a Pod that is no longer there were before somebody deleted it."""
-    if gone is None:
+def _before_deletion(pod: PodStatus | None) -> Mapping[str, ContainerStatus]:
+    """Return the containers of a deleted Pod as they were before the deletion was requested."""
+    if pod is None:
         return {}
-    if gone.before is not None:
-        return gone.before
-    return gone.containers if gone.deleting is None else {}
+    if pod.before_deletion is not None:
+        return pod.before_deletion
+    return pod.containers if pod.deadline is None else {}

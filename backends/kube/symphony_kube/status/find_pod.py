@@ -1,0 +1,87 @@
+"""Find the Pod and the container of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from symphony.cluster.matching import find_status
+from symphony.errors import NotFound
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.resources import collection, listed
+from symphony_kube.render import labels
+from symphony_kube.render.labels import Scope
+from symphony_kube.status import experiments
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import ContainerRef, container_refs
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+
+def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[ContainerRef]:
+    """Return the containers of an experiment, or of one unit of it, oldest Pods first."""
+    selector = scope.selector
+    if unit is not None:
+        selector += f",{labels.UNIT}={unit}"
+    try:
+        answer = api.call("GET", pod_path(scope), query={"labelSelector": selector})
+    except ApiError as exc:
+        action = f"list the pods of {scope.experiment!r}"
+        raise missing_right(exc, action, "list pods", scope) from exc
+    refs = [ref for pod in listed(answer) for ref in container_refs(pod)]
+    return sorted(refs, key=lambda ref: ref.created)
+
+
+def find_container(
+    api: Api, scope: Scope, process: str, group: str | None = None
+) -> ContainerRef | None:
+    """Return the container of a process in its newest Pod, or None if the process has no Pod.
+
+    Raises `NotFound` if the experiment has no such process, or has it in another group.
+    """
+    # The unit usually has the name of the process, so one request for a single Pod is enough.
+    found = newest(list_containers(api, scope, group or process), process)
+    if found is None or (group is None and found.unit != process):
+        found = newest(list_containers(api, scope), process)
+    if found is None or (group is not None and found.unit != group):
+        describe_process(api, scope, process, group)
+    return found
+
+
+def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | None:
+    """Return the newest container of a process.
+
+    A container whose Pod is being deleted is returned only if there is no other.
+    """
+    candidates = [ref for ref in containers if ref.process == process]
+    return max(candidates, key=lambda ref: (not ref.deleting, ref.created), default=None)
+
+
+def describe_process(
+    api: Api, scope: Scope, process: str, group: str | None = None
+) -> tuple[str, str]:
+    """Return the path of a process, and its state with the reason as text.
+
+    Raises `NotFound` if the experiment has no such process, or has it in another group.
+    """
+    status = find_status(experiments.describe(api, scope), process, group)
+    state = f"{status.state}, {status.reason}" if status.reason else str(status.state)
+    return status.path, state
+
+
+def running_container(
+    api: Api, scope: Scope, process: str, group: str | None = None
+) -> ContainerRef:
+    """Return the container of a running process. Raises `NotFound` if the process is not running."""
+    found = find_container(api, scope, process, group)
+    if found is not None and found.running:
+        return found
+    path, state = describe_process(api, scope, process, group)
+    raise NotFound(f"process {path!r} is not running ({state}), so its container cannot be used")
+
+
+def pod_path(scope: Scope, pod: str = "", subresource: str = "") -> str:
+    """Return the API path of the Pods of an experiment, of one Pod, or of a subresource such as ``log``."""
+    parts = [collection("Pod", scope.namespace), pod, subresource]
+    return "/".join(part for part in parts if part)

@@ -162,7 +162,7 @@ class KubeCluster(Cluster):
         """The names of the experiments that symphony made here."""
         from symphony_kube.status import experiments
 
-        return experiments.experiments(self.api, namespace=self.namespace)
+        return experiments.list_experiments(self.api, namespace=self.namespace)
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
         """An experiment and its processes as they are now: one list of its Pods."""
@@ -176,13 +176,13 @@ class KubeCluster(Cluster):
         """All that matters about one process: its Pod, and the events that the server keeps of that."""
         from symphony_kube.status import details
 
-        return details.explain(self.api, self.scope(experiment), process, process_group)
+        return details.describe_in_detail(self.api, self.scope(experiment), process, process_group)
 
     def describe_topology(self, experiment: str) -> Topology:
         """Who is joined with whom: from the Pods, the roster on the first, and the Services."""
         from symphony_kube.status import topology
 
-        return topology.look(self.api, self.scope(experiment))
+        return topology.describe_topology(self.api, self.scope(experiment))
 
     def wait(
         self,
@@ -193,9 +193,9 @@ class KubeCluster(Cluster):
         until: Until = "ended",
     ) -> ExperimentStatus:
         """Return when every process has ended; see `Cluster.wait`. One list and one watch."""
-        from symphony_kube.status import experiments
+        from symphony_kube.status import wait
 
-        return experiments.wait(
+        return wait.wait(
             self.api, self.scope(experiment), timeout=timeout, on_change=on_change, until=until
         )
 

@@ -4,7 +4,7 @@ import pytest
 
 from symphony.errors import NotFound
 from symphony.status import ProcessStatus
-from symphony_kube.status.details import details
+from symphony_kube.status.details import process_details
 
 from .conftest import FOREVER, python, until
 
@@ -33,7 +33,7 @@ def test_a_pod_as_details():
         "metadata": {"name": "g", "namespace": "rl"},
         "spec": {"nodeName": "n", "containers": [{"name": "other"}, container]},
     }
-    found = details(ProcessStatus(name="p", group="g"), pod)
+    found = process_details(ProcessStatus(name="p", group="g"), pod)
     assert found.facts == {"command": "python 'a b.py'", "image": "i:1", "pod": "rl/g", "node": "n"}
     assert found.resources == {"cpu": "1, at most 2", "memory": "1Gi", "nvidia.com/gpu": "1"}
     assert found.addresses == {"replay-server": "replay-server:7000"}

@@ -17,7 +17,7 @@ from symphony.status import State
 from symphony_kube.api.client import Api
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.lifecycle import delete, launch
-from symphony_kube.status import experiments
+from symphony_kube.status import wait
 
 from .conftest import space, there, unplaced, until
 
@@ -297,7 +297,7 @@ def test_trouble_at_one_call_of_a_wait_is_not_noticed(
     launched(undisturbed, manifest)
     trouble.at(number, FAULTS[kind])
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(experiments.wait, api, manifest.scope, timeout=60, on_change=None)
+        waiting = pool.submit(wait.wait, api, manifest.scope, timeout=60, on_change=None)
         until(lambda: [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1)
         kube_cluster.raw.call(
             "PATCH", kube_cluster.path(f"pods/{name}-worker/status"), SUCCEEDED, MERGE_PATCH

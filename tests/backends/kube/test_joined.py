@@ -15,7 +15,7 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
 from symphony_kube.render.options import Options
 from symphony_kube.render.roster import decode, encode
-from symphony_kube.status.topology import topology
+from symphony_kube.status.topology import build_topology
 
 from .conftest import FOREVER, python
 from .specimens import FILES, IMAGE, planned
@@ -40,7 +40,7 @@ def of(exp: Experiment, *, environment: bool = True, expose: str = "LoadBalancer
         key=lambda one: one["metadata"]["name"],
     )
     status = ExperimentStatus(name=exp.name, backend="kube", processes=processes)
-    return topology(status, roster, services, env)
+    return build_topology(status, roster, services, env)
 
 
 def everything() -> Experiment:

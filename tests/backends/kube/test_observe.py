@@ -17,8 +17,8 @@ from symphony.status import State
 from symphony_kube.api import labels
 from symphony_kube.render.roster import Unit, encode
 from symphony_kube.status import reasons
-from symphony_kube.status.observe import JOBS, PODS, Observer, observe
-from symphony_kube.status.pod_status import seconds
+from symphony_kube.status.observe import JOBS, PODS, PodObserver, observe
+from symphony_kube.status.pod_status import parse_time
 
 RECORDED = Path(__file__).parent / "recorded"
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
@@ -79,7 +79,7 @@ ENDS = {
         "no-secret": (PENDING, None, 'CreateContainerConfigError: secret "nope" not found')
     },
     "no-secret-volume": {"no-secret-volume": (PENDING, None, "ContainerCreating")},
-    "init-runs": {"init-slow": (PENDING, None, "init container 'checkout' runs")},
+    "init-runs": {"init-slow": (PENDING, None, "init container 'checkout' is running")},
     "init-image": {
         "init-image": (
             PENDING,
@@ -107,26 +107,26 @@ ENDS = {
     "sig-9": {"sig-9": (FAILED, 137, "killed by SIGKILL")},
     "sh-127": {"sh-127": (FAILED, 127, "its command was not found")},
     "oom": {"oom": (FAILED, 137, "OOMKilled: more than its memory limit of 48Mi")},
-    "no-command": {"no-command": (FAILED, None, f"cannot be started with 'nope': {NOT_FOUND}")},
+    "no-command": {"no-command": (FAILED, None, f"cannot start 'nope': {NOT_FOUND}")},
     "no-command-path": {
         "no-command-path": (
             FAILED,
             None,
-            "cannot be started with '/no/such': no such file or directory",
+            "cannot start '/no/such': no such file or directory",
         )
     },
     "no-exec": {
-        "no-exec": (FAILED, None, "cannot be started with '/etc/passwd': permission denied")
+        "no-exec": (FAILED, None, "cannot start '/etc/passwd': permission denied")
     },
     "no-dir": {
         "no-dir": (
             FAILED,
             None,
-            "cannot be started: error during container init: mkdir /etc/passwd: not a directory",
+            "cannot start: error during container init: mkdir /etc/passwd: not a directory",
         )
     },
     "no-command-restarts": {
-        "no-command-restart": (PENDING, None, f"cannot be started with 'nope': {NOT_FOUND}"),
+        "no-command-restart": (PENDING, None, f"cannot start 'nope': {NOT_FOUND}"),
     },
     "crash": {"crash": (PENDING, 4, "restarts now (exit code 4)")},
     "crash-loop": {"crash": (PENDING, 4, "CrashLoopBackOff: restarts in 40 s (exit code 4)")},
@@ -175,7 +175,7 @@ def recorded(case: str) -> dict[str, Any]:
 def moment(case: dict[str, Any]) -> float:
     """A second after the latest time that the objects tell of."""
     found = (
-        seconds(word)
+        parse_time(word)
         for word in json.dumps(case).split('"')
         if word[:2] == "20" and word[-1:] == "Z"
     )
@@ -220,8 +220,8 @@ def test_readiness():
     # without a test, to run is to be ready
     assert looked("running").status.processes[0].ready
     assert not looked("done").status.processes[0].ready
-    assert looked("done").tracks["done"].was_ready
-    assert not looked("no-command").tracks["no-command"].was_ready
+    assert looked("done").containers["done"].was_ready
+    assert not looked("no-command").containers["no-command"].was_ready
 
 
 # --- newer versions, and what takes a broken node ---
@@ -293,7 +293,7 @@ def waiting(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
 
 def track(one: dict[str, Any], *, after: float = 10, jobs: Any = (), roster: Any = None):
     found = observe("e", [one], jobs, now=AT + after, roster=roster)
-    return next(iter(found.tracks.values()))
+    return next(iter(found.containers.values()))
 
 
 DELETED = {"deletionTimestamp": stamp(5), "deletionGracePeriodSeconds": 2}
@@ -357,7 +357,7 @@ NEWER = {
     ),
     "docker's word for a command that is not there": (
         pod(ended(127, why="ContainerCannotRun", phase="Failed")),
-        (FAILED, None, "cannot be started"),
+        (FAILED, None, "cannot start"),
     ),
     "a command that docker does not find": (
         pod(
@@ -375,7 +375,7 @@ NEWER = {
                 phase="Failed",
             )
         ),
-        (FAILED, None, f"cannot be started with 'nope': {NOT_FOUND}"),
+        (FAILED, None, f"cannot start 'nope': {NOT_FOUND}"),
     ),
     "a signal told as such": (
         pod(
@@ -428,12 +428,12 @@ NEWER = {
         (
             UNKNOWN,
             None,
-            "nobody saw its end: the container could not be located when the pod was terminated",
+            "exit status unknown: the container could not be located when the pod was terminated",
         ),
     ),
     "its node left the cluster": (
         pod(running(phase="Failed", conditions=[POD_GC])),
-        (UNKNOWN, None, "nobody saw its end: node node1 is gone"),
+        (UNKNOWN, None, "exit status unknown: node node1 is gone"),
     ),
     "its node left the cluster before 1.26": (
         pod(
@@ -443,21 +443,21 @@ NEWER = {
                 message="Node node1 which was running pod p is unresponsive",
             )
         ),
-        (UNKNOWN, None, "nobody saw its end: node node1 is gone"),
+        (UNKNOWN, None, "exit status unknown: node node1 is gone"),
     ),
-    "its node does not answer": (
+    "its node does not respond": (
         pod(
             running(conditions=[condition("Ready", "False"), condition("ContainersReady", "True")])
         ),
-        (RUNNING, None, "node node1 does not answer"),
+        (RUNNING, None, "node node1 does not respond"),
     ),
     "its node has not answered for long": (
         pod(running(conditions=[TAINTED]), meta={**DELETED, "deletionTimestamp": stamp(-100)}),
-        (UNKNOWN, None, "nobody saw its end: node node1 is gone"),
+        (UNKNOWN, None, "exit status unknown: node node1 is gone"),
     ),
     "a phase that nobody knows": (
         pod(running(phase="Unknown")),
-        (UNKNOWN, None, "nobody saw its end: node node1 is gone"),
+        (UNKNOWN, None, "exit status unknown: node node1 is gone"),
     ),
     "preempted by the scheduler": (
         pod(
@@ -629,10 +629,10 @@ def test_one_that_is_not_ready_in_time():
     roster = (Unit(name="p", processes=("p",), ready={"p": 30.0}),)
     one = unready()
     early = observe("e", [one], now=AT + 20, roster=roster)
-    assert (early.tracks["p"].never_ready, early.tracks["p"].reason) == (False, "")
-    assert early.until == AT + 31
+    assert (early.containers["p"].never_ready, early.containers["p"].reason) == (False, "")
+    assert early.valid_until == AT + 31
     late = observe("e", [one], now=AT + 31, roster=roster)
-    assert (late.tracks["p"].never_ready, late.tracks["p"].reason) == (
+    assert (late.containers["p"].never_ready, late.containers["p"].reason) == (
         True,
         "not ready within 30 s",
     )
@@ -641,32 +641,32 @@ def test_one_that_is_not_ready_in_time():
 
 
 def test_one_that_is_ready_after_its_time_is_late_no_more():
-    observer = Observer("e", roster=(Unit(name="p", processes=("p",), ready={"p": 30.0}),))
+    observer = PodObserver("e", roster=(Unit(name="p", processes=("p",), ready={"p": 30.0}),))
     observer.replace(PODS, [unready()])
-    assert observer.look(AT + 31).status.processes[0].not_ready_in_time
+    assert observer.observe(AT + 31).status.processes[0].not_ready_in_time
     observer.apply(PODS, "MODIFIED", pod(running(), containers=PROBED))
-    found = observer.look(AT + 40).status.processes[0]
+    found = observer.observe(AT + 40).status.processes[0]
     assert (found.ready, found.not_ready_in_time, found.reason) == (True, False, "")
     observer.apply(PODS, "MODIFIED", unready())
-    assert not observer.look(AT + 50).status.processes[0].not_ready_in_time
+    assert not observer.observe(AT + 50).status.processes[0].not_ready_in_time
 
 
 def test_one_that_ended_is_not_late():
-    observer = Observer("e", roster=(Unit(name="p", processes=("p",), ready={"p": 30.0}),))
+    observer = PodObserver("e", roster=(Unit(name="p", processes=("p",), ready={"p": 30.0}),))
     observer.replace(PODS, [unready()])
-    assert observer.look(AT + 31).status.processes[0].not_ready_in_time
+    assert observer.observe(AT + 31).status.processes[0].not_ready_in_time
     observer.apply(PODS, "MODIFIED", pod(ended(3, phase="Failed"), containers=PROBED))
-    found = observer.look(AT + 60).status.processes[0]
+    found = observer.observe(AT + 60).status.processes[0]
     assert (found.state, found.not_ready_in_time) == (State.FAILED, False)
 
 
 def test_one_that_was_ready_once_is_not_late():
     roster = (Unit(name="p", processes=("p",), ready={"p": 30.0}),)
-    observer = Observer("e", roster=roster)
+    observer = PodObserver("e", roster=roster)
     observer.replace(PODS, [pod(running(), containers=PROBED)])
-    assert observer.look(AT + 5).tracks["p"].was_ready
+    assert observer.observe(AT + 5).containers["p"].was_ready
     observer.apply(PODS, "MODIFIED", unready())
-    found = observer.look(AT + 500).tracks["p"]
+    found = observer.observe(AT + 500).containers["p"]
     assert (found.ready, found.was_ready, found.never_ready, found.reason) == (
         False,
         True,
@@ -674,7 +674,7 @@ def test_one_that_was_ready_once_is_not_late():
         "",
     )
     observer.apply(PODS, "MODIFIED", pod(ended(0, phase="Succeeded"), containers=PROBED))
-    assert observer.look(AT + 501).tracks["p"].was_ready
+    assert observer.observe(AT + 501).containers["p"].was_ready
 
 
 LOG = (
@@ -685,17 +685,17 @@ LOG = (
 
 def test_a_log_tells_by_an_annotation():
     before = observe("e", [pod(running())], now=AT + 5, roster=LOG)
-    assert (before.tracks["p"].ready, before.tracks["q"].reason) == (
+    assert (before.containers["p"].ready, before.containers["q"].reason) == (
         False,
         "waiting for p to be ready",
     )
     noted = pod(running(), meta={"annotations": {labels.READY: "x,p"}})
     after = observe("e", [noted], now=AT + 5, roster=LOG)
-    assert (after.tracks["p"].ready, after.tracks["q"].reason) == (True, "")
+    assert (after.containers["p"].ready, after.containers["q"].reason) == (True, "")
 
 
 def test_a_log_for_which_nobody_waits_is_not_watched():
-    assert observe("e", [pod(running())], now=AT + 500, roster=LOG[:1]).tracks["p"].ready
+    assert observe("e", [pod(running())], now=AT + 500, roster=LOG[:1]).containers["p"].ready
 
 
 # --- the start order ---
@@ -739,7 +739,7 @@ def test_those_that_never_can_have_failed():
 def test_those_that_could_and_were_not_created_have_lost_their_launcher():
     done = pod(ended(0, at=20, phase="Succeeded"))
     assert described([done], ORDER, 79)["team/a"] == (PENDING, "")
-    never = "never started: its launcher ended before it was created"
+    never = "never started: the launcher exited before it created the process"
     assert described([done], ORDER, 80)["team/a"] == (UNKNOWN, never)
     assert described([done], ORDER, 80)["last"] == (FAILED, "never started: a ended")
 
@@ -749,14 +749,14 @@ def test_a_launcher_that_still_creates_is_alive():
     second["metadata"]["creationTimestamp"] = stamp(50)
     roster = tuple(Unit(name=name, processes=(name,)) for name in "pqr")
     assert described([first, second], roster, 100)["r"] == (PENDING, "")
-    why = "nobody saw its end: its Pod is not there; it was deleted, or its launcher ended before it was created"
+    why = "exit status unknown: its Pod does not exist; it was deleted, or the launcher exited before it created it"
     assert described([first, second], roster, 111)["r"] == (UNKNOWN, why)
 
 
 def test_the_launcher_itself_waits_without_end():
     found = observe("e", [], now=AT, roster=ORDER)
     assert [item.state for item in found.status] == [PENDING] * 4
-    assert found.until is None
+    assert found.valid_until is None
     assert found.empty
 
 
@@ -793,31 +793,31 @@ def test_without_a_roster_the_pods_are_told(text):
 
 
 def test_a_pod_that_is_deleted_by_hand_is_unknown_from_then_on():
-    observer = Observer("e")
+    observer = PodObserver("e")
     observer.replace(PODS, [pod(running())])
     observer.apply(PODS, "MODIFIED", pod(running(), meta=DELETED))
-    going = observer.look(AT + 4).status.processes[0]
+    going = observer.observe(AT + 4).status.processes[0]
     assert (going.state, going.reason, going.ready) == (RUNNING, "its Pod is being deleted", False)
     # it ends well when it is told to, and that is not the end that was wanted of it
     observer.apply(PODS, "MODIFIED", pod(ended(0, at=4, phase="Succeeded"), meta=DELETED))
-    assert observer.look(AT + 4).status.processes[0].state is State.RUNNING
+    assert observer.observe(AT + 4).status.processes[0].state is State.RUNNING
     observer.apply(PODS, "DELETED", pod(ended(0, at=4, phase="Succeeded"), meta=DELETED))
-    seen = observer.look(AT + 5)
-    assert (seen.status.processes[0].state, seen.gone, seen.empty) == (UNKNOWN, {"p"}, True)
-    assert seen.status.processes[0].reason == "nobody saw its end: its Pod was deleted"
+    seen = observer.observe(AT + 5)
+    assert (seen.status.processes[0].state, seen.deleted_units, seen.empty) == (UNKNOWN, {"p"}, True)
+    assert seen.status.processes[0].reason == "exit status unknown: its Pod was deleted"
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["by a list", "by an event"])
 def test_what_was_seen_to_end_before_is_remembered(listed):
-    observer = Observer("e")
+    observer = PodObserver("e")
     observer.replace(PODS, [pod(ended(3)), pod(running(), name="q")])
-    observer.look(AT + 4)
+    observer.observe(AT + 4)
     if listed:
         observer.replace(PODS, [pod(running(), name="q")])
     else:
         observer.apply(PODS, "MODIFIED", pod(ended(3), meta=DELETED))
         observer.apply(PODS, "DELETED", pod(ended(3), meta=DELETED))
-    ended_so = observer.look(AT + 5).status.processes[0]
+    ended_so = observer.observe(AT + 5).status.processes[0]
     assert (ended_so.name, ended_so.state, ended_so.exit_code) == ("p", FAILED, 3)
 
 
@@ -838,8 +838,8 @@ def test_a_pod_that_failed_gives_its_processes_their_grace_period():
     seen = observe("rec", case["pods"], now=now)
     dying = seen.status.processes[0]
     assert (dying.state, dying.reason) == (RUNNING, "DeadlineExceeded: ran longer than 3 s")
-    assert seen.until is not None
-    later = observe("rec", case["pods"], now=seen.until).status.processes[0]
+    assert seen.valid_until is not None
+    later = observe("rec", case["pods"], now=seen.valid_until).status.processes[0]
     assert (later.state, later.exit_code) == (FAILED, None)
 
 
@@ -909,14 +909,14 @@ def test_a_job_that_restarts_in_place_keeps_the_last_exit_code_while_it_is_follo
         "lastState": {"terminated": {"exitCode": 3, "startedAt": stamp(1), "finishedAt": stamp(2)}},
     }
     one = pod(crashed, restartPolicy="OnFailure", meta=OWNED)
-    observer = Observer("e")
+    observer = PodObserver("e")
     observer.replace(PODS, [one])
     observer.replace(JOBS, [job(limit=2)])
-    assert observer.look(AT + 3).status.processes[0].state is PENDING
+    assert observer.observe(AT + 3).status.processes[0].state is PENDING
     observer.apply(PODS, "DELETED", one)
-    assert observer.look(AT + 3).status.processes[0].state is PENDING  # the Job will say
+    assert observer.observe(AT + 3).status.processes[0].state is PENDING  # the Job will say
     observer.apply(JOBS, "MODIFIED", job(TRIED_OUT, limit=2))
-    found = observer.look(AT + 10).status.processes[0]
+    found = observer.observe(AT + 10).status.processes[0]
     assert (found.state, found.exit_code, found.restarts) == (FAILED, 3, 2)
     assert found.reason == "BackoffLimitExceeded"
 
@@ -926,17 +926,17 @@ def test_a_job_that_failed_gives_its_processes_their_grace_period():
     late = condition(
         "Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5
     )
-    observer = Observer("e")
+    observer = PodObserver("e")
     observer.replace(PODS, [pod(running(), meta=OWNED, terminationGracePeriodSeconds=2)])
     observer.replace(JOBS, [job(late)])
-    first = observer.look(AT + 5)
-    assert (first.status.processes[0].state, first.until) == (RUNNING, AT + 37)
+    first = observer.observe(AT + 5)
+    assert (first.status.processes[0].state, first.valid_until) == (RUNNING, AT + 37)
     observer.apply(PODS, "MODIFIED", pod(running(), meta={**OWNED, **DELETED, "name": "p"}))
-    second = observer.look(AT + 6).status.processes[0]
+    second = observer.observe(AT + 6).status.processes[0]
     assert second == first.status.processes[0]
     observer.apply(PODS, "MODIFIED", pod(ended(143, at=6), meta={**OWNED, **DELETED}))
     observer.apply(PODS, "DELETED", pod(ended(143, at=6), meta={**OWNED, **DELETED}))
-    found = observer.look(AT + 7).status.processes[0]
+    found = observer.observe(AT + 7).status.processes[0]
     assert (found.state, found.exit_code) == (FAILED, 143)
     assert found.reason.startswith("DeadlineExceeded")
 
@@ -957,19 +957,19 @@ def test_a_process_that_was_about_to_start_when_its_job_failed_may_yet_run():
     late = condition(
         "Failed", "True", "DeadlineExceeded", "Job was active longer than specified deadline", at=5
     )
-    observer = Observer("e")
+    observer = PodObserver("e")
     observer.replace(
         PODS, [pod(waiting("ContainerCreating"), meta=OWNED, terminationGracePeriodSeconds=2)]
     )
     observer.replace(JOBS, [job(late)])
-    states = [observer.look(AT + 5).status.processes[0].state]
+    states = [observer.observe(AT + 5).status.processes[0].state]
     for event, status in (
         ("MODIFIED", running(since=6)),
         ("MODIFIED", ended(143, at=7)),
         ("DELETED", ended(143, at=7)),
     ):
         observer.apply(PODS, event, pod(status, meta={**OWNED, **DELETED}))
-        states.append(observer.look(AT + 7).status.processes[0].state)
+        states.append(observer.observe(AT + 7).status.processes[0].state)
     assert states[0] is PENDING
     assert states[-1] is FAILED
     assert states == sorted(states, key=[PENDING, RUNNING, FAILED].index)
@@ -993,14 +993,14 @@ def test_a_job_that_may_not_be_read_is_told_by_its_pods():
 
 
 def test_nothing_is_computed_anew_for_what_did_not_change():
-    observer = Observer("e")
+    observer = PodObserver("e")
     observer.replace(PODS, [pod(running(), name=f"p{index}") for index in range(50)])
-    before = observer.look(AT + 5)
+    before = observer.observe(AT + 5)
     observer.apply(PODS, "MODIFIED", pod(ended(0, phase="Succeeded"), name="p7"))
-    after = observer.look(AT + 6)
+    after = observer.observe(AT + 6)
     changed = [
         new.name for new, old in zip(after.status, before.status, strict=True) if new is not old
     ]
     assert changed == ["p7"]
-    assert not after.same(before)
-    assert replace(after, until=1.0).same(after)
+    assert not after.is_same_as(before)
+    assert replace(after, until=1.0).is_same_as(after)

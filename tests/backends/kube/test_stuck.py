@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from symphony.status import ExperimentStatus, State
-from symphony_kube.status.pod_events import reason
+from symphony_kube.status.pod_events import setup_problem
 
 from .conftest import FOREVER, python, until
 
@@ -56,11 +56,11 @@ SCHEDULED = event("assigned", 1, "Scheduled", "Normal")
     ],
 )
 def test_what_the_last_warnings_say(events: list[Object], said: str) -> None:
-    assert reason("u", events) == said
+    assert str(setup_problem("u", events)) == said
 
 
 def test_a_late_volume_of_which_no_more_is_known_is_told_so() -> None:
-    assert reason("u", [event(LATE, 5)]).startswith(
+    assert str(setup_problem("u", [event(LATE, 5)])).startswith(
         "FailedMount: Unable to attach or mount volumes"
     )
 
@@ -69,7 +69,7 @@ def test_a_late_volume_of_which_no_more_is_known_is_told_so() -> None:
 def test_a_secret_that_is_not_there_becomes_the_reason(
     kube_cluster, kube_faults, open_cluster, name, monkeypatch
 ):
-    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", -60.0)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", -60.0)
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)
     python(exp, "one", FOREVER).mount_secret("nosuch", "/x")
@@ -92,12 +92,12 @@ def test_a_secret_that_is_not_there_becomes_the_reason(
     ] * 2
     kube_faults.clear()
     with monkeypatch.context() as often:
-        often.setattr("symphony_kube.status.pod_events.SLOW", 0.1)
+        often.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 0.1)
         told: list[ExperimentStatus] = []
         with pytest.raises(TimeoutError):
             cluster.wait(name, until="started", timeout=2, on_change=told.append)
         assert all(before != after for before, after in itertools.pairwise(told))
-    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", 3600.0)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 3600.0)
     before = kube_faults.count()
     assert [process.reason for process in cluster.describe_experiment(name)] == [
         "ContainerCreating"
@@ -107,7 +107,7 @@ def test_a_secret_that_is_not_there_becomes_the_reason(
 
 @pytest.mark.client
 def test_who_waits_is_told_it_too_though_nothing_changes(shared, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", 0.5)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 0.5)
     exp = shared.new_experiment(name)
     python(exp, "one", FOREVER).mount_secret("nosuch", "/x")
     shared.launch(exp)

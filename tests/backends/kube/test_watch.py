@@ -18,7 +18,7 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.api.retries import Timeouts
 from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.render.roster import Unit
-from symphony_kube.status import experiments
+from symphony_kube.status.follow_status import ObservationStream
 
 from .conftest import FOREVER, python
 from .conftest import until as until_so
@@ -248,7 +248,7 @@ def test_a_refusal_is_told_at_once(serve):
 
 def test_one_who_waits_ends_when_it_is_closed(serve):
     _, api = serve()
-    following = experiments.follow(api, SCOPE)
+    following = ObservationStream(api, SCOPE)
     assert following.first().status.processes[0].name == "p"
     timer = threading.Timer(0.2, following.close)
     timer.start()
@@ -271,8 +271,8 @@ def test_a_deadline_wakes_without_an_event(serve, monkeypatch):
     changed["spec"]["containers"][0]["readinessProbe"] = {}
     _, api = serve([{"type": "MODIFIED", "object": changed}])
     roster = (Unit(name="p", processes=("p",), ready={"p": 2.0}),)
-    with experiments.follow(api, SCOPE, roster=roster) as following:
-        late = next(seen for seen in following if seen.tracks["p"].never_ready)
+    with ObservationStream(api, SCOPE, roster=roster) as following:
+        late = next(seen for seen in following if seen.containers["p"].never_ready)
         assert late.status.processes[0].reason == "not ready within 2 s"
 
 
@@ -305,7 +305,7 @@ def once_watched(shared, kube_faults, name, monkeypatch):
     """A function of how many watches there will be, for ``on_change``: the first process, which is held, goes on then,
     after something else is done."""
     # Nothing more is asked of a Pod that is set up slowly.
-    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW", 3600.0)
+    monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 3600.0)
 
     def later(watches, first=lambda: None):
         done = []

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
-from symphony_kube.access import archive, exec, exec_stream, find_pod
+from symphony_kube.access import archive, exec, exec_stream
 from symphony_kube.access.archive import Digests
 from symphony_kube.access.exec_stream import Channels
-from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
+from symphony_kube.status import find_pod
+from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -113,10 +114,10 @@ def transfer(
     tell: Progress = progress or (lambda _done, _of: None)
     there, here = parse_transfer(source, target)
     if there is not None:
-        place = find_pod.running(api, scope, there.process, there.group)
+        place = find_pod.running_container(api, scope, there.process, there.group)
         _download(api, scope, place, there, target, tell)
     elif here is not None:
-        place = find_pod.running(api, scope, here.process, here.group)
+        place = find_pod.running_container(api, scope, here.process, here.group)
         _upload(api, scope, place, source, here, tell)
 
 
@@ -125,7 +126,7 @@ def dry_run(api: Api, scope: Scope, source: str, target: str) -> None:
     there, here = parse_transfer(source, target)
     beside = there or here
     if beside is not None:
-        find_pod.running(api, scope, beside.process, beside.group)
+        find_pod.running_container(api, scope, beside.process, beside.group)
     if there is not None:
         _landing(there, target)
     else:
@@ -148,7 +149,7 @@ def _landing(source: RemotePath, target: str) -> Path:
 
 
 def _download(
-    api: Api, scope: Scope, place: Place, source: RemotePath, target: str, tell: Progress
+    api: Api, scope: Scope, place: ContainerRef, source: RemotePath, target: str, tell: Progress
 ) -> None:
     folder, name = _split(source.path)
     final = _landing(source, target)
@@ -170,7 +171,7 @@ def _download(
 class _Output:
     """What a script writes, as a file to read from; its errors are raised where it failed."""
 
-    def __init__(self, channels: Channels, place: Place, what: str, tell: Progress) -> None:
+    def __init__(self, channels: Channels, place: ContainerRef, what: str, tell: Progress) -> None:
         self._channels = channels
         self._place = place
         self._what = what
@@ -249,7 +250,7 @@ class _Output:
                 self._status = data
 
 
-def _failure(said: str, what: str, place: Place) -> BackendError | NotFound | SpecError:
+def _failure(said: str, what: str, place: ContainerRef) -> BackendError | NotFound | SpecError:
     """The error for what a script said of itself, or a tool in it."""
     found = _GAVE_UP.search(said.encode())
     if found is None:
@@ -278,7 +279,7 @@ def _failure(said: str, what: str, place: Place) -> BackendError | NotFound | Sp
 
 
 def _upload(
-    api: Api, scope: Scope, place: Place, source: str, target: RemotePath, tell: Progress
+    api: Api, scope: Scope, place: ContainerRef, source: str, target: RemotePath, tell: Progress
 ) -> None:
     tree = archive.Outgoing(source)
     parent, _ = _split(target.path)

@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.cluster import ExecResult
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
-from symphony_kube.access import exec_stream, find_pod
+from symphony_kube.access import exec_stream
 from symphony_kube.access.exec_stream import Channels, End
-from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
+from symphony_kube.status import find_pod
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony.model.validators import Strings
@@ -64,7 +66,7 @@ def command(
     from symphony.model.validators import strings
 
     argv = strings(command, "command")
-    place = find_pod.running(api, scope, process, process_group)
+    place = find_pod.running_container(api, scope, process, process_group)
     if not interactive:
         return _captured(api, scope, place, argv)
     if _is_terminal(0) and _is_terminal(1):
@@ -81,7 +83,7 @@ def login(api: Api, scope: Scope, process: str, process_group: str | None = None
             f"only a terminal can be attached; elsewhere run a command: symphony exec {scope.experiment} {process} -- "
             "CMD..."
         )
-    place = find_pod.running(api, scope, process, process_group)
+    place = find_pod.running_container(api, scope, process, process_group)
     _on_terminal(api, scope, place, SHELL)
 
 
@@ -91,7 +93,7 @@ def login(api: Api, scope: Scope, process: str, process_group: str | None = None
 def connect(
     api: Api,
     scope: Scope,
-    place: Place,
+    place: ContainerRef,
     argv: Sequence[str],
     *,
     stdin: bool = False,
@@ -102,13 +104,13 @@ def connect(
     wanted = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
     query += [(name, "true" if value else "false") for name, value in wanted.items()]
     try:
-        return Channels(api.websocket(find_pod.path(scope, place.pod, "exec"), query=query))
+        return Channels(api.websocket(find_pod.pod_path(scope, place.pod, "exec"), query=query))
     except ApiError as exc:
-        doing = f"cannot run a command beside {place.process!r}"
-        raise find_pod.refused(exc, doing, "get and create pods/exec", scope) from exc
+        doing = f"run a command beside {place.process!r}"
+        raise missing_right(exc, doing, "get and create pods/exec", scope) from exc
 
 
-def exit_code(end: End | None, place: Place, argv: Sequence[str]) -> int:
+def exit_code(end: End | None, place: ContainerRef, argv: Sequence[str]) -> int:
     """The exit code of a command; raises the error for one that did not run, or whose end nobody saw."""
     if end is None:
         raise Unreachable(
@@ -131,7 +133,7 @@ def _last_words(said: str) -> str:
     return said.removesuffix(": unknown").rpartition(": ")[2] or said
 
 
-def _captured(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -> ExecResult:
+def _captured(api: Api, scope: Scope, place: ContainerRef, argv: Sequence[str]) -> ExecResult:
     kept: dict[int, list[bytes]] = {}
     with connect(api, scope, place, argv) as channels:
         while not channels.closed and exec_stream.STATUS not in kept:
@@ -154,7 +156,7 @@ def how_ended(status: bytes | None) -> End | None:
 # --- on the terminal ---
 
 
-def _on_terminal(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -> int:
+def _on_terminal(api: Api, scope: Scope, place: ContainerRef, argv: Sequence[str]) -> int:
     """Give a command this terminal; its keys, Ctrl-C among them, go there as they are."""
     with connect(api, scope, place, argv, stdin=True, tty=True) as channels:
         with _raw(0), _resizes() as resized:
@@ -236,7 +238,7 @@ class _Input:
     length: int | None = None
 
 
-def _passed_through(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -> int:
+def _passed_through(api: Api, scope: Scope, place: ContainerRef, argv: Sequence[str]) -> int:
     """Run a command with this program's streams. One whose output goes elsewhere gets no keys of a terminal."""
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -260,7 +262,7 @@ def _passed_through(api: Api, scope: Scope, place: Place, argv: Sequence[str]) -
 
 
 def _how_to_feed(
-    api: Api, scope: Scope, place: Place, given: _Input, over: str
+    api: Api, scope: Scope, place: ContainerRef, given: _Input, over: str
 ) -> tuple[list[str], Callable[[bytes], bytes] | None]:
     """What to put before a command so that its input comes to an end, and how to write the input then.
 

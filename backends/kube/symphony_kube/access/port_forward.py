@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from symphony.cluster import Tunnel
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
 from symphony.names import did_you_mean, join_names
-from symphony_kube.access import find_pod
 from symphony_kube.access.exec_stream import Channels
-from symphony_kube.access.find_pod import Place
 from symphony_kube.api import labels as names
 from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import Scope
+from symphony_kube.status import find_pod
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -77,8 +78,8 @@ def _services(api: Api, scope: Scope) -> dict[str, Object]:
     try:
         listed = api.call("GET", path, query={"labelSelector": scope.selector})
     except ApiError as exc:
-        raise find_pod.refused(
-            exc, f"cannot list the services of {scope.experiment!r}", "list services", scope
+        raise missing_right(
+            exc, f"list the services of {scope.experiment!r}", "list services", scope
         ) from exc
     items = listed.get("items") or ()
     return {
@@ -100,7 +101,7 @@ def _service(api: Api, scope: Scope, service: str, known: Mapping[str, Object]) 
 
 def _node(api: Api, scope: Scope, service: Object) -> str | None:
     """The address of a node, from outside where there is one; the node of the service's Pod before others."""
-    places, _ = find_pod.listed(api, scope, service["spec"]["selector"].get(names.UNIT))
+    places = find_pod.list_containers(api, scope, service["spec"]["selector"].get(names.UNIT))
     host = next((place.host for place in places if place.host), None)
     try:
         nodes = api.call("GET", "/api/v1/nodes").get("items") or ()
@@ -165,7 +166,9 @@ def port_forward(
         if value is not None and (isinstance(value, bool) or not 1 <= value <= 65535):
             raise SpecError(f"a port is 1 to 65535, not {value!r}")
     try:
-        place = find_pod.find(api, scope, name.rpartition("/")[2], name.rpartition("/")[0] or None)
+        place = find_pod.find_container(
+            api, scope, name.rpartition("/")[2], name.rpartition("/")[0] or None
+        )
     except NotFound:
         known = _services(api, scope)
         if name not in known:
@@ -221,7 +224,7 @@ class _Forwarder:
         self._closed = threading.Event()
         self._woken, self._wake = socket.socketpair()
         self._threads: set[threading.Thread] = set()
-        self._place: Place | None = None
+        self._place: ContainerRef | None = None
 
     def start(self) -> None:
         """Begin to accept connections."""
@@ -287,7 +290,7 @@ class _Forwarder:
             if place is None:
                 return "it does not run"
             self._place = place
-            path = find_pod.path(self._scope, place.pod, "portforward")
+            path = find_pod.pod_path(self._scope, place.pod, "portforward")
             with Channels(
                 self._api.websocket(path, query=[("ports", str(self._target.port))])
             ) as channels:
@@ -295,27 +298,27 @@ class _Forwarder:
         except ApiError as exc:
             if exc.status in (401, 403):
                 talk.settled = True  # time does not heal it
-                refused = find_pod.refused(
-                    exc, "cannot forward a port", "get and create pods/portforward", self._scope
+                refused = missing_right(
+                    exc, "forward a port", "get and create pods/portforward", self._scope
                 )
                 return str(refused)
             return exc.detail
         except SymphonyError as exc:
             return one_line(str(exc))
 
-    def _look_up(self) -> Place | None:
+    def _look_up(self) -> ContainerRef | None:
         if self._place is not None:
             return self._place
         target = self._target
         if target.process is not None:
-            place = find_pod.find(self._api, self._scope, target.process)
+            place = find_pod.find_container(self._api, self._scope, target.process)
             return place if place is not None and place.running else None
         running = [
             place
-            for place in find_pod.listed(self._api, self._scope, target.unit)[0]
+            for place in find_pod.list_containers(self._api, self._scope, target.unit)
             if place.running
         ]
-        return next((place for place in reversed(running) if not place.leaving), None)
+        return next((place for place in reversed(running) if not place.deleting), None)
 
 
 class _Talk:

@@ -32,7 +32,7 @@ from symphony_kube.lifecycle.create import STRICT, Creation, NameTaken, in_paral
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.overrides import Override, unknown
 from symphony_kube.status import experiments, observe
-from symphony_kube.status.pod_status import seconds
+from symphony_kube.status.pod_status import parse_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -163,7 +163,7 @@ def _is_live(api: Api, scope: Scope, anything: Object | None = None) -> bool:
 
 
 def _is_old(body: Object) -> bool:
-    created = seconds(body["metadata"].get("creationTimestamp"))
+    created = parse_time(body["metadata"].get("creationTimestamp"))
     return created is not None and time.time() - created > BEGINNING
 
 

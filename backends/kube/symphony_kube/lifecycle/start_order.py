@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 from symphony.plan import start_order
 from symphony.status import ENDED, ExperimentStatus, State
-from symphony_kube.access import find_pod
 from symphony_kube.api import labels
 from symphony_kube.api.client import MERGE_PATCH, ResponseStream
 from symphony_kube.api.errors import ApiError
@@ -21,8 +20,9 @@ from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import Resource
 from symphony_kube.lifecycle.create import Creation
 from symphony_kube.render.roster import Roster, Unit
-from symphony_kube.status import experiments, reasons
-from symphony_kube.status.pod_status import Track
+from symphony_kube.status import find_pod, reasons
+from symphony_kube.status.follow_status import ObservationStream
+from symphony_kube.status.pod_status import ContainerStatus
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # How long a log may be ahead of what the API tells, in seconds.
 LOOK_AGAIN = 0.5
 
-Tracks = Mapping[str, Track]
+Tracks = Mapping[str, ContainerStatus]
 
 
 def waiting(roster: Roster) -> list[Unit]:
@@ -55,14 +55,14 @@ def run(
     if not left:
         return
     with (
-        experiments.follow(api, scope, roster=roster) as following,
+        ObservationStream(api, scope, roster=roster) as following,
         ReadyLogs(api, scope, roster) as logs,
     ):
         seen = following.first()
         while True:
             if on_change is not None:
                 on_change(seen.status)
-            tracks = logs.consider(seen.tracks)
+            tracks = logs.consider(seen.containers)
             start, left = due(left, tracks)
             see_images(left, tracks)
             creation.create_all([items[unit.name] for unit in start])
@@ -89,7 +89,10 @@ def see_images(left: Sequence[Unit], tracks: Tracks) -> None:
     for unit in left:
         for name in unit.starts_after:
             reason = tracks[name].reason
-            if tracks[name].state is State.PENDING and reason.partition(":")[0] in reasons.NO_IMAGE:
+            if (
+                tracks[name].state is State.PENDING
+                and reason.partition(":")[0] in reasons.IMAGE_NOT_FOUND_REASONS
+            ):
                 raise LaunchFailed(
                     f"process {name!r}, for which {unit.name!r} waits, cannot start: {reason}; name an image that the "
                     "cluster can pull"
@@ -155,7 +158,7 @@ class ReadyLogs:
         """
         return bool(self._reading) or self._told != self._ready
 
-    def consider(self, tracks: Tracks) -> dict[str, Track]:
+    def consider(self, tracks: Tracks) -> dict[str, ContainerStatus]:
         """The tracks, with what the logs tell beyond them; begins to read those of processes that have started."""
         told = self._told = set(self._ready)
         for process in self._wanted:
@@ -207,13 +210,15 @@ class ReadyLogs:
     def _pod(self, unit: Unit, process: str) -> str | None:
         if not unit.job:
             return self._scope.object_name(unit.name)
-        found = find_pod.newest(find_pod.listed(self._api, self._scope, unit.name)[0], process)
+        found = find_pod.newest(
+            find_pod.list_containers(self._api, self._scope, unit.name), process
+        )
         return found.pod if found else None
 
     def _read(self, pod: str, process: str, pattern: re.Pattern[str]) -> bool:
         """Whether the line came before the end of the log."""
         answer = self._api.open_stream(
-            find_pod.path(self._scope, pod, "log"),
+            find_pod.pod_path(self._scope, pod, "log"),
             query={"container": process, "follow": "true"},
             idle_timeout=None,
         )
@@ -236,5 +241,5 @@ class ReadyLogs:
         patch = {"metadata": {"annotations": {labels.READY: ",".join(sorted(noted))}}}
         with contextlib.suppress(BackendError):
             self._api.call(
-                "PATCH", find_pod.path(self._scope, pod), body=patch, content_type=MERGE_PATCH
+                "PATCH", find_pod.pod_path(self._scope, pod), body=patch, content_type=MERGE_PATCH
             )

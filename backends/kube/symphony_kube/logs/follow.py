@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 from symphony.errors import SymphonyError, Unreachable
 from symphony.open_files import raise_open_file_limit
 from symphony.status import ENDED, LogLine
-from symphony_kube.access import find_pod
-from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.watch import LISTED, Change, Watcher
@@ -28,7 +26,10 @@ from symphony_kube.logs import lines as loglines
 from symphony_kube.logs import read
 from symphony_kube.logs.lines import Pieces, Seen
 from symphony_kube.logs.read import Source
-from symphony_kube.status.observe import JOBS, PODS, Observer
+from symphony_kube.status import find_pod
+from symphony_kube.status.observe import JOBS, PODS, PodObserver
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import ContainerRef, container_refs
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
@@ -108,9 +109,9 @@ class _Following:
         self._api = api
         self._scope = scope
         self._watcher = Watcher(api, _paths(scope), scope.selector)
-        self._observer = Observer(scope.experiment)
+        self._observer = PodObserver(scope.experiment)
         self._with_jobs = False
-        self._places: dict[str, list[Place]] = {}  # by the Pod's uid
+        self._places: dict[str, list[ContainerRef]] = {}  # by the Pod's uid
         self._tracks: dict[str, _Track] = {}
         self._items: queue.Queue[_Item] = queue.Queue(maxsize=WAITING)
         self._closed = threading.Event()
@@ -178,8 +179,8 @@ class _Following:
         try:
             listed = self._watcher.start(PODS)
         except ApiError as exc:
-            raise find_pod.refused(
-                exc, f"cannot follow {self._scope.experiment!r}", "list and watch pods", self._scope
+            raise missing_right(
+                exc, f"follow {self._scope.experiment!r}", "list and watch pods", self._scope
             ) from exc
         self._replace(listed)
         return listed
@@ -225,12 +226,14 @@ class _Following:
             if change.event == "DELETED":
                 self._places.pop(uid, None)
             else:
-                self._places[uid] = list(find_pod.places(pod))
+                self._places[uid] = list(container_refs(pod))
 
     def _replace(self, listed: Iterable[dict[str, Any]]) -> None:
-        self._places = {pod["metadata"]["uid"]: list(find_pod.places(pod)) for pod in listed}
+        self._places = {
+            pod["metadata"]["uid"]: list(container_refs(pod)) for pod in listed
+        }
 
-    def _all_places(self) -> list[Place]:
+    def _all_places(self) -> list[ContainerRef]:
         return sorted(
             (place for places in self._places.values() for place in places),
             key=lambda place: place.created,
@@ -240,10 +243,10 @@ class _Following:
 
     def _look(self) -> None:
         """See what has to be done now; again when something has changed, or after a while."""
-        seen = self._observer.look(time.time())
+        seen = self._observer.observe(time.time())
         ended = {process.name for process in seen.status if process.state in ENDED}
         there = {process.name for process in seen.status}
-        by_name: dict[str, list[Place]] = {}
+        by_name: dict[str, list[ContainerRef]] = {}
         for place in self._all_places():
             by_name.setdefault(place.process, []).append(place)
         for name, track in self._tracks.items():
@@ -253,7 +256,7 @@ class _Following:
                 )
         self._look_at = time.monotonic() + TICK
 
-    def _advance(self, track: _Track, places: list[Place], *, ended: bool) -> None:
+    def _advance(self, track: _Track, places: list[ContainerRef], *, ended: bool) -> None:
         """Begin to read where a process writes, or has written what was not read; else see whether it is over."""
         if track.reader is not None:
             self._part(track.reader, places)
@@ -261,10 +264,10 @@ class _Following:
         for place in places:
             if place.uid in track.done:
                 continue
-            final = place.over or ended
+            final = place.finished or ended
             # Between two runs of a container there is what the one before wrote, to be read once.
             between = place.state != "running" and track.rests.get(place.uid) != place.restarts
-            if place.begun and (final or between or place.state == "running"):
+            if place.has_log and (final or between or place.state == "running"):
                 if time.monotonic() >= track.not_before:
                     self._read(track, place, final=final)
                 return
@@ -272,7 +275,7 @@ class _Following:
                 return
         track.over = ended
 
-    def _part(self, reader: _Reader, places: list[Place]) -> None:
+    def _part(self, reader: _Reader, places: list[ContainerRef]) -> None:
         """Take leave of a Pod that was deleted under a reader, which may wait for a node that is gone."""
         if any(place.uid == reader.place.uid for place in places):
             reader.missed = None
@@ -281,7 +284,7 @@ class _Following:
         elif time.monotonic() > reader.missed + PARTING:
             reader.close()
 
-    def _read(self, track: _Track, place: Place, *, final: bool) -> None:
+    def _read(self, track: _Track, place: ContainerRef, *, final: bool) -> None:
         before = track.restarts.get(place.uid, 0)
         sources = [Source(place=place)]
         if place.restarts > before:  # it was restarted since: first what it wrote last before that
@@ -327,7 +330,7 @@ def _begun(
     track.seen.note(lines)
     for source in sources:
         track.restarts[source.place.uid] = source.place.restarts
-        if source.place.over:
+        if source.place.finished:
             track.done.add(source.place.uid)
     return track
 
@@ -343,7 +346,7 @@ class _Reader:
         api: Api,
         scope: Scope,
         seen: Seen,
-        place: Place,
+        place: ContainerRef,
         sources: list[Source],
         put: Callable[[_Item], bool],
         *,
@@ -380,8 +383,8 @@ class _Reader:
                 self._read(source)
         except ApiError as exc:
             if exc.status not in read.NO_LOG:
-                doing = f"cannot read the log of {self.place.process!r}"
-                error = find_pod.refused(exc, doing, "get pods/log", self._scope)
+                doing = f"read the log of {self.place.process!r}"
+                error = missing_right(exc, doing, "get pods/log", self._scope)
         except SymphonyError as exc:
             error = exc
         self._put(_End(reader=self, error=error))
@@ -412,4 +415,7 @@ class _Reader:
 
 
 def _paths(scope: Scope) -> dict[str, str]:
-    return {PODS: find_pod.path(scope), JOBS: f"/apis/batch/v1/namespaces/{scope.namespace}/jobs"}
+    return {
+        PODS: find_pod.pod_path(scope),
+        JOBS: f"/apis/batch/v1/namespaces/{scope.namespace}/jobs",
+    }

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound
 from symphony.status import LogLine
-from symphony_kube.access import find_pod
-from symphony_kube.access.find_pod import Place
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.logs import lines as loglines
+from symphony_kube.status import find_pod
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
@@ -35,7 +36,7 @@ NO_LOG = (400, 404)
 class Source:
     """A log of the API's: that of a container, or of the one ``previous`` to it."""
 
-    place: Place
+    place: ContainerRef
     previous: bool = False
 
 
@@ -95,14 +96,14 @@ def lines(
 def _merged(
     api: Api, scope: Scope, processes: Sequence[str] | None, since: bytes | None, tail: int | None
 ) -> Iterator[LogLine]:
-    found, _ = find_pod.listed(api, scope)
+    found = find_pod.list_containers(api, scope)
     wanted = known(api, scope, processes, found)
     histories = gather(api, scope, {name: sources_of(found, name) for name in wanted}, since, tail)
     yield from merged(histories)
 
 
 def known(
-    api: Api, scope: Scope, processes: Sequence[str] | None, found: Iterable[Place]
+    api: Api, scope: Scope, processes: Sequence[str] | None, found: Iterable[ContainerRef]
 ) -> list[str]:
     """The names of the processes that are asked for; `NotFound` for one that there is not."""
     there = {place.process for place in found}
@@ -121,28 +122,30 @@ def known(
 # --- which logs there are ---
 
 
-def sources_of(found: Iterable[Place], process: str) -> list[Source]:
+def sources_of(found: Iterable[ContainerRef], process: str) -> list[Source]:
     """All logs that are kept of a process, oldest first."""
     return _sources([place for place in found if place.process == process])
 
 
-def _places(api: Api, scope: Scope, process: str) -> list[Place]:
-    place = find_pod.find(api, scope, process)
+def _places(api: Api, scope: Scope, process: str) -> list[ContainerRef]:
+    place = find_pod.find_container(api, scope, process)
     if place is None:
         return []
     if not place.of_job:
         return [place]
     return [
-        other for other in find_pod.listed(api, scope, place.unit)[0] if other.process == process
+        other
+        for other in find_pod.list_containers(api, scope, place.unit)
+        if other.process == process
     ]
 
 
-def _sources(found: Iterable[Place]) -> list[Source]:
+def _sources(found: Iterable[ContainerRef]) -> list[Source]:
     sources = []
     for place in found:
         if place.restarts:
             sources.append(Source(place=place, previous=True))
-        if place.begun:
+        if place.has_log:
             sources.append(Source(place=place))
     return sources
 
@@ -172,8 +175,8 @@ def fetch(
     except ApiError as exc:
         if exc.status in NO_LOG:
             return b""
-        doing = f"cannot read the log of {source.place.process!r}"
-        raise find_pod.refused(exc, doing, "get pods/log", scope) from exc
+        doing = f"read the log of {source.place.process!r}"
+        raise missing_right(exc, doing, "get pods/log", scope) from exc
 
 
 def open_log(
@@ -196,7 +199,7 @@ def open_log(
         "follow": "true" if follow else None,
     }
     return api.open_stream(
-        find_pod.path(scope, source.place.pod, "log"),
+        find_pod.pod_path(scope, source.place.pod, "log"),
         query=query,
         idle_timeout=QUIET if follow else ANSWER,
     )
@@ -307,7 +310,7 @@ def history(
             data = _tail(api, scope, source, tail - len(found), times=True)
         else:
             data = fetch(api, scope, source, times=True, since=start)
-        if not (unfinished or source.previous or source.place.over):
+        if not (unfinished or source.previous or source.place.finished):
             data = data[: data.rfind(b"\n") + 1]
         lines = _split(data)
         found = lines + found if tail is not None else found + lines

@@ -1,1 +1,1 @@
-"""Compute the status of experiments from Pods, Jobs and events, and find the containers of processes."""
+"""Compute the status of experiments from Pods, Jobs and events."""

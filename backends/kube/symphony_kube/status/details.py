@@ -1,18 +1,19 @@
-"""What is known of one process: from its Pod, and from what Kubernetes noted of that."""
+"""Describe one process in detail, from its Pod and the events of that Pod."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.cluster.matching import find_status
 from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ProcessStatus
-from symphony_kube.access import find_pod
 from symphony_kube.api.errors import ApiError
+from symphony_kube.api.resources import items_of
 from symphony_kube.status import experiments
-from symphony_kube.status.pod_status import seconds
+from symphony_kube.status.find_pod import find_container, pod_path
+from symphony_kube.status.pod_events import event_time
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -21,33 +22,31 @@ if TYPE_CHECKING:
 Object = Mapping[str, Any]
 
 
-def explain(api: Api, scope: Scope, process: str, group: str | None) -> ProcessDetails:
-    """The details of a process. Raises `NotFound` where there is none of that name and group.
+def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) -> ProcessDetails:
+    """Return the details of a process. Raises `NotFound` if there is no such process in that group.
 
-    Events are what the server still keeps of them, an hour's by default; without the right to list them there
-    are none.
+    The server keeps events for one hour by default. There are none if the user may not list them.
     """
     status = find_status(experiments.describe(api, scope), process, group)
-    place = find_pod.find(api, scope, process, group)
-    pod = None if place is None else api.find(find_pod.path(scope, place.pod))
+    ref = find_container(api, scope, process, group)
+    pod = None if ref is None else api.find(pod_path(scope, ref.pod))
     if pod is None:
         return ProcessDetails(status=status)
-    return details(status, pod, _events(api, scope, pod))
+    return process_details(status, pod, _list_events(api, scope, pod))
 
 
-def details(
+def process_details(
     status: ProcessStatus, pod: Object, events: tuple[ProcessEvent, ...] = ()
 ) -> ProcessDetails:
-    """What a Pod tells of one of its processes. Pure."""
-    spec = pod["spec"]
+    """Return the details of a process, given its Pod. Pure."""
+    metadata, spec = pod["metadata"], pod["spec"]
     container = next(item for item in spec["containers"] if item["name"] == status.name)
-    env = {item["name"]: str(item.get("value") or "") for item in container.get("env") or ()}
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    argv = [*(container.get("command") or ()), *(container.get("args") or ())]
     facts = {
-        "command": shlex.join(words),
+        "command": shlex.join(argv),
         "folder": container.get("workingDir"),
         "image": container.get("image"),
-        "pod": f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        "pod": f"{metadata['namespace']}/{metadata['name']}",
         "node": spec.get("nodeName"),
         "address": (pod.get("status") or {}).get("podIP"),
     }
@@ -55,49 +54,55 @@ def details(
         status=status,
         facts={key: value for key, value in facts.items() if value},
         resources=_resources(container.get("resources") or {}),
-        addresses={
-            name.removeprefix("SYMPH_").removesuffix("_ADDR").lower().replace("_", "-"): value
-            for name, value in env.items()
-            if name.startswith("SYMPH_") and name.endswith("_ADDR")
-        },
+        addresses=_addresses(container.get("env") or ()),
         events=events,
     )
 
 
-def _resources(given: Object) -> dict[str, str]:
-    """What is asked for and what is the most, of each resource: ``{"cpu": "1, at most 2"}``."""
-    asked, most = given.get("requests") or {}, given.get("limits") or {}
-    return {
-        name: _amount(asked.get(name), most.get(name)) for name in dict.fromkeys([*asked, *most])
-    }
+def _addresses(env: Iterable[Object]) -> dict[str, str]:
+    """Return the address of each service, from the variables ``SYMPH_<SERVICE>_ADDR``."""
+    addresses = {}
+    for variable in env:
+        name = variable["name"]
+        if name.startswith("SYMPH_") and name.endswith("_ADDR"):
+            service = name.removeprefix("SYMPH_").removesuffix("_ADDR")
+            address = str(variable.get("value") or "")
+            addresses[service.lower().replace("_", "-")] = address
+    return addresses
 
 
-def _amount(asked: object, most: object) -> str:
-    if asked is None or asked == most:
-        return str(most)
-    return str(asked) if most is None else f"{asked}, at most {most}"
+def _resources(resources: Object) -> dict[str, str]:
+    """Return request and limit of each resource, for example ``{"cpu": "1, at most 2"}``."""
+    requests = resources.get("requests") or {}
+    limits = resources.get("limits") or {}
+    amounts = {}
+    for name in dict.fromkeys([*requests, *limits]):
+        request, limit = requests.get(name), limits.get(name)
+        if request is None or request == limit:
+            amounts[name] = str(limit)
+        elif limit is None:
+            amounts[name] = str(request)
+        else:
+            amounts[name] = f"{request}, at most {limit}"
+    return amounts
 
 
-def _events(api: Api, scope: Scope, pod: Object) -> tuple[ProcessEvent, ...]:
+def _list_events(api: Api, scope: Scope, pod: Object) -> tuple[ProcessEvent, ...]:
+    path = f"/api/v1/namespaces/{scope.namespace}/events"
     selector = f"involvedObject.uid={pod['metadata']['uid']}"
     try:
-        found = api.call(
-            "GET", f"/api/v1/namespaces/{scope.namespace}/events", query={"fieldSelector": selector}
-        )
+        answer = api.call("GET", path, query={"fieldSelector": selector})
     except ApiError as exc:
         if exc.status != 403:
             raise
         return ()
-    return tuple(sorted(map(_event, found.get("items") or ()), key=lambda event: event.at or 0.0))
+    items = sorted(items_of(answer), key=event_time)
+    return tuple(_to_process_event(item) for item in items)
 
 
-def _event(item: Object) -> ProcessEvent:
-    times = int(item.get("count") or 1)
-    when = (
-        item.get("lastTimestamp")
-        or item.get("eventTime")
-        or item["metadata"].get("creationTimestamp")
-    )
-    text = " ".join(str(item.get("message") or "").split())
-    often = f" ({times} times)" if times > 1 else ""
-    return ProcessEvent(at=seconds(when), text=f"{item.get('reason') or 'note'}: {text}{often}")
+def _to_process_event(item: Object) -> ProcessEvent:
+    count = int(item.get("count") or 1)
+    message = " ".join(str(item.get("message") or "").split())
+    repeated = f" ({count} times)" if count > 1 else ""
+    text = f"{item.get('reason') or 'note'}: {message}{repeated}"
+    return ProcessEvent(at=event_time(item) or None, text=text)

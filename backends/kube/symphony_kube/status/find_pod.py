@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from symphony.cluster.matching import find_status
 from symphony.errors import NotFound
+from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.resources import collection, listed
-from symphony_kube.render import labels
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import collection_path, items_of
 from symphony_kube.status import experiments
 from symphony_kube.status.permission_errors import missing_right
 from symphony_kube.status.pod_status import ContainerRef, container_refs
@@ -29,7 +29,7 @@ def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[Con
     except ApiError as exc:
         action = f"list the pods of {scope.experiment!r}"
         raise missing_right(exc, action, "list pods", scope) from exc
-    refs = [ref for pod in listed(answer) for ref in container_refs(pod)]
+    refs = [ref for pod in items_of(answer) for ref in container_refs(pod)]
     return sorted(refs, key=lambda ref: ref.created)
 
 
@@ -73,7 +73,7 @@ def describe_process(
 def running_container(
     api: Api, scope: Scope, process: str, group: str | None = None
 ) -> ContainerRef:
-    """Return the container of a running process. Raises `NotFound` if the process is not running."""
+    """Return the container of a process. Raises `NotFound` if the process is not running."""
     found = find_container(api, scope, process, group)
     if found is not None and found.running:
         return found
@@ -82,6 +82,6 @@ def running_container(
 
 
 def pod_path(scope: Scope, pod: str = "", subresource: str = "") -> str:
-    """Return the API path of the Pods of an experiment, of one Pod, or of a subresource such as ``log``."""
-    parts = [collection("Pod", scope.namespace), pod, subresource]
+    """Return the API path of all Pods, of one Pod, or of its subresource such as ``log``."""
+    parts = [collection_path("Pod", scope.namespace), pod, subresource]
     return "/".join(part for part in parts if part)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from symphony.status import ReasonCode, State
-from symphony_kube.render import labels
+from symphony_kube.api import labels
 from symphony_kube.status import reasons
 from symphony_kube.status.pod_status import deadline_exceeded, parse_time
 from symphony_kube.status.reasons import NO_REASON, Reason
@@ -25,8 +25,9 @@ _RESULTS = {"Failed": State.FAILED, "FailureTarget": State.FAILED, "Complete": S
 class JobStatus:
     """The state of a Job.
 
-    ``result`` is succeeded or failed, or None while the Job is active. ``backoff_limit`` is the number of
-    retries, ``processes`` has the containers of its Pods. Times are seconds since the epoch.
+    ``result`` is succeeded or failed, or None while the Job is active. ``backoff_limit`` is the
+    number of retries, ``processes`` has the containers of its Pods. Times are seconds since the
+    epoch.
     """
 
     name: str

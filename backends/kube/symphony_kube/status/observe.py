@@ -1,7 +1,8 @@
-"""Compute the status of an experiment from its Pods and Jobs. Pure: the time and the objects are given.
+"""Compute the status of an experiment from its Pods and Jobs. Pure: the time and the objects are
+given.
 
-`PodObserver` accepts lists and watch events, and recomputes only the units that they change. `observe`
-computes the status once.
+`PodObserver` accepts lists and watch events, and recomputes only the units that they change.
+`observe` computes the status once.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Observation:
     """The state of an experiment at one time.
 
     ``containers`` has the state of each process by name, for `symphony.plan.start_order.verdict`.
-    ``valid_until`` is the time in seconds since the epoch at which the state changes without an event,
-    or None. ``deleted_units`` has the units that existed earlier and exist no longer. ``empty`` is true
-    if no Pod and no Job exists.
+    ``valid_until`` is the time in seconds since the epoch at which the state changes without an
+    event, or None. ``deleted_units`` has the units that existed earlier and exist no longer.
+    ``empty`` is true if no Pod and no Job exists.
     """
 
     status: ExperimentStatus
@@ -81,8 +82,9 @@ def observe(
 class PodObserver:
     """Tracks the Pods and Jobs of an experiment.
 
-    A launcher passes its ``roster``. The observer then waits without limit for the units of the roster
-    that do not exist yet. Any other caller leaves it out, and the observer reads it from the Pods.
+    A launcher passes its ``roster``. The observer then waits without limit for the units of the
+    roster that do not exist yet. Any other caller leaves it out, and the observer reads it from the
+    Pods.
     """
 
     def __init__(self, experiment: str, *, roster: Roster | None = None) -> None:
@@ -381,7 +383,9 @@ class PodObserver:
         # The identity check avoids most comparisons in experiments of many processes.
         if cached is not None and (cached[0] is container or cached[0] == container):
             return cached[1]
-        late = container.state is State.RUNNING and container.never_ready and not container.ready
+        not_ready_in_time = (
+            container.state is State.RUNNING and container.never_ready and not container.ready
+        )
         status = ProcessStatus(
             name=name,
             group=group,
@@ -393,7 +397,7 @@ class PodObserver:
             restarts=container.restarts,
             started=container.started,
             ended=container.ended,
-            late=late,
+            not_ready_in_time=not_ready_in_time,
         )
         self._process_statuses[name] = (container, status)
         return status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from symphony_kube.api.errors import ApiError
-from symphony_kube.render.labels import Scope
+from symphony_kube.api.labels import Scope
 
 
 def refused(exc: ApiError, action: str, advice: str) -> ApiError:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
 from symphony.status import ExperimentStatus, ProcessStatus, State
-from symphony_kube.api.resources import listed
+from symphony_kube.api.resources import items_of
 from symphony_kube.status import reasons
 from symphony_kube.status.pod_status import CREATING, parse_time
 from symphony_kube.status.reasons import NO_REASON, Reason
@@ -28,8 +28,8 @@ def explain_slow_setup(
 ) -> ExperimentStatus:
     """Return ``status`` with the reason of each process whose Pod takes long to set up.
 
-    Makes one call if there is such a Pod, otherwise none. Returns ``status`` unchanged if the events
-    cannot be listed.
+    Makes one call if there is such a Pod, otherwise none. Returns ``status`` unchanged if the
+    events cannot be listed.
     """
     slow = _slow_pods(status, pods, now)
     if not slow:
@@ -39,7 +39,7 @@ def explain_slow_setup(
         selector = f"involvedObject.uid={next(iter(slow))}"
     path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
-        events = listed(api.call("GET", path, query={"fieldSelector": selector}))
+        events = items_of(api.call("GET", path, query={"fieldSelector": selector}))
     except BackendError:  # the status is correct without the events, only less detailed
         return status
     explained: dict[str, Reason] = {}
@@ -57,9 +57,9 @@ def is_setting_up(status: ExperimentStatus) -> bool:
 def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
     """Return what blocks the setup of a Pod, given the events of a namespace. Pure.
 
-    Only warnings after the last normal event count. A timeout of a volume is less informative than the
-    cause of that timeout, so it is used only if there is no other warning. The reason is empty if there
-    is no warning.
+    Only warnings after the last normal event count. A timeout of a volume is less informative than
+    the cause of that timeout, so it is used only if there is no other warning. The reason is empty
+    if there is no warning.
     """
     of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
     of_pod.sort(key=event_time)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from symphony.status import ReasonCode, State
-from symphony_kube.render import labels
+from symphony_kube.api import labels
 from symphony_kube.status import reasons
 from symphony_kube.status.reasons import NO_REASON, Reason
 
@@ -34,8 +34,8 @@ _DEFAULT_GRACE_SECONDS = 30.0
 class ContainerStatus:
     """The state of one process; implements `symphony.plan.start_order.Awaited`.
 
-    Times are seconds since the epoch. ``ready_since`` is None if it is unknown. ``stopping`` is true
-    while the process has been asked to exit and has not exited yet.
+    Times are seconds since the epoch. ``ready_since`` is None if it is unknown. ``stopping`` is
+    true while the process has been asked to exit and has not exited yet.
     """
 
     state: State = State.PENDING
@@ -60,10 +60,10 @@ class ContainerStatus:
 class ContainerRef:
     """The container of a process in one Pod, and what is needed to use it.
 
-    ``state`` is the state of the container in Kubernetes (``running``, ``waiting``, ``terminated``), or
-    empty if the kubelet has not reported any. ``has_log`` is true once the container has started.
-    ``finished`` is true if the container never runs again; a Job may still create another Pod.
-    ``created`` is the creation time of the Pod in seconds since the epoch.
+    ``state`` is the state of the container in Kubernetes (``running``, ``waiting``,
+    ``terminated``), or empty if the kubelet has not reported any. ``has_log`` is true once the
+    container has started. ``finished`` is true if the container never runs again; a Job may still
+    create another Pod. ``created`` is the creation time of the Pod in seconds since the epoch.
     """
 
     process: str
@@ -89,11 +89,11 @@ class ContainerRef:
 class PodStatus:
     """The state of a Pod. Times are seconds since the epoch.
 
-    ``deadline`` is the time at which a Pod that is being deleted must be gone, ``delete_requested`` the
-    time of the request, and ``grace_seconds`` the time its processes have to exit. ``ready_by_log`` has
-    the containers whose log has matched their readiness expression, ``probed`` those with a readiness
-    probe. ``before_deletion`` has the containers as they were before the deletion, if that was observed.
-    ``node_silent`` is true if the node has stopped reporting.
+    ``deadline`` is the time at which a Pod that is being deleted must be gone, ``delete_requested``
+    the time of the request, and ``grace_seconds`` the time its processes have to exit.
+    ``ready_by_log`` has the containers whose log has matched their readiness expression, ``probed``
+    those with a readiness probe. ``before_deletion`` has the containers as they were before the
+    deletion, if that was observed. ``node_silent`` is true if the node has stopped reporting.
     """
 
     name: str
@@ -225,8 +225,7 @@ def exit_unknown(why: str) -> Reason:
 
 
 def _unit(metadata: Object) -> str:
-    unit: str = (metadata.get("labels") or {}).get(labels.UNIT, metadata["name"])
-    return unit
+    return str((metadata.get("labels") or {}).get(labels.UNIT, metadata["name"]))
 
 
 def _is_of_job(metadata: Object) -> bool:
@@ -236,10 +235,10 @@ def _is_of_job(metadata: Object) -> bool:
 def _is_final(reported: Object, pod: Object) -> bool:
     """Return whether the kubelet does not restart a terminated container."""
     policy = pod["spec"].get("restartPolicy", "Always")
-    exit_code = reported["state"]["terminated"].get("exitCode")
+    exit_code: int | None = reported["state"]["terminated"].get("exitCode")
     if policy == "Never" or "deletionTimestamp" in pod["metadata"]:
         return True
-    return policy == "OnFailure" and exit_code == 0
+    return bool(policy == "OnFailure" and exit_code == 0)
 
 
 def _modified(metadata: Object, field_name: str = "") -> float | None:
@@ -315,9 +314,7 @@ class _PodParser:
             )
         return blocked or self._waiting(container, status, state.get("waiting") or {})
 
-    def _terminated(
-        self, container: Object, status: Object, terminated: Object
-    ) -> ContainerStatus:
+    def _terminated(self, container: Object, status: Object, terminated: Object) -> ContainerStatus:
         exit_code = terminated.get("exitCode", 0)
         if not exit_code and terminated.get("signal"):
             exit_code = 128 + terminated["signal"]
@@ -462,8 +459,8 @@ class _PodParser:
     def _creating_reason(self, container: Object, status: Object) -> Reason:
         """Return what a container that is being created waits for.
 
-        Kubernetes reports since 1.29 that the sandbox of the Pod is complete. Only the image is missing
-        then.
+        Kubernetes reports since 1.29 that the sandbox of the Pod is complete. Only the image is
+        missing then.
         """
         sandbox = _condition(self._status, "PodReadyToStartContainers")
         if sandbox.get("status") == "True" and not status.get("imageID"):
@@ -471,7 +468,7 @@ class _PodParser:
         return CREATING
 
     def _blocked_by_init_container(self) -> ContainerStatus | None:
-        """Return the state of containers that wait for an init container, or None if none blocks."""
+        """Return the state of containers that wait for an init container, or None."""
         statuses = _by_name(self._status.get("initContainerStatuses"))
         for container in self._spec.get("initContainers") or ():
             status = statuses.get(container["name"])

@@ -1,6 +1,7 @@
 """Explain why a Pod does not run, in a reason code and in text that fits into a table. Pure.
 
-Kubernetes reports causes as sentences. They differ between its versions and between container runtimes.
+Kubernetes reports causes as sentences. They differ between its versions and between container
+runtimes.
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ IMAGE_NOT_FOUND_REASONS = frozenset({"ImagePullBackOff", "InvalidImageName", "Er
 START_FAILURE_REASONS = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
 # The reasons of a Pod that its node refused to run, apart from those that begin with "OutOf".
-_NODE_REJECTIONS = frozenset({"NodeAffinity", "NodeSelectorMismatching", "UnexpectedAdmissionError"})
+_NODE_REJECTIONS = frozenset(
+    {"NodeAffinity", "NodeSelectorMismatching", "UnexpectedAdmissionError"}
+)
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 
 _NODES = re.compile(r"(\d+/\d+) nodes are available: (.*)", re.DOTALL)
-# The scheduler appends remarks on preemption. They concern other Pods, so the user cannot act on them.
+# The scheduler appends remarks on preemption. They concern other Pods, so the user cannot act on
+# them.
 _PREEMPTION_REMARK = re.compile(r"\.? *(no new claims to deallocate|preemption:).*", re.DOTALL)
 _NODE_COUNT_AND_CAUSE = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"node\(s\) had (?:untolerated )?taint(?:\(s\))? \{([^}]*?):? *\}.*")
@@ -111,7 +115,7 @@ def start_failure(message: str) -> str:
 
 
 def exited(exit_code: int) -> Reason:
-    """Return the meaning of an exit code other than 0; the text is empty if it has no special meaning."""
+    """Return the meaning of a nonzero exit code. The text is empty for most codes."""
     if exit_code > 128:
         try:
             name = signal.Signals(exit_code - 128).name

@@ -1,4 +1,4 @@
-"""Who is joined with whom in an experiment that runs: from its Pods, its roster and its Services."""
+"""Read the topology of a running experiment from its Pods, its roster and its Services."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from symphony.plan.addresses import PREFIX
 from symphony.plan.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status
 from symphony.status import ExperimentStatus
-from symphony_kube.access import find_pod
 from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import collection_path, items_of
-from symphony_kube.status import experiments as looking
+from symphony_kube.status import experiments
+from symphony_kube.status.permission_errors import missing_right
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -24,67 +24,70 @@ if TYPE_CHECKING:
 Object = Mapping[str, Any]
 
 
-def look(api: Api, scope: Scope) -> Topology:
-    """The topology of an experiment. Raises `NotFound` without it.
+def describe_topology(api: Api, scope: Scope) -> Topology:
+    """Return the topology of an experiment. Raises `NotFound` if it does not exist.
 
-    Where its Pods were deleted by hand, and its roster with them, nobody knows who connects to what.
+    The connections of processes are unknown if a user has deleted the Pods, because the roster is
+    part of the first Pod.
     """
-    observer, found = looking.observed(api, scope)
-    status = looking.status_of(api, scope, observer)
+    observer, pods = experiments.observe_once(api, scope)
+    status = experiments.current_status(api, scope, observer)
+    path = collection_path("Service", scope.namespace)
     try:
-        services = api.call(
-            "GET",
-            collection_path("Service", scope.namespace),
-            query={"labelSelector": scope.selector},
-        )
+        services = api.call("GET", path, query={"labelSelector": scope.selector})
     except ApiError as exc:
-        raise find_pod.refused(
-            exc, f"cannot list the services of {scope.experiment!r}", "list services", scope
-        ) from exc
-    return topology(status, observer.units, items_of(services), _environment(found))
+        action = f"list the services of {scope.experiment!r}"
+        raise missing_right(exc, action, "list services", scope) from exc
+    return build_topology(status, observer.units, items_of(services), _environment(pods))
 
 
-def topology(
+def build_topology(
     status: ExperimentStatus,
     roster: Roster,
     services: Iterable[Object],
     environment: Mapping[str, str],
 ) -> Topology:
-    """The topology of what these objects make up; ``environment`` is that of any of its containers. Pure."""
-    members = {
-        service: name
-        for unit in roster
-        for name, served in unit.serves.items()
-        for service in served
-    }
-    found = [_service(body, members, environment) for body in services]
-    # The API lists by name; addresses stand in the environment in the order of the description.
-    place = {name: number for number, name in enumerate(environment)}
-    found.sort(key=lambda one: place.get(f"{PREFIX}{env_name(one.name)}_ADDR", len(place)))
+    """Return the topology, given the environment of any container of the experiment. Pure."""
+    group_members = {}
+    connects = {}
+    for unit in roster:
+        connects.update(unit.connects)
+        for member, member_services in unit.serves.items():
+            group_members.update(dict.fromkeys(member_services, member))
+    found = [_service(service, group_members, environment) for service in services]
+    # The API lists Services by name. The environment has the addresses in declaration order.
+    positions = {name: position for position, name in enumerate(environment)}
+
+    def declaration_order(service: Service) -> int:
+        return positions.get(f"{PREFIX}{env_name(service.name)}_ADDR", len(positions))
+
+    found.sort(key=declaration_order)
     return of_status(
         status,
         services=found,
-        connects={name: services for unit in roster for name, services in unit.connects.items()},
+        connects=connects,
         starts_after={unit.name: unit.starts_after for unit in roster},
     )
 
 
-def _service(body: Object, members: Mapping[str, str], environment: Mapping[str, str]) -> Service:
-    marks, spec = body["metadata"]["labels"], body["spec"]
-    name = marks.get(labels.SERVICE, body["metadata"]["name"])
+def _service(
+    service: Object, group_members: Mapping[str, str], environment: Mapping[str, str]
+) -> Service:
+    metadata, spec = service["metadata"], service["spec"]
+    name = metadata["labels"].get(labels.SERVICE, metadata["name"])
+    owner = group_members.get(name, metadata["labels"].get(labels.UNIT, ""))
     return Service(
         name=name,
-        owners=(members.get(name, marks.get(labels.UNIT, "")),),
+        owners=(owner,),
         port=spec["ports"][0]["port"],
         exposed=spec.get("type") in ("LoadBalancer", "NodePort"),
         encrypted=variable(name) in environment,
     )
 
 
-def _environment(found: Iterable[Object]) -> dict[str, str]:
-    for pod in found:
-        return {
-            item["name"]: item.get("value") or ""
-            for item in pod["spec"]["containers"][0].get("env") or ()
-        }
-    return {}
+def _environment(pods: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the environment of the first container; all containers have the same addresses."""
+    if not pods:
+        return {}
+    env = pods[0]["spec"]["containers"][0].get("env") or ()
+    return {variable["name"]: variable.get("value") or "" for variable in env}

@@ -1,4 +1,4 @@
-"""Compute the state of the processes of one unit from its Pods and its Job. Pure: the time is given."""
+"""Compute the state of the processes of one unit from its Pods and its Job. Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Containers = dict[str, ContainerStatus]
 class UnitStatus:
     """The state of the processes of a unit.
 
-    ``containers`` has the state of each process by name. It is valid until the time ``valid_until`` in
-    seconds since the epoch, or until an object of the unit changes if that is None.
+    ``containers`` has the state of each process by name. It is valid until the time ``valid_until``
+    in seconds since the epoch, or until an object of the unit changes if that is None.
     """
 
     def __init__(
@@ -54,10 +54,11 @@ class UnitStatus:
         }
 
     def remember_ready(self, ready_times: dict[tuple[str, str], float]) -> None:
-        """Record the processes that are ready, and restore those that were ready in an earlier status.
+        """Record the processes that are ready, and restore those that were ready in an earlier
+        status.
 
-        ``ready_times`` has, by the uid of the Pod and the process, when the process became ready. It is
-        updated.
+        ``ready_times`` has, by the uid of the Pod and the process, when the process became ready.
+        It is updated.
         """
         if self._pod is None:
             return
@@ -146,7 +147,8 @@ class UnitStatus:
     ) -> ContainerStatus:
         """Return the state of a process whose Pod is being deleted.
 
-        An exit before the request is the result of the process. A later exit is caused by the deletion.
+        An exit before the request is the result of the process. A later exit is caused by the
+        deletion.
         """
         has_ended = container.state in ENDED
         if has_ended and (container.ended or 0.0) < (pod.delete_requested or 0.0):

@@ -1,0 +1,191 @@
+"""Follow an experiment: one list and one watch of its Pods, and of its Jobs if it has any.
+
+`ExperimentWatch` keeps an observer up to date. `ObservationStream` returns the status whenever it
+changes; `symphony_kube.logs.follow` reads logs as Pods change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from types import TracebackType
+
+from symphony.cluster.matching import experiment_not_found
+from symphony.errors import NotFound
+from symphony.names import is_name
+from symphony_kube.api.client import Api
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import NAMESPACES, collection_path
+from symphony_kube.api.watch import LISTED, Change, Watcher
+from symphony_kube.render.roster import Roster
+from symphony_kube.status.experiments import list_jobs_if_permitted, status_without_objects
+from symphony_kube.status.observe import JOBS, PODS, Observation, PodObserver
+from symphony_kube.status.permission_errors import cannot_list_pods
+
+
+class ExperimentWatch:
+    """Keeps an observer up to date with the Pods and Jobs of an experiment.
+
+    A launcher passes its ``roster``; the experiment then need not exist yet. Close the watch when
+    it is no longer needed, from any thread.
+    """
+
+    def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
+        self._scope = scope
+        self._launching = roster is not None
+        self._with_jobs = False
+        paths = {
+            PODS: collection_path("Pod", scope.namespace),
+            JOBS: collection_path("Job", scope.namespace),
+        }
+        self._watcher = Watcher(api, paths, scope.selector)
+        self.observer = PodObserver(scope.experiment, roster=roster)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the watch was closed."""
+        return self._watcher.closed
+
+    def close(self) -> None:
+        """Stop watching. A caller that waits for changes receives none."""
+        self._watcher.close()
+
+    def start(self) -> None:
+        """List the Pods, and the Jobs if there may be any, and begin to watch them.
+
+        Raises `NotFound` if the experiment cannot exist, and `ApiError` if the user may not list
+        Pods.
+        """
+        if not is_name(self._scope.experiment):  # the API server rejects such a selector
+            raise experiment_not_found(self._scope.experiment, [])
+        try:
+            pods = self._watcher.start(PODS)
+        except ApiError as exc:
+            if exc.status != 403:
+                raise
+            raise cannot_list_pods(exc, self._scope) from exc
+        self.observer.replace(PODS, pods)
+        if self.observer.has_jobs or (self.observer.empty and not self._launching):
+            self._start_jobs()
+
+    def changes(self, seconds: float | None = None) -> list[Change]:
+        """Wait for changes, at most so many seconds. Returns none on a timeout or when closed."""
+        return self._watcher.changes(seconds)
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Apply changes to the observer, and watch Jobs as soon as one is known to exist."""
+        for change in changes:
+            if change.event == LISTED:
+                self.observer.replace(change.kind, change.objects)
+            else:
+                self.observer.apply(change.kind, change.event, *change.objects)
+        if self.observer.has_jobs:
+            self._start_jobs()
+
+    def _start_jobs(self) -> None:
+        if self._with_jobs:
+            return
+        self._with_jobs = True
+        jobs = list_jobs_if_permitted(lambda: self._watcher.start(JOBS, optional=True))
+        self.observer.replace(JOBS, jobs)
+
+
+class ObservationStream:
+    """An iterator over the observations of an experiment: the current one, then one for each
+    change.
+
+    It ends when it is closed. Raises `NotFound` if the experiment does not exist or no longer
+    exists, and `Unreachable` if the server does not respond for too long. A launcher passes its
+    ``roster``: processes that are not created yet are then awaited without limit. The first request
+    is made with the first observation.
+    """
+
+    def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
+        self._api = api
+        self._scope = scope
+        self._launching = roster is not None
+        self._watch = ExperimentWatch(api, scope, roster=roster)
+        self._started = False
+        self._last: Observation | None = None
+
+    def __enter__(self) -> ObservationStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> ObservationStream:
+        return self
+
+    def __next__(self) -> Observation:
+        observation = self.next()
+        if observation is None:
+            raise StopIteration
+        return observation
+
+    def close(self) -> None:
+        """End the stream, from any thread. A caller that waits for an observation receives None."""
+        self._watch.close()
+
+    def first(self) -> Observation:
+        """Return the current observation. Raises `NotFound` if the stream was closed."""
+        observation = self.next()
+        if observation is None:
+            raise NotFound(f"experiment {self._scope.experiment!r} is no longer observed")
+        return observation
+
+    def next(self, seconds: float | None = None) -> Observation | None:
+        """Return the next observation that differs from the last one.
+
+        Returns None after so many seconds, or when the stream was closed.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        if not self._started:
+            self._start()
+        while not self._watch.closed:
+            observation = self._watch.observer.observe(time.time())
+            if not observation.is_same_as(self._last):
+                self._check_exists(observation)
+                self._last = observation
+                return observation
+            timeout = None if deadline is None else deadline - time.monotonic()
+            if timeout is not None and timeout <= 0:
+                return None
+            if observation.valid_until is not None:
+                expires_in = max(0.0, observation.valid_until - time.time())
+                timeout = expires_in if timeout is None else min(timeout, expires_in)
+            self._watch.apply(self._watch.changes(timeout))
+        return None
+
+    def _start(self) -> None:
+        self._started = True
+        self._watch.start()
+        if self._watch.observer.empty and not self._launching:
+            # Raises NotFound unless the namespace of the experiment still exists.
+            status_without_objects(self._api, self._scope)
+
+    def _check_exists(self, observation: Observation) -> None:
+        """Raise `NotFound` if no object of the experiment is left."""
+        if not observation.empty or self._launching or self._last is None:
+            return
+        if self._scope.shared or not self._has_namespace():
+            raise NotFound(f"experiment {self._scope.experiment!r} was deleted")
+
+    def _has_namespace(self) -> bool:
+        """Return whether the namespace of the experiment exists and is not being deleted.
+
+        A user may have deleted the Pods alone.
+        """
+        try:
+            namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")
+        except ApiError as exc:
+            if exc.status != 403:
+                raise
+            return False
+        return namespace is not None and "deletionTimestamp" not in namespace["metadata"]

@@ -1,0 +1,98 @@
+"""Wait until the processes of an experiment have reached a state."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from symphony.cluster.matching import still_awaited, wait_timeout
+from symphony.errors import SymphonyError
+from symphony.status import ExperimentStatus
+from symphony_kube.status import pod_events
+from symphony_kube.status.experiments import list_pods
+from symphony_kube.status.follow_status import ObservationStream
+
+if TYPE_CHECKING:
+    from symphony.cluster import OnChange
+    from symphony.cluster.matching import Until
+    from symphony_kube.api.client import Api
+    from symphony_kube.api.labels import Scope
+    from symphony_kube.status.observe import Observation
+
+# After a Pod was deleted, wait this long for the deletion of the others.
+DELETION_SETTLE_SECONDS = 1.0
+
+
+def wait(
+    api: Api,
+    scope: Scope,
+    *,
+    timeout: float | None,
+    on_change: OnChange,
+    until: Until = "ended",
+) -> ExperimentStatus:
+    """Return the status when every process has reached a state; see `Cluster.wait`.
+
+    Makes one list and one watch of each kind. Calls ``on_change`` with every status, also with the
+    reason of a Pod that takes long to set up.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with ObservationStream(api, scope) as stream:
+        observation = stream.first()
+        while True:
+            if on_change is not None:
+                on_change(observation.status)
+            awaited = still_awaited(observation.status, until)
+            if awaited:
+                later = _next(api, scope, stream, observation, deadline, on_change)
+                if later is None:
+                    raise wait_timeout(scope.experiment, until, awaited, timeout or 0.0)
+            elif observation.deleted_units:
+                # Kubernetes deletes the Pods of an experiment one after the other. If all of them
+                # are deleted, the next observation raises NotFound.
+                later = stream.next(DELETION_SETTLE_SECONDS)
+                if later is None:
+                    return observation.status
+            else:
+                return observation.status
+            observation = later
+
+
+def _next(
+    api: Api,
+    scope: Scope,
+    stream: ObservationStream,
+    observation: Observation,
+    deadline: float | None,
+    on_change: OnChange,
+) -> Observation | None:
+    """Return the next observation, or None at the deadline.
+
+    A Pod that cannot be set up does not change. The reason is therefore read from its events from
+    time to time, and passed to ``on_change``.
+    """
+    if on_change is None or not pod_events.is_setting_up(observation.status):
+        return stream.next(_seconds_left(deadline))
+    reported = observation.status
+    while True:
+        seconds_left = _seconds_left(deadline)
+        if seconds_left is not None and seconds_left <= 0:
+            return None
+        pause = pod_events.SLOW_SETUP_SECONDS
+        later = stream.next(pause if seconds_left is None else min(pause, seconds_left))
+        if later is not None:
+            return later
+        try:
+            pods = list_pods(api, scope)
+        except SymphonyError:  # the watch sees the same error and decides whether it is temporary
+            continue
+        status = pod_events.explain_slow_setup(
+            api, scope, observation.status, pods, now=time.time()
+        )
+        if status != reported:
+            reported = status
+            on_change(status)
+
+
+def _seconds_left(deadline: float | None) -> float | None:
+    return None if deadline is None else deadline - time.monotonic()

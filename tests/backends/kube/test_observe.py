@@ -1003,4 +1003,4 @@ def test_nothing_is_computed_anew_for_what_did_not_change():
     ]
     assert changed == ["p7"]
     assert not after.is_same_as(before)
-    assert replace(after, until=1.0).is_same_as(after)
+    assert replace(after, valid_until=1.0).is_same_as(after)

@@ -23,7 +23,7 @@ COMES_TO = {
     "greedy": (PENDING, None, r"Unschedulable: 0/\d+ nodes fit: \d+ insufficient nvidia.com/gpu.*"),
     "no-image": (PENDING, None, r"(ErrImagePull|ImagePullBackOff): 127.0.0.1:1/none:1.*"),
     "no-secret": (PENDING, None, 'CreateContainerConfigError: secret "nope" not found'),
-    "no-command": (FAILED, None, "cannot be started with 'nope': .*not found in.*"),
+    "no-command": (FAILED, None, "cannot start 'nope': .*not found in.*"),
     "no-checkout": (FAILED, None, "init container 'prepare' failed with exit code 7"),
     "hog": (FAILED, 137, "OOMKilled: more than its memory limit of 48Mi"),
     "fat": (FAILED, None, 'Evicted: Usage of EmptyDir volume .* exceeds the limit "1Mi".*'),
@@ -121,7 +121,7 @@ def test_a_pod_that_is_deleted_by_hand_is_unknown(kube_cluster, shared, name):
         return status.processes[1].state is UNKNOWN
 
     status = until(shared, name, delete_one)
-    assert status.processes[1].reason == "nobody saw its end: its Pod was deleted"
+    assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
     assert status.processes[0].state is RUNNING
     # the roster, on the first Pod, still names it
     again = shared.describe_experiment(name)

@@ -1,10 +1,11 @@
-"""The integral of x^2 over 0..10 by a tree of nine processes: broadcast down, reduced on the way up.
+"""Integrate x^2 over 0..10 with a tree of nine processes: tasks are broadcast down, and sums are
+reduced on the way up.
 
     symphony launch examples/integration/experiment.py --follow
-    symphony launch examples/integration/experiment.py --follow -b kube --image symphony-integration:1
+    symphony launch examples/integration/experiment.py --follow -b kube --image integration:1
 
-A master alone, and two groups with a master and its workers each; on Kubernetes every group is a Pod. The master
-prints 333.33.
+A master runs alone, next to two groups with a master and its workers each. On Kubernetes, every
+group is a Pod. The master prints 333.33.
 """
 
 from symphony import Experiment

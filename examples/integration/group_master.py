@@ -1,4 +1,4 @@
-"""Splits the group's part among its workers, and sends their sum up."""
+"""Split the group's part of the interval among its workers, and send their sum to the master."""
 
 import sys
 

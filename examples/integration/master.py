@@ -1,4 +1,4 @@
-"""Hands the interval to the groups, each a part by its number of workers, and prints the integral."""
+"""Split the interval among the groups in proportion to their workers, and print the integral."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What every knot of the tree does: hand a task to those below and add up what they send back."""
+"""Functions of every node of the tree: publish tasks to the children, and add up their results."""
 
 from contextlib import suppress
 
@@ -8,9 +8,10 @@ Interval = tuple[float, float]
 
 
 def broadcast_and_reduce(prefix: str, parts: dict[str, Interval]) -> float:
-    """Publish which part is whose, and return the sum of what they send back.
+    """Publish the part of each child, and return the sum of their results.
 
-    What is published before a subscriber has connected is not for it, so this goes on until all have answered.
+    A subscriber misses what was published before it connected, so this repeats until every child
+    has answered.
     """
     sums: dict[str, float] = {}
     with (
@@ -26,7 +27,7 @@ def broadcast_and_reduce(prefix: str, parts: dict[str, Interval]) -> float:
 
 
 def task(prefix: str, name: str) -> Interval:
-    """The part of the one of that name."""
+    """Return the part of the interval for the child ``name``."""
     with ZmqSub(service=f"{prefix}tasks", serializer="json", timeout=60) as tasks:
         _, parts = tasks.recv()
     begin, end = parts[name]
@@ -34,13 +35,13 @@ def task(prefix: str, name: str) -> Interval:
 
 
 def answer(prefix: str, name: str, value: float) -> None:
-    """Send a sum up."""
+    """Send a sum to the parent."""
     with ZmqPush(service=f"{prefix}sums", serializer="json", linger=60) as sums:
         sums.send([name, value])
 
 
 def split(whole: Interval, shares: dict[str, int]) -> dict[str, Interval]:
-    """Parts of an interval, as large as their shares of it, side by side."""
+    """Divide an interval into adjacent parts, in proportion to the shares."""
     begin, end = whole
     step, parts = (end - begin) / sum(shares.values()), {}
     for name, share in shares.items():

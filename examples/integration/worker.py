@@ -1,4 +1,6 @@
-"""Integrates x^2 over its part by the midpoint rule, and sends the result up."""
+"""Integrate x^2 over this worker's part with the midpoint rule, and send the result to the
+parent.
+"""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""How an experiment is to be: the YAML file that says so, and what the command line puts over it."""
+"""Read the configuration of the experiment: a YAML file, with command-line options over it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import yaml
 
 from symphony import Experiment, NotFound, SpecError
 
-# The processes that are there once, all in the group NONAGENT, those of them that leave last, and those of which there
-# are many.
+# The processes that exist once, all in the group NONAGENT; those of them that exit last; and the
+# roles that have many processes.
 SERVERS = ("learner", "replay", "ps", "curriculum", "logger", "recorder", "page")
 COLLECTORS = ("logger", "page")
 ROLES = (*SERVERS, "agent", "evaluator")
@@ -27,13 +27,13 @@ PODS = (NONAGENT, "agent", "evaluator")
 
 
 def at_least(least: float, default: Any) -> Any:
-    """A number that is never below ``least``."""
+    """Return a field for a number that must be at least ``least``."""
     return field(default=default, metadata={"least": least})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What the programs are told; `roles.options.Options` says what each means."""
+    """The settings of the programs; see `roles.options.Options` for their meaning."""
 
     updates: int = at_least(1, 1000)
     target: float | None = None
@@ -45,7 +45,9 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """How the image is built: a Dockerfile, what it begins with, and further words for the engine's ``build``."""
+    """How the image is built: a Dockerfile, its base image, and more options for the engine's
+    ``build`` command.
+    """
 
     dockerfile: str = "Dockerfile"
     base: str | None = None
@@ -54,9 +56,9 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Where checkpoints and results stay: ``folder``, as the programs see it.
+    """Where checkpoints and results are kept. ``folder`` is the directory as the programs see it.
 
-    In a cluster a folder of an NFS server (``server:/path``) is mounted there, or a folder of the node.
+    On a cluster, a directory of an NFS server (``server:/path``) or of the node is mounted there.
     """
 
     folder: str | None = None
@@ -71,14 +73,16 @@ class Results:
         source = "nfs" if self.nfs is not None else "host_path"
         if self.folder is None and getattr(self, source) is not None:
             raise SpecError(
-                f"results.{source} is what is mounted, and where is not said: add results.folder, or --results FOLDER, "
-                "for example /results"
+                f"results.{source} is set but results.folder, where it is mounted, is not: "
+                "add results.folder or --results FOLDER, for example /results"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """What the dispatcher knows of the nodes: a description by Terraform, or a label of the nodes that there are."""
+    """How the dispatcher learns about the nodes: from a Terraform description, or from a label
+    of the existing nodes.
+    """
 
     terraform: str | None = None
     label: str | None = None
@@ -86,7 +90,9 @@ class Nodes:
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """What each process of a role needs: the keywords of `resource_request`, `resource_limit` and `assign_to`."""
+    """The needs of each process of a role: keywords of `resource_request`, `resource_limit` and
+    `assign_to`.
+    """
 
     image: str | None = None
     request: dict[str, Any] = field(default_factory=dict)
@@ -97,7 +103,7 @@ class Role:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """Where the Pods of a kind run: labels that the node has to have, and taints that they bear."""
+    """Where the Pods of a kind run: labels that a node must have, and taints that are tolerated."""
 
     node_selector: dict[str, Any] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
@@ -105,9 +111,10 @@ class Pod:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The whole experiment. ``agents`` run alone, or where ``group_size`` is above 1 in groups of that many.
+    """The whole experiment. ``agents`` run alone, or in groups if ``group_size`` is above 1.
 
-    ``image`` is what all roles run from that name none; with ``build`` it is the repository that is built and pushed.
+    ``image`` is used for all roles that name none. With ``build`` it is the repository that is
+    built and pushed.
     """
 
     agents: int = at_least(1, 8)
@@ -125,23 +132,24 @@ class Configuration:
     def __post_init__(self) -> None:
         if self.build is not None and self.image is None:
             raise SpecError(
-                "build says how the image is made, and image, the repository to push it to, is missing: add image:, "
-                "or --repository IMAGE"
+                "build is set but image, the repository to push to, is missing: "
+                "add image: or --repository IMAGE"
             )
 
     def role(self, name: str) -> Role:
-        """What a role needs."""
+        """Return the needs of a role."""
         return self.roles.get(name, Role())
 
     def pod(self, name: str) -> Pod:
-        """Where the Pods of a kind run."""
+        """Return where the Pods of a kind run."""
         return self.pods.get(name, Pod())
 
 
 def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
-    """Read a configuration. ``over`` is put over it, mapping by mapping; what is None there counts as absent.
+    """Read a configuration. ``over`` is merged over it; a value of None in ``over`` counts as
+    absent.
 
-    Raises `SpecError`, which names the setting, and the file where that is wrong by itself.
+    Raises `SpecError`, which names the setting, and the file if the file itself is wrong.
     """
     try:
         content = yaml.safe_load(path.read_text()) or {}
@@ -156,7 +164,8 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
         found = _configuration(merged)
     except SpecError:
         with prefixed(f"{path}: "):
-            _configuration(alone)  # what the file is to blame for; if it is not, the options are
+            # Check the file alone first, so that the error blames the file or the options.
+            _configuration(alone)
         raise
     if found.nodes is None or found.nodes.terraform is None:
         return found
@@ -166,7 +175,7 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
 
 @contextlib.contextmanager
 def prefixed(where: str) -> Iterator[None]:
-    """Put ``where`` before what an error of the description says."""
+    """Add ``where`` to the front of an error message about the description."""
     try:
         yield
     except (SpecError, NotFound) as exc:
@@ -188,13 +197,13 @@ def _configuration(given: Mapping[str, Any]) -> Configuration:
 
 
 def _check(where: str, settings: Mapping[str, Any]) -> None:
-    """Refuse what symphony would refuse of a process."""
+    """Refuse the settings that symphony would refuse for a process."""
     process = {key: value for key, value in settings.items() if value is not None}
     with prefixed(f"{where}: "):
         Experiment.load_dict({"name": "rl", "processes": {"one": process}})
 
 
-# --- values, as the annotations say ---
+# --- values, checked against the annotations ---
 
 
 def _record(kind: Any, given: object, where: str) -> Any:
@@ -211,8 +220,8 @@ def _record(kind: Any, given: object, where: str) -> Any:
 
 
 def _value(hint: Any, given: Any, where: str, least: float | None = None) -> Any:
-    """A value of the type that a field has."""
-    if isinstance(hint, types.UnionType):  # with None, which is left out before
+    """Return a value converted to the type of a field."""
+    if isinstance(hint, types.UnionType):  # None was removed before.
         (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
     if dataclasses.is_dataclass(hint):
         return _record(hint, given, where)

@@ -1,11 +1,12 @@
-"""A learner with all that belongs to it, agents alone or in groups, and evaluators: for every backend.
+"""A learner with its servers, agents alone or in groups, and evaluators, for every backend.
 
     symphony launch examples/rl/experiment.py --follow
     symphony launch examples/rl/experiment.py --follow -b kube --image rl:1
 
-It is as config.yml says, or the file that RL_CONFIG names. ``launch.py`` beside it has options for what changes often,
-and sends processes to node pools. On this machine the programs run in this folder, with the python3 of the PATH, which
-needs symphony and pyzmq; in a container in the image's working directory.
+config.yml configures it, or the file in RL_CONFIG. ``launch.py`` in this directory has options for
+common changes, and assigns processes to node pools. On this machine, the programs run in this
+directory with the python3 on PATH, which needs symphony and pyzmq. In a container, they run in the
+image's working directory.
 """
 
 from __future__ import annotations
@@ -39,17 +40,18 @@ CONNECTS = {
     "recorder": ["run", "news", "screen"],
     "page": ["run", "news"],
     "agent": [
-        "run", "news", "replay", "experience", "parameters", "versions", "starts", "log", "metrics", "screen",
+        "run", "news", "replay", "experience", "parameters", "versions", "starts", "log",
+        "metrics", "screen",
     ],
     "evaluator": ["run", "news", "parameters", "versions", "log", "metrics", "screen"],
 }  # fmt: skip
 
 
 class Dispatcher(Protocol):
-    """What knows the machines: `symphony.kube.GKEDispatcher`, or `NodePoolDispatcher`."""
+    """An object that knows the machines: `symphony.kube.GKEDispatcher` or `NodePoolDispatcher`."""
 
     def assign_to(self, process: Process, assign_to: str, **settings: object) -> object:
-        """Send a process to one of them."""
+        """Assign a process to a node pool."""
 
 
 def build(
@@ -57,7 +59,9 @@ def build(
     configuration: Configuration | None = None,
     dispatcher: Dispatcher | None = None,
 ) -> None:
-    """Add everything to ``exp``. Where there is a ``dispatcher`` it places the processes that say how."""
+    """Add all processes to ``exp``. If there is a ``dispatcher``, it places the processes that
+    request it.
+    """
     if configuration is None:
         configuration = load(HERE / os.environ.get("RL_CONFIG", "config.yml"))
     exp.set_envs(settings(configuration))
@@ -86,7 +90,7 @@ def build(
 def new_process(
     exp: Experiment, name: str, role: str, group: ProcessGroup | None, configuration: Configuration
 ) -> Process:
-    """A process of a role, in a group or alone."""
+    """Return a new process of a role, in a group or alone."""
     needs = configuration.role(role)
     process = (group or exp).new_process(
         name,
@@ -102,7 +106,9 @@ def new_process(
 
 
 def agent_owners(exp: Experiment, configuration: Configuration) -> list[ProcessGroup | None]:
-    """For each agent its group, or None. The last group has fewer where they cannot all be full."""
+    """Return the group of each agent, or None. The last group is smaller if not all groups can
+    be full.
+    """
     size = configuration.group_size
     if size == 1:
         return [None] * configuration.agents
@@ -115,7 +121,7 @@ def agent_owners(exp: Experiment, configuration: Configuration) -> list[ProcessG
 
 
 def place(owner: Process | ProcessGroup, pod: str, configuration: Configuration) -> None:
-    """Say on which nodes a Pod may run."""
+    """Set the nodes on which a Pod may run."""
     for key, value in configuration.pod(pod).node_selector.items():
         owner.node_selector(key, value)
     for toleration in configuration.pod(pod).tolerations:
@@ -123,7 +129,7 @@ def place(owner: Process | ProcessGroup, pod: str, configuration: Configuration)
 
 
 def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
-    """Give those who write files the folder for what is to stay."""
+    """Mount the directory for results in the processes that write files."""
     results = configuration.results
     if results.folder is None:
         return
@@ -137,11 +143,12 @@ def keep_results(nonagent: ProcessGroup, configuration: Configuration) -> None:
 
 
 def settings(configuration: Configuration) -> dict[str, object]:
-    """The environment of all programs; see `roles.options`."""
+    """Return the environment of all programs; see `roles.options`."""
     run = configuration.run
     given = {
         "RL_WORKERS": configuration.agents + configuration.evaluators,
-        "RL_SERVERS": len(SERVERS) - len(COLLECTORS) - 1,  # the learner is who counts them
+        # The learner counts the servers, so it is not included.
+        "RL_SERVERS": len(SERVERS) - len(COLLECTORS) - 1,
         "RL_COLLECTORS": len(COLLECTORS),
         "RL_UPDATES": run.updates,
         "RL_TARGET": run.target,
@@ -154,7 +161,7 @@ def settings(configuration: Configuration) -> dict[str, object]:
 
 
 def declare_image(exp: Experiment, configuration: Configuration) -> None:
-    """Say how the image is made, for ``--build``."""
+    """Declare how the image is built, for ``--build``."""
     how, repository = configuration.build, configuration.image
     if how is None or repository is None:
         return

@@ -1,4 +1,4 @@
-"""The example's own command line: ``train`` beside all commands of symphony.
+"""The example's own command line: the command ``train`` in addition to all commands of symphony.
 
 python3 launch.py train --agents 8 --follow
 python3 launch.py train -b kube --config gke.yml --build --agents 64 --group-size 4
@@ -25,10 +25,10 @@ HERE = Path(__file__).parent
 
 
 class Rl(SymphonyParser):
-    """Launch the example and look after it; all commands of symphony are here too."""
+    """Launch and manage the example. All commands of symphony are available."""
 
     def setup(self) -> None:
-        """Add ``train``."""
+        """Add the command ``train``."""
         train = self.add_subparser("train")
         train.add_argument(
             "--name", default=experiment.NAME, help="the experiment's name (default: rl)"
@@ -82,8 +82,8 @@ class Rl(SymphonyParser):
     def action_train(self, args: argparse.Namespace) -> int | None:
         """Launch the experiment.
 
-        It is as the configuration says, and as the options say that are given here. On Kubernetes the dispatcher
-        places the processes, where the configuration says what it knows of the nodes.
+        The configuration file and these options define the experiment. On Kubernetes, the
+        dispatcher places the processes if the configuration describes the nodes.
 
         For example:
           symphony train --agents 8 --follow
@@ -117,19 +117,19 @@ class Rl(SymphonyParser):
 
 @contextlib.contextmanager
 def in_own_words() -> Iterator[None]:
-    """Say what is to be done by the options that there are here."""
+    """Rephrase an error in terms of the options of this command line."""
     try:
         yield
     except SpecError as exc:
         if exc.path[-1:] != ("container_image",):
             raise
         raise SpecError(
-            "the programs run from an image, and none is given: --repository IMAGE, or image: in the configuration"
+            "the programs need an image: add --repository IMAGE, or image: in the configuration"
         ) from exc
 
 
 def read(args: argparse.Namespace) -> Configuration:
-    """The configuration with what the command line puts over it."""
+    """Return the configuration with the command-line options over it."""
     over = {
         "agents": args.agents,
         "group_size": args.group_size,
@@ -145,9 +145,7 @@ def read(args: argparse.Namespace) -> Configuration:
         "build": {"base": args.base},
     }
     if args.base and not args.build:
-        raise SpecError(
-            "--base is what the image begins with that --build makes: add --build, or leave --base out"
-        )
+        raise SpecError("--base sets the base image of --build: add --build, or remove --base")
     wanted = configuration.load(args.config or HERE / "config.yml", over)
     if args.build and wanted.build is None and wanted.image is not None:
         return dataclasses.replace(wanted, build=Build())
@@ -155,7 +153,7 @@ def read(args: argparse.Namespace) -> Configuration:
 
 
 def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:
-    """The experiment for a cluster; its files are beside this one."""
+    """Return the experiment for a cluster. Its files are in this directory."""
     exp = cluster.new_experiment(name)
     exp.base_dir = HERE.absolute()
     experiment.build(exp, wanted, dispatcher(cluster, wanted))
@@ -163,7 +161,9 @@ def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:
 
 
 def dispatcher(cluster: Cluster, wanted: Configuration) -> Any:
-    """What knows the nodes, on Kubernetes where the configuration says so."""
+    """Return the dispatcher, or None if the backend is not Kubernetes or the configuration does
+    not describe the nodes.
+    """
     if cluster.backend != "kube" or wanted.nodes is None:
         return None
     from symphony.kube import GKEDispatcher, KubeCluster, NodePoolDispatcher

@@ -1,10 +1,10 @@
-"""Three processes in a ring on plain Python sockets, for those who do not use ZeroMQ.
+"""Three processes in a ring on plain Python sockets, without ZeroMQ.
 
     symphony launch examples/sockets/experiment.py --follow
     symphony launch examples/sockets/experiment.py --follow -b kube --image symphony-sockets:1
 
-One is alone and two are in a group, which share a Pod on Kubernetes: the program is the same everywhere, and needs the
-standard library alone.
+One process is alone and two are in a group, which share a Pod on Kubernetes. The program is the
+same on every backend, and needs only the standard library.
 """
 
 from symphony import Experiment

@@ -1,4 +1,6 @@
-"""One of a ring: listens for the one before, connects to the one after, and passes on what comes, with its name."""
+"""One node of a ring: accepts a connection from the previous node, connects to the next one, and
+forwards the message with its own name added.
+"""
 
 import os
 import socket
@@ -6,13 +8,14 @@ import sys
 import time
 
 ROUNDS = 3
-PATIENCE = 60  # seconds
-TRY = 1  # seconds: what is sent to a Service before it knows its Pod may get no answer, not even a refusal
+PATIENCE = 60  # In seconds.
+# In seconds. A connection to a Service that does not know its Pod yet may get no answer at all.
+TRY = 1
 BEGINS = "first"
 
 
 def listen(service: str) -> socket.socket:
-    """A server where this process is to listen."""
+    """Return a server socket at the address of a service of this process."""
     host, port = (
         os.environ[f"SYMPH_{service.upper()}_BIND_HOST"],
         int(os.environ[f"SYMPH_{service.upper()}_PORT"]),
@@ -23,7 +26,7 @@ def listen(service: str) -> socket.socket:
 
 
 def connect(service: str) -> socket.socket:
-    """A connection to another process, which may start later."""
+    """Return a connection to another process, which may start later."""
     host, port = (
         os.environ[f"SYMPH_{service.upper()}_HOST"],
         int(os.environ[f"SYMPH_{service.upper()}_PORT"]),

@@ -1,6 +1,7 @@
-"""Fits a line by gradient descent, and can be ended at any time without losing an epoch.
+"""Fit a line by gradient descent. The program can be stopped at any time without losing an epoch.
 
-Told to end (TERM), it finishes the epoch, saves, and exits with 75. Started again, it goes on from there.
+On TERM, it finishes the epoch, saves, and exits with 75. When it is started again, it resumes from
+there.
 """
 
 import argparse
@@ -12,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-NOT_DONE = 75  # EX_TEMPFAIL of sysexits.h: nothing is wrong, try again later
+NOT_DONE = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; try again later.
 RATE = 0.1
 SAMPLES = 100
 
 
 def load(path: Path) -> dict[str, float]:
-    """What was saved last, or the beginning."""
+    """Return the state that was saved last, or the initial state."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -26,7 +27,9 @@ def load(path: Path) -> dict[str, float]:
 
 
 def save(path: Path, state: dict[str, float]) -> None:
-    """Write the state so that, whatever happens meanwhile, there is a whole one: the old or the new."""
+    """Write the state atomically: the file has either the old or the new state, even if the
+    program is killed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     with new.open("w", encoding="utf-8") as file:
@@ -37,7 +40,7 @@ def save(path: Path, state: dict[str, float]) -> None:
 
 
 def train(state: dict[str, float]) -> tuple[dict[str, float], float]:
-    """The state after one more epoch, and the loss in it. The samples are those of the epoch, whoever runs it."""
+    """Return the state after one more epoch, and its loss. The samples depend only on the epoch."""
     chance = random.Random(state["epoch"])
     slope, offset, loss = state["slope"], state["offset"], 0.0
     for _ in range(SAMPLES):
@@ -60,7 +63,7 @@ def main() -> int:
     args = parser.parse_args()
 
     told: list[int] = []
-    # The handler only makes a note: it may come in the middle of anything.
+    # The handler only records the signal, because it can interrupt any statement.
     signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
 
     state = load(args.checkpoint)

@@ -1,4 +1,4 @@
-"""Asks twenty times, checks each answer, and says what moved and how fast."""
+"""Send twenty requests, check each reply, and print the amount of data and the rate."""
 
 import os
 import statistics
@@ -16,8 +16,8 @@ def main() -> None:
     with zmq.Context() as context, context.socket(zmq.REQ) as socket:
         socket.rcvtimeo = 60_000
         socket.linger = 0
-        # In ms. A connection that is begun before a Service of Kubernetes knows its Pod may wait for minutes; one that
-        # has no answer by then is begun again.
+        # In ms. A connection that is opened before a Kubernetes Service knows its Pod may wait for
+        # minutes. This makes ZeroMQ open it again.
         socket.connect_timeout = 1_500
         socket.connect(f"tcp://{address}")
         print(f"connected to {address}", flush=True)
@@ -34,7 +34,8 @@ def main() -> None:
     median = statistics.median(times)
     rate = 2 * SIZE / median / 1e6
     print(
-        f"{ROUND_TRIPS} round trips, {moved:g} MB moved, median {1000 * median:.3f} ms, {rate:,.0f} MB/s",
+        f"{ROUND_TRIPS} round trips, {moved:g} MB moved, "
+        f"median {1000 * median:.3f} ms, {rate:,.0f} MB/s",
         flush=True,
     )
 

@@ -3,8 +3,9 @@
     symphony launch examples/zmq/experiment.py --follow
     symphony launch examples/zmq/experiment.py --follow -b kube --image symphony-zmq:1
 
-On this machine the programs run in this folder, with the python3 that is on the PATH (it needs pyzmq). In a
-container they are in the image's working directory: the Dockerfile beside this file makes such an image.
+On this machine, the programs run in this directory with the python3 on PATH, which needs pyzmq. In
+a container, they are in the image's working directory. The Dockerfile in this directory builds such
+an image.
 """
 
 from symphony import Experiment

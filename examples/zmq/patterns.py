@@ -1,9 +1,10 @@
-"""Every pattern of `symphony.addons.zmq` at work, described once for every backend.
+"""Every pattern of `symphony.addons.zmq`, described once for every backend.
 
     symphony launch examples/zmq/patterns.py --follow
     symphony launch examples/zmq/patterns.py --follow -b kube --image symphony-zmq:1
 
-Those who listen are one group, those who connect another: on Kubernetes these are two Pods. Requests are encrypted.
+The processes that listen are in one group, and those that connect in another. On Kubernetes, these
+are two Pods. Requests are encrypted.
 """
 
 from symphony import Experiment

@@ -1,6 +1,7 @@
-"""Topics: a subscriber takes one of two, and says thanks in a message that is acknowledged.
+"""Topics: a subscriber receives one of two topics, and confirms with an acknowledged message.
 
-What is published before a subscriber has connected is not for it, so the publisher goes on until it is thanked.
+A subscriber misses what was published before it connected, so the publisher repeats until it
+receives the confirmation.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Work that is handed out: a pusher sends a thousand numbers, a puller adds them up."""
+"""Distributed work: a pusher sends a thousand numbers, and a puller adds them up."""
 
 import sys
 

@@ -1,4 +1,6 @@
-"""Requests and replies: a server that squares numbers, and fails at words; a client that goes on after a failure."""
+"""Requests and replies: a server that squares numbers and fails for words, and a client that
+continues after a failure.
+"""
 
 import sys
 
@@ -21,14 +23,15 @@ def server() -> None:
 
 
 def client() -> None:
-    # A try of five seconds, and eleven more: time enough for a server that starts much later.
+    # One try of five seconds and eleven more are enough even if the server starts much later.
     with ZmqClient(service="requests", serializer="json", timeout=5, retries=11) as client:
         print("client:", [client.request(number) for number in range(10)], flush=True)
         try:
             client.request("ten")
         except ZmqRemoteError as exc:
             print(f"client: the server says {exc}", flush=True)
-        # Once: where the answer is late, nobody is there to answer a second time.
+        # This request is sent only once. If the reply is late, the server has already exited and
+        # cannot answer again.
         print(f"client: {client.request('stop', timeout=60)}", flush=True)
 
 

@@ -1,4 +1,6 @@
-"""Answers each request with what it got, reversed. pyzmq alone: the addresses are in the environment."""
+"""Reply to each request with its text reversed. The program uses only pyzmq; the addresses are
+in the environment.
+"""
 
 import os
 

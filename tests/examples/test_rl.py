@@ -225,7 +225,7 @@ def test_it_may_start_in_any_order(described: Any, cluster: Cluster, late: str) 
     status = cluster.wait("rl", timeout=60)
     assert {process.name: process.exit_code for process in status if process.exit_code} == {}
     assert returns(cluster.get_log("rl", "learner"))[0] == -100
-    assert "everybody is here" in cluster.get_log("rl", "logger")
+    assert "all members have enrolled" in cluster.get_log("rl", "logger")
     assert "evaluator-0: version 0: " in cluster.get_log("rl", "logger")
 
 
@@ -378,7 +378,7 @@ def test_what_connects_is_what_the_programs_use(
     for role, wanted in experiment.CONNECTS.items():
         text = (EXAMPLE / "roles" / f"{role}.py").read_text()
         used = {name for name in wanted if f'"{name}"' in text}
-        used |= {"log"} if ".say(" in text else set()
+        used |= {"log"} if ".log(" in text else set()
         used |= {"metrics"} if ".measure(" in text else set()
         for module, names in shared:
             used |= (
@@ -558,7 +558,7 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
             "results: {nfs: 's:/x', host_path: /y}",
             "results come from nfs or host_path, not from both",
         ),
-        ("build: {base: python:3}", "build says how the image is made, and image, the repository"),
+        ("build: {base: python:3}", "build is set but image, the repository"),
         ("[1]", "the file is a mapping of settings, not [1]"),
         ("agents: [", "not YAML: "),
         ("image: 5", "image is text, not 5"),
@@ -574,9 +574,9 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
         ("results: {nfs: 5}", "results.nfs is text, not 5"),
         (
             "results: {nfs: 's:/x'}",
-            "results.nfs is what is mounted, and where is not said: add results.folder",
+            "results.nfs is set but results.folder, where it is mounted, is not: ",
         ),
-        ("results: {host_path: /y}", "results.host_path is what is mounted, and where is not said"),
+        ("results: {host_path: /y}", "results.host_path is set but results.folder"),
         ("nodes: {terraform: 5}", "nodes.terraform is text, not 5"),
         ("nodes: [x]", "nodes is a mapping of settings, not ['x']"),
         ("{image: rl, build: {options: --pull}}", "build.options is a list, not '--pull'"),
@@ -628,20 +628,23 @@ def test_a_wrong_configuration_is_told_in_one_line(
         (("--agents", "0"), "agents is a whole number of at least 1, not 0"),
         (
             ("--nfs", "s:/x"),
-            "results.nfs is what is mounted, and where is not said: add results.folder, or --results F",
+            "results.nfs is set but results.folder, where it is mounted, is not: ",
         ),
-        (("--host-path", "/x"), "results.host_path is what is mounted, and where is not said: "),
+        (
+            ("--host-path", "/x"),
+            "results.host_path is set but results.folder, where it is mounted, is not: ",
+        ),
         (
             ("--nfs", "s:/x", "--results", "here"),
             "results: mount_path is an absolute path, not 'here'",
         ),
-        (("--base", "foo"), "--base is what the image begins with that --build makes: add --build"),
+        (("--base", "foo"), "--base sets the base image of --build: add --build"),
         (("--build",), "--build pushes the image that it makes: say where to, --repository IMAGE"),
         (
             ("--build", "--base", "x"),
-            "build says how the image is made, and image, the repository to push it to, is ",
+            "build is set but image, the repository to push to, is ",
         ),
-        ((), "the programs run from an image, and none is given: --repository IMAGE"),
+        ((), "the programs need an image: add --repository IMAGE"),
     ],
 )
 def test_wrong_options_are_told_in_one_line_and_no_file_is_blamed(

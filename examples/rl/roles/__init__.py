@@ -1,4 +1,6 @@
-"""The program: one module for each role, started as ``python3 -m roles.<role>``, and what they share.
+"""The programs: one module for each role, started as ``python3 -m roles.<role>``, and their shared
+modules.
 
-Beside Python it needs symphony and pyzmq. Nothing here knows where it runs: every address is in the environment.
+They need Python, symphony and pyzmq. No program knows where it runs, because every address is in
+the environment.
 """

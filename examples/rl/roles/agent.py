@@ -1,4 +1,4 @@
-"""Plays with the newest parameters and some noise, and sends what it has lived through to the replay."""
+"""Play with the newest parameters and some noise, and send the transitions to the replay buffer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from roles.newest import Newest
 from symphony.addons.zmq import ZmqClient
 
 SHOW = 20
-# Each agent has a noise of its own: some explore, some refine.
+# The noise differs between agents: some explore, and some refine.
 NOISES = (0.05, 0.1, 0.2, 0.4)
 
 
@@ -30,13 +30,13 @@ class Agent:
 
     def live(self) -> None:
         """Play one episode after another until the run is over."""
-        self._member.say(f"begins at version {self._newest.version}, noise {self._noise}")
+        self._member.log(f"begins at version {self._newest.version}, noise {self._noise}")
         while not self._member.over:
             if self._replay.request({"what": "ticket"}):
                 self._play()
             else:
                 self._member.wait_over(0.02)
-        self._member.say(f"leaves after {self.episodes} episodes")
+        self._member.log(f"leaves after {self.episodes} episodes")
 
     def _play(self) -> None:
         self._newest.follow()

@@ -1,4 +1,6 @@
-"""What the page shows: the curves, and the last path through the maze, as data and as HTML with pictures in SVG."""
+"""The content of the page: the curves and the last path through the maze, as data and as HTML
+with SVG pictures.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ COLOURS = {MAIN: "#c0392b", "agents/return": "#95a5a6"}
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>rl</title>
-<style>body {{ font: 15px sans-serif; margin: 2em }} td, th {{ padding: 0 1em 0 0; text-align: right }}</style>
+<style>
+body {{ font: 15px sans-serif; margin: 2em }}
+td, th {{ padding: 0 1em 0 0; text-align: right }}
+</style>
 <div id="live">{live}</div>
 <script>
 new EventSource("events").onmessage = async () => {{
@@ -25,7 +30,9 @@ new EventSource("events").onmessage = async () => {{
 
 
 class Board:
-    """Takes in what the recorder and the players send; any thread may read it, and wait for news."""
+    """Receives the messages of the recorder and the players. Any thread may read it and wait for
+    changes.
+    """
 
     def __init__(self) -> None:
         self._curves: dict[str, dict[int, float]] = {}
@@ -36,7 +43,7 @@ class Board:
         self._changed = threading.Condition()
 
     def take(self, message: dict[str, Any]) -> None:
-        """A point of a curve, or the path of somebody's episode."""
+        """Add a point of a curve, or the path of an episode."""
         with self._changed:
             if "path" in message:
                 self._path, self._player = message["path"], message["name"]
@@ -46,19 +53,23 @@ class Board:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Mark the end of all messages."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def wait(self, seen: int) -> int | None:
-        """Wait until there have been more changes than ``seen``; how many, or None when no more will come."""
+        """Wait until there have been more changes than ``seen``. Return their number, or None if
+        there will be no more.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._changes > seen)
             return None if self._closed else self._changes
 
     def data(self) -> dict[str, Any]:
-        """Everything as JSON knows it: the curves as lists of step and value, and the path as cells."""
+        """Return everything as JSON data: the curves as lists of step and value, and the path as
+        cells.
+        """
         with self._changed:
             return {
                 "changes": self._changes,
@@ -71,7 +82,7 @@ class Board:
 
 
 def live(data: dict[str, Any]) -> str:
-    """The part of the page that changes."""
+    """Return the part of the page that changes."""
     curves: dict[str, list[tuple[int, float]]] = data["curves"]
     path: list[tuple[int, int]] = data["path"]
     last = curves.get(MAIN, [])
@@ -92,12 +103,12 @@ def live(data: dict[str, Any]) -> str:
 
 
 def page(data: dict[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return PAGE.format(live=live(data))
 
 
 def chart(curves: dict[str, list[tuple[int, float]]]) -> str:
-    """Curves of returns, from -LIMIT to 0, as SVG."""
+    """Return curves of returns, from -LIMIT to 0, as SVG."""
     end = max((curve[-1][0] for curve in curves.values()), default=0) or 1
     lines = []
     for name, curve in curves.items():
@@ -105,13 +116,14 @@ def chart(curves: dict[str, list[tuple[int, float]]]) -> str:
             f"{step / end * WIDTH:.1f},{-value / maze.LIMIT * HEIGHT:.1f}" for step, value in curve
         )
         lines.append(
-            f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}"><title>{escape(name)}</title></polyline>'
+            f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}">'
+            f"<title>{escape(name)}</title></polyline>"
         )
     return _svg(WIDTH, HEIGHT, lines)
 
 
 def picture(path: list[tuple[int, int]]) -> str:
-    """The maze with a path through it, as SVG."""
+    """Return the maze with a path through it as SVG."""
     walls = [
         f'<rect x="{x * SIDE}" y="{y * SIDE}" width="{SIDE}" height="{SIDE}" fill="#34495e"/>'
         for y, row in enumerate(maze.ROWS)
@@ -119,16 +131,20 @@ def picture(path: list[tuple[int, int]]) -> str:
         if mark == "#"
     ]
     goal_y, goal_x = maze.CELLS[maze.GOAL]
-    goal = f'<circle cx="{(goal_x + 0.5) * SIDE}" cy="{(goal_y + 0.5) * SIDE}" r="{SIDE / 3}" fill="#27ae60"/>'
+    goal = (
+        f'<circle cx="{(goal_x + 0.5) * SIDE}" cy="{(goal_y + 0.5) * SIDE}" r="{SIDE / 3}"'
+        ' fill="#27ae60"/>'
+    )
     points = " ".join(f"{(x + 0.5) * SIDE},{(y + 0.5) * SIDE}" for y, x in path)
     line = f'<polyline points="{points}" fill="none" stroke="#c0392b" stroke-width="3"/>'
     return _svg(len(maze.ROWS[0]) * SIDE, len(maze.ROWS) * SIDE, [*walls, goal, line])
 
 
 def table(curves: dict[str, list[tuple[int, float]]]) -> str:
-    """The first, the best and the last value of every curve."""
+    """Return the first, best and last value of every curve as a table."""
     rows = [
-        f"<tr><td>{escape(name)}</td><td>{curve[0][1]:.2f}</td><td>{max(value for _, value in curve):.2f}</td>"
+        f"<tr><td>{escape(name)}</td><td>{curve[0][1]:.2f}</td>"
+        f"<td>{max(value for _, value in curve):.2f}</td>"
         f"<td>{curve[-1][1]:.2f}</td><td>{len(curve)}</td></tr>"
         for name, curve in curves.items()
     ]

@@ -1,4 +1,4 @@
-"""Decides where episodes begin: more often there, from where the goal is missed."""
+"""Choose where episodes start: more often at states from which the goal is missed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from roles import maze, options
 from roles.member import Member
 from symphony.addons.zmq import ZmqServer
 
-# How much the newest episode counts in the share of a start's episodes that reach the goal.
+# The weight of the newest episode in the share of episodes that reach the goal.
 NEW = 0.2
 
 
 class Curriculum:
-    """From which states how often the goal is reached."""
+    """Records how often the goal is reached from each start state."""
 
     def __init__(self, random: Random) -> None:
         self.episodes = 0
@@ -24,11 +24,13 @@ class Curriculum:
 
     @property
     def reached(self) -> float:
-        """The share of episodes that reach the goal, over all starts."""
+        """Return the share of episodes that reach the goal, over all starts."""
         return sum(self._reached.values()) / len(self._reached)
 
     def answer(self, message: dict[str, Any]) -> int:
-        """Take in how the last episode of an agent went, if it had one, and say where its next begins."""
+        """Record the result of an agent's last episode, if it had one, and return the start of
+        its next one.
+        """
         start = message.get("start")
         if start is not None:
             self.episodes += 1
@@ -43,7 +45,7 @@ def main() -> None:
         server.start_loop(curriculum.answer)
         with Member("server") as member:
             member.wait_closing()
-            member.say(
+            member.log(
                 f"{curriculum.episodes} episodes; at last {curriculum.reached:.0%} reached the goal"
             )
 

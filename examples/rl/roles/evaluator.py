@@ -1,4 +1,4 @@
-"""Measures how well the newest parameters do: the mean return of episodes without noise, from everywhere."""
+"""Measure the newest parameters: the mean return of episodes without noise, from every start."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ STARTS = [state for state in range(maze.STATES) if state != maze.GOAL]
 
 
 def measure(newest: Newest, member: Member, random: Random) -> None:
-    """Measure this version, and tell everybody who wants to know."""
+    """Measure this version, and report the result to the learner, the recorder and the page."""
     episodes = {start: policy.play(newest.values, start, 0.0, random) for start in STARTS}
     mean = sum(episode.total for episode in episodes.values()) / len(episodes)
     member.measure("evaluation/return", newest.version, mean)
     member.send("screen", {"path": episodes[maze.START].path, "name": member.name})
-    member.say(f"version {newest.version}: mean return {mean:.1f}")
+    member.log(f"version {newest.version}: mean return {mean:.1f}")
     member.score(newest.version, mean)
 
 
 def main() -> None:
-    # It enrols once it has parameters: the run begins with everybody, so the untrained ones are measured too.
+    # Enrol only when there are parameters. The run starts when all members have enrolled, so the
+    # untrained parameters are measured too.
     newest = Newest(options.read().patience)
     with Member("worker") as member:
         random = Random(f"{member.options.seed} {member.name}")

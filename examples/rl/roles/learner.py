@@ -1,4 +1,4 @@
-"""Improves the parameters from what the agents have lived through, and decides when the run is over."""
+"""Improve the parameters from the agents' transitions, and decide when the run is over."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import time
 from pathlib import Path
 
 from roles import options, policy
+from roles.coordinator import Coordinator
 from roles.member import Log
-from roles.office import Office
 from roles.options import Options
 from roles.policy import Values
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 BATCH = 256
-# Every so many updates the parameters are published, and saved.
+# Parameters are published and saved after these numbers of updates.
 PUBLISH, SAVE = 10, 100
 NAME = "learner"
 
 
 class Learner:
-    """The parameters with the number of updates that they have seen, which is their version."""
+    """The parameters and the number of their updates, which is their version."""
 
     def __init__(self, settings: Options) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class Learner:
         self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
 
     def update(self) -> bool:
-        """Improve once; False where there is nothing yet to learn from."""
+        """Perform one update. Return False if there is nothing to learn from yet."""
         batch = self._replay.request({"what": "batch", "size": BATCH})
         if not batch:
             return False
@@ -50,22 +50,22 @@ class Learner:
         return True
 
     def publish(self) -> None:
-        """Hand the parameters to the parameter server."""
+        """Send the parameters to the parameter server."""
         rounded = [[round(value, 3) for value in row] for row in self.values]
         self._parameters.request({"what": "put", "version": self.version, "values": rounded})
 
     def save(self) -> None:
-        """Keep the parameters, if there is a folder for what is to stay."""
+        """Save the parameters if there is a directory for results."""
         if self._checkpoint is not None:
             write(self._checkpoint, {"version": self.version, "values": self.values})
 
-    def say(self, text: str) -> None:
-        """A line for the logger."""
-        self._log.say(text)
+    def log(self, text: str) -> None:
+        """Send a line to the logger."""
+        self._log.write(text)
 
 
 def load(checkpoint: Path | None) -> tuple[int, Values]:
-    """The version and the parameters to begin with: those that were saved, else untrained ones."""
+    """Return the version and the parameters to start with: saved ones, or untrained ones."""
     if checkpoint is None or not checkpoint.exists():
         return 0, policy.untrained()
     saved = json.loads(checkpoint.read_text())
@@ -73,17 +73,21 @@ def load(checkpoint: Path | None) -> tuple[int, Values]:
 
 
 def write(path: Path, content: object) -> None:
-    """Write a file of JSON as a whole, whenever this is ended."""
+    """Write a JSON file atomically, so that it is complete even if the program is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(content))
     scratch.replace(path)
 
 
-def train(learner: Learner, office: Office, settings: Options) -> None:
-    """Update until the run is over. ``updates`` counts those of this run, not those of a checkpoint."""
+def train(learner: Learner, coordinator: Coordinator, settings: Options) -> None:
+    """Update until the run is over. ``updates`` counts the updates of this run, without those of
+    a checkpoint.
+    """
     began, improved = learner.version, time.monotonic()
-    while settings.forever or (learner.version - began < settings.updates and not office.reached):
+    while settings.forever or (
+        learner.version - began < settings.updates and not coordinator.reached
+    ):
         now = time.monotonic()
         if learner.update():
             improved = now
@@ -100,19 +104,19 @@ def main() -> None:
     settings = options.read()
     learner = Learner(settings)
     began = learner.version
-    with Office(settings) as office:
+    with Coordinator(settings) as coordinator:
         learner.publish()
-        everybody = office.wait_for_everybody()
-        learner.say(
-            f"everybody is here; version {began}"
+        everybody = coordinator.wait_for_everybody()
+        learner.log(
+            f"all members have enrolled; version {began}"
             if everybody
             else "beginning with those who are here"
         )
-        train(learner, office, settings)
+        train(learner, coordinator, settings)
         learner.publish()
         learner.save()
-        learner.say(f"over after {learner.version - began} updates")
-    first, last = office.scores.first, office.scores.mean(1)
+        learner.log(f"over after {learner.version - began} updates")
+    first, last = coordinator.scores.first, coordinator.scores.mean(1)
     if first is not None and last is not None:
         print(f"mean return {first:.1f} at first, {last:.1f} at last", flush=True)
     print(f"{learner.version - began} updates", flush=True)

@@ -1,4 +1,6 @@
-"""Collects the lines of everybody: in its own output, and in a file if there is a folder for what is to stay."""
+"""Collect the log lines of all processes in its own output, and in a file if there is a
+directory for results.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ def main() -> None:
         if results is not None:
             results.mkdir(parents=True, exist_ok=True)
             outputs.append(stack.enter_context((results / "run.log").open("a")))
-        outputs.append(sys.stdout)  # the last: who sees a line there finds it in the file
+        # Standard output is last, so that a line that is visible there is already in the file.
+        outputs.append(sys.stdout)
         member = stack.enter_context(Member("collector"))
         for line in messages(lines, member):
             for output in outputs:

@@ -1,6 +1,8 @@
-"""The environment: a maze with a slippery floor. Every step costs 1, until the goal is reached. Pure.
+"""The environment: a maze with a slippery floor. Every step costs 1 until the goal is reached.
+Pure.
 
-A state is the number of a free cell, an action the number of a direction (up, right, down, left).
+A state is the number of a free cell. An action is the number of a direction (up, right, down,
+left).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SLIP = 0.1
 _NUMBER = {cell: number for number, cell in enumerate(CELLS)}
 START = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "S")
 GOAL = next(number for number, (y, x) in enumerate(CELLS) if ROWS[y][x] == "G")
-# From each cell, where each direction leads: a wall leads back.
+# Maps each cell and direction to the next cell. A wall leads back to the same cell.
 _NEXT = [
     [_NUMBER.get((y + dy, x + dx), number) for dy, dx in MOVES]
     for number, (y, x) in enumerate(CELLS)
@@ -37,7 +39,7 @@ _NEXT = [
 
 
 def step(state: int, action: int, random: Random) -> tuple[int, float, bool]:
-    """Where a step leads, what it is rewarded with, and whether that is the goal. One in ten steps slips."""
+    """Return the next state, the reward, and whether it is the goal. One step in ten slips."""
     if random.random() < SLIP:
         action = random.randrange(ACTIONS)
     state = _NEXT[state][action]

@@ -1,7 +1,9 @@
-"""Taking part in the run: a process enrols with the learner, hears from it when all is over, and says when it leaves.
+"""The membership of a process in the run: it enrols with the learner, learns that the run is over,
+and reports that it leaves.
 
-The learner alone knows when the run ends. It repeats the phase of the run under the topic ``phase`` several times a
-second, so that who comes late learns of it as well, and who hears nothing for long knows that the learner is gone.
+Only the learner knows when the run is over. It publishes the phase of the run under the topic
+``phase`` several times a second, so that a late subscriber receives it as well, and a subscriber
+that receives nothing for a long time knows that the learner has exited.
 """
 
 from __future__ import annotations
@@ -26,42 +28,45 @@ from symphony.addons.zmq import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The phases of a run. Workers leave when it is over, servers when it closes, that is when all workers have left, and
-# collectors last: the servers still have something to say to them when it closes.
+# The phases of a run. Workers leave when it is over. Servers leave when it closes, that is, when
+# all workers have left. Collectors leave last, because the servers still send them messages when
+# the run closes.
 RUNNING, OVER, CLOSING, LAST, FAILED = "running", "over", "closing", "last", "failed"
 PHASE = "phase"
-# How often those that wait for messages look whether the run is closing, in seconds.
+# How often processes that wait for messages check whether the run is closing, in seconds.
 BEAT = 0.2
 
 
 class Log:
-    """Lines for the logger, which has a line when `say` returns.
+    """Sends lines to the logger. The logger has received a line when `write` returns.
 
-    Where nobody takes one while ``patience`` lasts, it and all later ones stand in the output of this process.
+    If no logger accepts a line within ``patience`` seconds, this line and all later ones are
+    printed by this process.
     """
 
     def __init__(self, name: str, patience: float) -> None:
-        self._name, self._heard = name, True
+        self._name, self._connected = name, True
         self._logger = ZmqSender(service="log", serializer="json", timeout=patience)
 
-    def say(self, text: str, *, heard: bool = True) -> None:
-        """A line. Who knows that the logger has left says that nobody hears it."""
-        self._heard = self._heard and heard
-        if self._heard:
+    def write(self, text: str, *, logger_running: bool = True) -> None:
+        """Send a line, or print it if the logger has exited."""
+        self._connected = self._connected and logger_running
+        if self._connected:
             try:
                 self._logger.send({"name": self._name, "text": text})
             except ZmqTimeoutError:
-                self._heard = False
-        if not self._heard:
+                self._connected = False
+        if not self._connected:
             print(text, flush=True)
 
 
 class Member:
-    """This process's part in the run.
+    """The membership of this process in the run.
 
-    ``kind`` is ``worker`` (agents, evaluators), ``collector`` (logger, page) or ``server`` (all others).
+    ``kind`` is ``worker`` (agents, evaluators), ``collector`` (logger, page) or ``server`` (all
+    others).
 
-    A context manager: it enrols, and leaves. It ends the program when the run has failed.
+    It is a context manager that enrols and leaves. It ends the program if the run has failed.
     """
 
     def __init__(self, kind: str) -> None:
@@ -72,9 +77,9 @@ class Member:
         self._phase, self._changed = RUNNING, threading.Condition()
         self._learner = ZmqClient(service="run", serializer="json", timeout=self.options.patience)
         patience = self.options.patience
-        # It sends nothing that the end of the program would have to wait for.
+        # It sends no message for which the end of the program would have to wait.
         self._news = ZmqSub(service="news", topics=PHASE, serializer="json", timeout=patience)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener = threading.Thread(target=self._follow_phase, daemon=True)
         self._log: Log | None = None
         self._senders: dict[str, ZmqPush] = {}
 
@@ -82,7 +87,7 @@ class Member:
 
     def __enter__(self) -> Self:
         try:
-            self.number = self._tell("enrol", kind=self._kind)["number"]
+            self.number = self._request("enrol", kind=self._kind)["number"]
         except ZmqTimeoutError:
             raise SystemExit(f"{self.name}: no learner; has the run ended?") from None
         self._listener.start()
@@ -94,39 +99,41 @@ class Member:
         if self._phase == FAILED:
             raise SystemExit(f"{self.name}: the learner failed or is gone")
         if kind is None:
-            self._tell("leave")
+            self._request("leave")
 
     @property
     def over(self) -> bool:
-        """Whether workers shall leave."""
+        """Return whether workers must leave."""
         return self._phase != RUNNING
 
     @property
     def closing(self) -> bool:
-        """Whether this shall leave, be it a server or a collector: nobody is there any more who needs it."""
+        """Return whether this server or collector must leave, because no other process needs it
+        any more.
+        """
         return self._phase in (LAST, FAILED) or (
             self._phase == CLOSING and self._kind != "collector"
         )
 
     def wait_over(self, timeout: float) -> bool:
-        """Wait until the run is over, for at most ``timeout`` seconds; whether it is."""
+        """Wait at most ``timeout`` seconds until the run is over, and return whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: self.over, timeout)
 
     def wait_closing(self) -> None:
-        """Wait until this shall leave."""
+        """Wait until this process must leave."""
         with self._changed:
             self._changed.wait_for(lambda: self.closing)
 
     def score(self, version: int, value: float) -> None:
-        """Tell the learner how well a version of the parameters does."""
-        self._tell("score", version=version, value=value)
+        """Report the score of a version of the parameters to the learner."""
+        self._request("score", version=version, value=value)
 
-    def _tell(self, what: str, **more: object) -> dict[str, Any]:
+    def _request(self, what: str, **more: object) -> dict[str, Any]:
         answer: dict[str, Any] = self._learner.request({"what": what, "name": self.name, **more})
         return answer
 
-    def _listen(self) -> None:
+    def _follow_phase(self) -> None:
         while not self.closing:
             try:
                 phase = self._news.recv()[1]
@@ -138,20 +145,20 @@ class Member:
                 self._phase = phase
                 self._changed.notify_all()
 
-    # --- what everybody has to say ---
+    # --- messages to other processes ---
 
-    def say(self, text: str) -> None:
-        """A line for the logger."""
+    def log(self, text: str) -> None:
+        """Send a line to the logger."""
         if self._log is None:
             self._log = Log(self.name, self.options.patience)
-        self._log.say(text, heard=self._phase != FAILED)
+        self._log.write(text, logger_running=self._phase != FAILED)
 
     def measure(self, series: str, step: int, value: float) -> None:
-        """A number for the recorder."""
+        """Send a number to the recorder."""
         self.send("metrics", {"name": self.name, "series": series, "step": step, "value": value})
 
     def send(self, service: str, message: object) -> None:
-        """Push a message to whoever collects what this service is for."""
+        """Push a message to the process that binds the service."""
         if service not in self._senders:
             self._senders[service] = ZmqPush(
                 service=service, serializer="json", timeout=self.options.patience
@@ -160,11 +167,14 @@ class Member:
 
 
 def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
-    """What comes in, until the member shall leave and nothing more has come for a moment."""
+    """Yield incoming messages until the member must leave and no message has arrived for a
+    moment.
+    """
     while True:
         closing = (
             member.closing
-        )  # looked at before the wait: others may say a last word when they hear of it
+            # Checked before the wait: other members may send a last message when the run closes.
+        )
         try:
             yield pull.recv(timeout=BEAT)
         except ZmqTimeoutError:

@@ -1,4 +1,6 @@
-"""The newest parameters, for agents and evaluators: told by the parameter server, and fetched when they are new."""
+"""The newest parameters, for agents and evaluators. The parameter server announces a version,
+which is then fetched.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +10,28 @@ from roles.policy import Values
 from roles.ps import VERSION
 from symphony.addons.zmq import ZmqClient, ZmqSub, ZmqTimeoutError
 
-# After how many seconds it asks without an announcement: those from before it was connected are lost.
+# After this many seconds it asks without an announcement, because announcements before it was
+# connected are lost.
 ASK = 0.05
 
 
 class Newest:
-    """The newest parameters that were fetched, and their version. Waits at first until there are some."""
+    """The newest parameters that were fetched, and their version. The constructor waits until
+    there are some.
+    """
 
     def __init__(self, patience: float) -> None:
         self.version = -1
         self.values: Values = []
         self._asked = 0.0
-        # Subscribed before the first question, so that no version falls between the two.
+        # Subscribe before the first request, so that no version is missed in between.
         self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json")
         self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
         while not self.fetch():
             time.sleep(0.05)
 
     def fetch(self) -> bool:
-        """Ask for them; whether there are others than before."""
+        """Request the parameters, and return whether they have changed."""
         self._asked = time.monotonic()
         found = self._server.request({"what": "get", "but": self.version})
         if not found:
@@ -35,7 +40,9 @@ class Newest:
         return True
 
     def follow(self, timeout: float = 0.0) -> bool:
-        """Fetch them if they were announced, by now or within ``timeout`` seconds; whether there are others."""
+        """Fetch the parameters if they were announced, or are announced within ``timeout``
+        seconds. Return whether they have changed.
+        """
         announced = self.version
         try:
             while True:

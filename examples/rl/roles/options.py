@@ -1,4 +1,4 @@
-"""What the experiment tells its programs, by variables of the environment."""
+"""The settings that the experiment passes to its programs in environment variables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The settings of the run; ``experiment.py`` sets them.
+    """The settings of the run, which ``experiment.py`` sets.
 
-    ``workers`` are how many agents and evaluators, ``collectors`` how many of those that hear all others out, and
-    ``servers`` how many other processes but the learner take part. The run ends after ``updates``, or before that when
-    the mean return has come to ``target``, unless it is to go on ``forever``. ``pace`` is how long an update takes at
-    least, and ``patience`` how long anybody is waited for, both in seconds. ``results`` is a folder for what is to
-    stay.
+    ``workers`` is the number of agents and evaluators, ``collectors`` the number of processes that
+    collect messages until the end, and ``servers`` the number of all other processes except the
+    learner. The run ends after ``updates``, or earlier when the mean return reaches ``target``,
+    unless ``forever`` is set. ``pace`` is the minimum duration of an update and ``patience`` the
+    longest wait for another process, both in seconds. ``results`` is a directory for results.
     """
 
     workers: int = 1
@@ -32,7 +32,7 @@ class Options:
 
 
 def read(environ: Mapping[str, str] = os.environ) -> Options:
-    """The settings as they stand in the environment."""
+    """Return the settings from the environment."""
     target, results = environ.get("RL_TARGET"), environ.get("RL_RESULTS")
     return Options(
         workers=int(environ["RL_WORKERS"]),

@@ -1,4 +1,6 @@
-"""The page that shows how the run goes: ``/`` for people, ``/data.json`` for programs, ``/events`` for both to wait."""
+"""The page that shows the progress of the run: ``/`` for people, ``/data.json`` for programs,
+and ``/events`` to wait for changes.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ from symphony.addons.zmq import ZmqPull
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Handles one request."""
 
     def __init__(self, shown: Board, *given: Any) -> None:
         self._board = shown
         super().__init__(*given)
 
     def do_GET(self) -> None:
-        """The page, its changing part, the data, or a stream of how many changes there have been."""
+        """Respond with the page, its changing part, the data, or a stream of the number of
+        changes.
+        """
         pages: dict[str, tuple[str, Callable[[], str]]] = {
             "/": ("text/html", lambda: board.page(self._board.data())),
             "/live": ("text/html", lambda: board.live(self._board.data())),
@@ -56,14 +60,14 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(f"data: {seen}\n\n".encode())
                 seen = self._board.wait(seen)
         except ConnectionError:
-            pass  # nobody looks any more
+            pass  # The client has closed the connection.
 
     def log_message(self, *_: object) -> None:
-        """Nothing: who looks is no news."""
+        """Log nothing, because requests are frequent."""
 
 
 class Server(ThreadingHTTPServer):
-    """Serves every request in a thread of its own, none of which delays the end of the program."""
+    """Handles every request in its own thread. No thread delays the end of the program."""
 
     daemon_threads = True
     block_on_close = False

@@ -1,4 +1,6 @@
-"""The parameters, what they make an agent do, and how they improve: a table of values, by state and action. Pure."""
+"""The parameters, the actions that they select, and their updates: a table of values by state
+and action. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +14,25 @@ from roles import maze
 DISCOUNT = 0.98
 
 Values = list[list[float]]
-# State, action, reward, next state, and whether that was the goal.
+# State, action, reward, next state, and whether the next state is the goal.
 Transition = tuple[int, int, float, int, bool]
 
 
 def untrained() -> Values:
-    """The parameters at the very beginning."""
+    """Return the initial parameters."""
     return [[0.0] * maze.ACTIONS for _ in range(maze.STATES)]
 
 
 def greedy(row: Sequence[float]) -> int:
-    """The best action of a state; of several the first."""
+    """Return the best action of a state, or the first one if several are equal."""
     return max(range(len(row)), key=row.__getitem__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """From a start to the goal, or as far as the limit allows. ``total`` is its return, the sum of its rewards."""
+    """An episode from a start to the goal or to the limit of steps. ``total`` is the sum of its
+    rewards.
+    """
 
     transitions: list[Transition]
     total: float
@@ -36,12 +40,12 @@ class Episode:
 
     @property
     def path(self) -> list[int]:
-        """The states that it went through."""
+        """Return the visited states."""
         return [self.transitions[0][0], *(transition[3] for transition in self.transitions)]
 
 
 def play(values: Values, start: int, noise: float, random: Random) -> Episode:
-    """Play one episode. A share ``noise`` of the actions, 0 to 1, is taken at random."""
+    """Play one episode. A share ``noise`` of the actions, from 0 to 1, is random."""
     state, total, reached = start, 0.0, False
     transitions: list[Transition] = []
     while len(transitions) < maze.LIMIT and not reached:
@@ -55,7 +59,9 @@ def play(values: Values, start: int, noise: float, random: Random) -> Episode:
 
 
 def improve(values: Values, batch: Sequence[Sequence[Any]], rate: float) -> float:
-    """Move the values towards what a batch of transitions says (Q-learning); the mean size of the error."""
+    """Update the values with a batch of transitions (Q-learning), and return the mean absolute
+    error.
+    """
     errors = 0.0
     for state, action, reward, following, reached in batch:
         target = reward if reached else reward + DISCOUNT * max(values[following])

@@ -1,4 +1,4 @@
-"""The parameter server: has the newest parameters, and announces them."""
+"""The parameter server: stores the newest parameters and announces them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ VERSION = "version"
 
 
 class Store:
-    """The newest parameters, once the learner has given some."""
+    """The newest parameters, after the learner has sent some."""
 
     def __init__(self, versions: ZmqPub) -> None:
         self._newest: dict[str, Any] = {}
         self._versions = versions
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Take parameters of the learner's, or give the newest, if they are not those that the asker has."""
+        """Store parameters from the learner, or return the newest ones if the client does not
+        have them.
+        """
         if message["what"] == "put":
             self._newest = {"version": message["version"], "values": message["values"]}
             self._versions.send(VERSION, message["version"])
@@ -33,7 +35,7 @@ def main() -> None:
     ):
         server.start_loop(
             Store(versions).answer
-        )  # from here on the publisher belongs to that thread
+        )  # From here on, the publisher belongs to that thread.
         with Member("server") as member:
             member.wait_closing()
 

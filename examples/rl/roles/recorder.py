@@ -1,4 +1,6 @@
-"""Collects the numbers of everybody, hands them to the page, and keeps them in a file where there is a folder."""
+"""Collect the measurements of all processes, send them to the page, and write them to a file if
+there is a directory for results.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from symphony.addons.zmq import ZmqPull
 
 
 class Means:
-    """By series and step the mean of what was measured, be it by one or by several."""
+    """The mean of the measurements by series and step, from one or several processes."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int], tuple[float, int]] = {}
 
     def add(self, series: str, step: int, value: float) -> float:
-        """Take a number in; the mean with it."""
+        """Add a number, and return the mean that includes it."""
         total, count = self._sums.get((series, step), (0.0, 0))
         self._sums[series, step] = total + value, count + 1
         return (total + value) / (count + 1)
@@ -35,7 +37,8 @@ def main() -> None:
         member = stack.enter_context(Member("server"))
         for number in messages(metrics, member):
             mean = means.add(number["series"], number["step"], number["value"])
-            if file is not None:  # first: what the page shows is in the file
+            # The file is written first, so that everything on the page is also in the file.
+            if file is not None:
                 file.write(f"{json.dumps(number)}\n")
                 file.flush()
             member.send(

@@ -1,4 +1,6 @@
-"""Keeps what the agents have lived through, serves batches of it, and lets them go on only as fast as is learned."""
+"""Store the agents' transitions, serve batches of them, and limit the agents to the pace of the
+learner.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,26 @@ from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
 CAPACITY = 20_000
-# How many transitions the agents may be ahead, and how often each is used on average. Who is ahead waits for the
-# others, so how much is learned from how much does not depend on how fast the agents and the learner are.
+# How many transitions the agents may be ahead, and how often each is used on average. The side that
+# is ahead waits for the other, so the ratio of data to updates does not depend on the speed of the
+# agents and the learner.
 LEAST, REUSE = 1_000, 8
-# From how many on batches are served: fewer, or at the beginning all would wait for one episode that never comes.
+# Batches are served from this many transitions on. With fewer, every process would wait for one
+# lost episode at the start.
 FIRST = 500
 SIZE_EVERY = 2_000
-# An episode that was given leave and has not come after so many seconds will not: its agent has ended.
+# An episode that was permitted and has not arrived after this many seconds is lost, because its
+# agent has exited.
 LOST = 30.0
 
 
 class Memory:
-    """The last transitions. Two threads use it: one takes in, the other answers.
+    """The last transitions. Two threads use it: one adds transitions, and the other answers
+    requests.
 
-    Leave for an episode counts as if the longest one had come, until one comes: between an agent and this there are
-    queues and perhaps a network, and all that waits in them was played with the parameters of long ago.
+    A permitted episode is counted with the maximum length until it arrives. There are queues and
+    perhaps a network between an agent and this process, and all episodes that wait there were
+    played with old parameters.
     """
 
     def __init__(
@@ -37,12 +44,12 @@ class Memory:
         self.added = self.sampled = 0
         self._random, self._clock = random, clock
         self._transitions: deque[Any] = deque(maxlen=capacity)
-        # When leave was given for each episode that has not come yet.
+        # The time of permission of each episode that has not arrived yet.
         self._expected: deque[float] = deque()
         self._lock = threading.Lock()
 
     def add(self, transitions: Iterable[Any]) -> None:
-        """Take in an episode that an agent has lived through."""
+        """Add the transitions of an agent's episode."""
         with self._lock:
             if self._expected:
                 self._expected.popleft()
@@ -51,7 +58,7 @@ class Memory:
                 self.added += 1
 
     def batch(self, size: int) -> list[Any]:
-        """Transitions chosen evenly; none as long as there are too few, or too few new ones."""
+        """Return randomly chosen transitions, or none if there are too few, or too few new ones."""
         with self._lock:
             if self.added < FIRST or self.sampled + size > REUSE * self.added:
                 return []
@@ -59,7 +66,7 @@ class Memory:
             return self._random.choices(self._transitions, k=size)
 
     def ticket(self) -> bool:
-        """Leave for another episode, if one is wanted: if what there is, and is to come, will be learned from."""
+        """Permit another episode if its transitions will be used for learning."""
         with self._lock:
             now = self._clock()
             while self._expected and now - self._expected[0] > LOST:
@@ -70,7 +77,7 @@ class Memory:
             return wanted
 
     def answer(self, message: dict[str, Any]) -> object:
-        """What the learner and the agents ask for."""
+        """Answer a request of the learner or of an agent."""
         return self.batch(message["size"]) if message["what"] == "batch" else self.ticket()
 
 
@@ -87,9 +94,8 @@ def main() -> None:
                 memory.add(transitions)
                 if memory.added >= shown + SIZE_EVERY:
                     shown = memory.added
-                    member.say(
-                        f"{memory.added} transitions, each used {memory.sampled / memory.added:.1f} times"
-                    )
+                    uses = memory.sampled / memory.added
+                    member.log(f"{memory.added} transitions, each used {uses:.1f} times")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The learner's side of the run: who takes part and who has left, how well they do, and the word that it is over."""
+"""Coordinate the run for the learner: its members, their scores, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from roles.options import Options
 
-# Of how many versions of the parameters the mean return is taken, before the target counts as reached.
+# The number of versions whose mean return is compared with the target.
 WINDOW = 4
 
 
@@ -25,26 +25,27 @@ class Scores:
         self._by_version: dict[int, list[float]] = {}
 
     def add(self, version: int, value: float) -> None:
-        """Take one in."""
+        """Add one return."""
         self._by_version.setdefault(version, []).append(value)
 
     def mean(self, last: int) -> float | None:
-        """The mean of the last versions, or None where there are fewer."""
+        """Return the mean of the last versions, or None if there are fewer."""
         versions = sorted(self._by_version)[-last:]
         values = [value for version in versions for value in self._by_version[version]]
         return sum(values) / len(values) if values and len(versions) == last else None
 
     @property
     def first(self) -> float | None:
-        """The mean of the first version that was measured."""
+        """Return the mean of the first version that was measured."""
         values = self._by_version[min(self._by_version)] if self._by_version else []
         return sum(values) / len(values) if values else None
 
 
-class Office:
-    """Where members enrol, report and leave. A context manager, which sees everybody out at its end.
+class Coordinator:
+    """Receives the messages of members that enrol, report scores and leave. A context manager that
+    waits for all members at its end.
 
-    Its two sockets belong to a thread each; what they share is guarded by one condition.
+    Each of its two sockets belongs to one thread. One condition guards their shared state.
     """
 
     def __init__(self, options: Options) -> None:
@@ -60,10 +61,10 @@ class Office:
         self._left: set[str] = set()
         self._server = ZmqServer(service="run", serializer="json")
         self._news = ZmqPub(service="news", serializer="json")
-        self._speaker = threading.Thread(target=self._speak, daemon=True)
+        self._speaker = threading.Thread(target=self._publish_phase, daemon=True)
 
     def __enter__(self) -> Self:
-        self._server.start_loop(self._answer)
+        self._server.start_loop(self._reply)
         self._speaker.start()
         return self
 
@@ -71,19 +72,21 @@ class Office:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if kind is None:
-            self._see_out("worker", OVER)
-            self._see_out("server", CLOSING)
-        self._see_out("collector", LAST if kind is None else FAILED)
+            self._wait_until_left("worker", OVER)
+            self._wait_until_left("server", CLOSING)
+        self._wait_until_left("collector", LAST if kind is None else FAILED)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
         self._speaker.join()
         self._server.stop()
-        self._server.join()  # the last to leave still gets its answer
+        self._server.join()  # The last member that leaves must still receive its reply.
         self._server.close()
 
     def wait_for_everybody(self) -> bool:
-        """Wait until everybody has enrolled, for as long as patience lasts; whether they all have."""
+        """Wait within the patience until all members have enrolled, and return whether they
+        have.
+        """
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(
@@ -94,15 +97,17 @@ class Office:
 
     @property
     def reached(self) -> bool:
-        """Whether the mean return of the last versions has come to the target."""
+        """Return whether the mean return of the last versions has reached the target."""
         with self._changed:
             mean = self.scores.mean(WINDOW)
         return (
             self._options.target is not None and mean is not None and mean >= self._options.target
         )
 
-    def _see_out(self, kind: str, phase: str) -> None:
-        """Tell everybody the phase, and wait until the members of this kind have left, while patience lasts."""
+    def _wait_until_left(self, kind: str, phase: str) -> None:
+        """Publish the phase, and wait within the patience until all members of this kind have
+        left.
+        """
         with self._changed:
             self._phase = phase
             self._changed.notify_all()
@@ -116,18 +121,18 @@ class Office:
             late = [name for name in self._here[kind] if name not in self._left]
         if not gone:
             print(
-                f"not waiting any longer for {', '.join(late) or f'those {kind}s that never came'}",
+                f"not waiting any longer for {', '.join(late) or f'{kind}s that never enrolled'}",
                 flush=True,
             )
 
-    def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _reply(self, message: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
             try:
-                return self._taken(message)
+                return self._record(message)
             finally:
                 self._changed.notify_all()
 
-    def _taken(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _record(self, message: dict[str, Any]) -> dict[str, Any]:
         what, name = message["what"], message["name"]
         if what == "enrol":
             members = self._here[message["kind"]]
@@ -140,7 +145,7 @@ class Office:
             self._left.add(name)
         return {}
 
-    def _speak(self) -> None:
+    def _publish_phase(self) -> None:
         with self._news:
             while True:
                 with self._changed:

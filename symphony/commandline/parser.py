@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from symphony.commandline.commands.config import ConfigVerbs
-from symphony.commandline.commands.graph import GraphVerbs
-from symphony.commandline.commands.inspect import LookVerbs
-from symphony.commandline.commands.launch import LaunchVerbs
-from symphony.commandline.commands.submit import SubmitVerbs
-from symphony.commandline.commands.use_verbs import UseVerbs
+from symphony.commandline.commands.check import CheckCommands
+from symphony.commandline.commands.config import ConfigCommands
+from symphony.commandline.commands.delete import DeleteCommands
+from symphony.commandline.commands.graph import GraphCommands
+from symphony.commandline.commands.init import InitCommands
+from symphony.commandline.commands.inspect import InspectCommands
+from symphony.commandline.commands.launch import LaunchCommands
+from symphony.commandline.commands.logs import LogsCommands
+from symphony.commandline.commands.submit import SubmitCommands
+from symphony.commandline.commands.use import UseCommands
 
 
-class SymphonyParser(ConfigVerbs, GraphVerbs, SubmitVerbs, LaunchVerbs, LookVerbs, UseVerbs):
+class SymphonyParser(
+    CheckCommands,
+    ConfigCommands,
+    DeleteCommands,
+    GraphCommands,
+    InitCommands,
+    InspectCommands,
+    LaunchCommands,
+    LogsCommands,
+    SubmitCommands,
+    UseCommands,
+):
     """Describe a multi-process experiment once, launch it on local processes, in tmux or on Kubernetes.
 
     An experiment is a YAML or JSON file, or a Python file with a

@@ -1,1 +1,4 @@
-"""The commands of the command line, one module for each area."""
+"""The commands of the command line.
+
+A module with a class ``...Commands`` adds one or more commands. The other modules support them.
+"""

@@ -1,4 +1,4 @@
-"""``launch --build``: the images of an experiment, built and pushed before it is launched."""
+"""``launch --build``: build and push the images of an experiment before it is launched."""
 
 from __future__ import annotations
 
@@ -16,41 +16,51 @@ if TYPE_CHECKING:
 def with_built_images(
     cluster: Cluster, experiment: Experiment, *, dry_run: bool, force: bool
 ) -> Experiment:
-    """The experiment, running from images that were built and pushed now; what is done is told on standard error.
+    """Build and push the declared images, and return the experiment that runs from them.
 
-    Where containers are nothing to the backend, nothing is built. A dry run tells what would be built, and shows the
-    images by the tag that they would get. What is wrong with the experiment shows before anything is built.
+    Progress and the output of the builds go to standard error. If the backend runs no containers,
+    nothing is built and the experiment is returned unchanged. A dry run lists the images that would
+    be built and returns the experiment with the tags that they would get.
+
+    The experiment is validated before the first build. Unless ``force`` is set, raise
+    `AlreadyExists` if an experiment of that name is running.
     """
     from symphony.addons.docker.images import build_images, plan_images, with_images
 
     if cluster.commands_run_here:
-        return _without(cluster, experiment)
+        return _without_build(cluster, experiment)
     planned = plan_images(experiment)
-    tagged = with_images(
-        experiment, planned, {image.repository: image.reference for image in planned}
-    )
-    if any(item.setting == "container_image" for item in cluster.manifest(tagged).ignored):
-        return _without(cluster, experiment)
+    references = {image.repository: image.reference for image in planned}
+    tagged = with_images(experiment, planned, references)
+    # Rendering raises an error for an invalid experiment, before a build that may take long.
+    ignored = {item.setting for item in cluster.manifest(tagged).ignored}
+    if "container_image" in ignored:
+        return _without_build(cluster, experiment)
     if dry_run:
         for image in planned:
             print_note(f"symphony: would build {image}")
         return tagged
     if not force:
-        _refuse_live(cluster, experiment.name)
+        _refuse_running(cluster, experiment.name)
     return build_images(
-        experiment, output=_show, on_step=lambda text: print_note(f"symphony: {text}")
+        experiment, output=_write_to_stderr, on_step=lambda text: print_note(f"symphony: {text}")
     )
 
 
-def _without(cluster: Cluster, experiment: Experiment) -> Experiment:
+def _without_build(cluster: Cluster, experiment: Experiment) -> Experiment:
     print_note(
-        f"symphony: --build has no effect on {cluster.backend}, which runs no containers: nothing is built"
+        f"symphony: --build is ignored: the {cluster.backend} backend does not run processes "
+        "in containers"
     )
     return experiment
 
 
-def _refuse_live(cluster: Cluster, name: str) -> None:
-    """Say that a name is live before a build that may take long, not after it; the launch looks again."""
+def _refuse_running(cluster: Cluster, name: str) -> None:
+    """Raise `AlreadyExists` if the experiment is running.
+
+    The launch checks this again. The check before the build saves the user a long build that would
+    be wasted.
+    """
     from symphony.cluster.matching import experiment_exists
 
     try:
@@ -61,5 +71,5 @@ def _refuse_live(cluster: Cluster, name: str) -> None:
         raise experiment_exists(name)
 
 
-def _show(text: str) -> None:
+def _write_to_stderr(text: str) -> None:
     print(text, end="", file=sys.stderr, flush=True)

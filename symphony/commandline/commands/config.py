@@ -1,19 +1,17 @@
-"""The verb about the configuration: config show, config path, config schema."""
+"""The commands about the installation: config, backends, completion."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from symphony.commandline.commands.shared_arguments import Verbs
+from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note
 
-WHAT = ("show", "path", "schema")
 
-
-class ConfigVerbs(Verbs):
-    """config."""
+class ConfigCommands(BaseCommands):
+    """config, backends, completion."""
 
     def _add_config(self) -> None:
         parser = self.add_subparser("config")
@@ -21,20 +19,24 @@ class ConfigVerbs(Verbs):
             "what",
             metavar="WHAT",
             nargs="?",
-            choices=WHAT,
+            choices=tuple(_CONFIG_VIEWS),
             default="show",
             help="show (the default), path or schema",
         )
-        self._accept_dry_run(parser)
+        self._add_hidden_dry_run(parser)
         self._add_json(parser)
 
     def action_config(self, args: argparse.Namespace) -> int | None:
-        """Show what is configured, and where it was said.
+        """Show the effective configuration and where each value comes from.
 
-        What is said first in this order holds: the command line, variables such as SYMPHONY_BACKEND, the profile,
-        .symphony.yml of this folder or the nearest above it, the file that SYMPHONY_CONFIG names, and your own
-        (~/.config/symphony/config.yml). config path prints the files that are read, those first that win, and config
-        schema the JSON Schema of an experiment's file, by which an editor completes and checks it.
+        A value is taken from the first of these that sets it: the command line, environment
+        variables such as SYMPHONY_BACKEND, the profile, .symphony.yml in this directory or the
+        nearest parent directory, the file that SYMPHONY_CONFIG names, and
+        ~/.config/symphony/config.yml.
+
+        config path prints the configuration files that are read, in the same order. config schema
+        prints the path of the JSON Schema of experiment files, which editors use to complete and
+        check them.
 
         For example:
           symphony config show
@@ -42,21 +44,66 @@ class ConfigVerbs(Verbs):
           symphony config path
           symphony config schema
         """
-        tell = {"show": _settings, "path": _paths, "schema": _schema}[args.what]
-        return tell(args.json)
+        return _CONFIG_VIEWS[args.what](args.json)
+
+    def _add_backends(self) -> None:
+        parser = self.add_subparser("backends")
+        self._add_hidden_dry_run(parser)
+        self._add_json(parser)
+
+    def action_backends(self, args: argparse.Namespace) -> int | None:
+        """List the installed backends.
+
+        For example:
+          symphony backends
+          symphony backends --json
+        """
+        from symphony.cluster.plugins import installed_backends
+        from symphony.commandline.output.printing import show_json, show_table
+        from symphony.commandline.output.views import BACKEND_COLUMNS, backend_dict, backend_row
+
+        installed = installed_backends()
+        if args.json:
+            show_json([backend_dict(info) for info in installed])
+        else:
+            show_table(BACKEND_COLUMNS, [backend_row(info) for info in installed])
+        return OK
+
+    def _add_completion(self) -> None:
+        from symphony.commandline.parsing.completion_scripts import SHELLS
+
+        parser = self.add_subparser("completion")
+        self._add_hidden_dry_run(parser)
+        parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+    def action_completion(self, args: argparse.Namespace) -> int | None:
+        """Print a shell completion script.
+
+        The script completes commands, options, and the names of experiments and processes.
+
+        For example:
+          eval "$(symphony completion bash)"
+          eval "$(symphony completion zsh)"
+          symphony completion fish | source
+        """
+        from symphony.commandline.parsing.completion_scripts import completion_script
+
+        print(completion_script(args.shell, self.prog), end="")
+        return OK
 
 
-def _settings(as_json: bool) -> int:
+def _show_settings(as_json: bool) -> int:
+    """Print each configured setting with its value and its source."""
     from symphony.commandline.output.printing import show_json, show_table
     from symphony.commandline.output.tables import Column
     from symphony.config import SymphonyConfig
 
-    found = SymphonyConfig().settings()
+    settings = SymphonyConfig().settings()
     if as_json:
         show_json(
             [
-                {"field": name, "value": value, "source": source}
-                for name, (value, source) in found.items()
+                {"field": field, "value": value, "source": source}
+                for field, (value, source) in settings.items()
             ]
         )
         return OK
@@ -65,41 +112,44 @@ def _settings(as_json: bool) -> int:
         Column("VALUE", flexible=True, least=24),
         Column("SOURCE", flexible=True, least=30),
     )
-    show_table(
-        columns, [[name, _shown(value), source] for name, (value, source) in sorted(found.items())]
-    )
+    rows = [[field, _as_text(value), source] for field, (value, source) in sorted(settings.items())]
+    show_table(columns, rows)
     return OK
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
+    """Return a setting as text: a string unchanged, any other value as JSON."""
     import json
 
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _paths(as_json: bool) -> int:
+def _show_paths(as_json: bool) -> int:
+    """Print the configuration files, those with the highest precedence first."""
     import os
 
     from symphony.commandline.output.printing import show_json
     from symphony.config.sources import places
 
-    found = places(os.environ)
+    files = places(os.environ)
     if as_json:
         show_json(
-            [{"kind": kind, "path": str(path), "exists": there} for kind, path, there in found]
+            [{"kind": kind, "path": str(path), "exists": exists} for kind, path, exists in files]
         )
         return OK
-    for _, path, there in found:
-        if there:
-            print(path)
-    if not any(there for _, _, there in found):
-        print_note(
-            f"there is no configuration file; it may be {' or '.join(str(path) for _, path, _ in found)}"
-        )
+    existing = [path for _, path, exists in files if exists]
+    for path in existing:
+        print(path)
+    if not existing:
+        candidates = " or ".join(str(path) for _, path, _ in files)
+        print_note(f"there is no configuration file; create {candidates}")
     return OK
 
 
-def _schema(as_json: bool) -> int:
+def _show_schema(as_json: bool) -> int:
+    """Print the path of the JSON Schema of experiment files."""
     from symphony.commandline.output.printing import show_json
     from symphony.model import schema
 
@@ -109,3 +159,6 @@ def _schema(as_json: bool) -> int:
     else:
         print(path)
     return OK
+
+
+_CONFIG_VIEWS = {"show": _show_settings, "path": _show_paths, "schema": _show_schema}

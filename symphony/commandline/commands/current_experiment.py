@@ -1,4 +1,7 @@
-"""The current experiment of each backend: the one that is meant where none is named."""
+"""The current experiment of each backend, which commands use if no experiment is named.
+
+The name is stored in one file per backend in the state directory.
+"""
 
 from __future__ import annotations
 
@@ -10,43 +13,45 @@ from symphony.errors import with_filename
 from symphony.host.run.directory import state_root
 
 
-def name(backend: str) -> str:
-    """The current experiment. Raises `UsageError` where none was chosen."""
-    found = get(backend)
-    if found is None:
+def require_current(backend: str) -> str:
+    """Return the current experiment. Raise `UsageError` if none is set."""
+    current = get_current(backend)
+    if current is None:
         raise UsageError(
-            f"which experiment? name one, or choose a current one for {backend} with: symphony switch-experiment NAME"
+            f"no current experiment on {backend}; name an experiment, or set the current one with: "
+            "symphony switch-experiment NAME"
         )
-    return found
+    return current
 
 
-def get(backend: str) -> str | None:
-    """The current experiment, None where none was chosen."""
+def get_current(backend: str) -> str | None:
+    """Return the current experiment, or None if none is set."""
     try:
-        return _place(backend).read_text().strip() or None
+        return _file_of(backend).read_text().strip() or None
     except FileNotFoundError:
         return None
 
 
-def choose(backend: str, experiment: str) -> None:
+def set_current(backend: str, experiment: str) -> None:
     """Make an experiment the current one."""
-    place = _place(backend)
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    aside = place.with_name(f"{place.name}.{os.getpid()}")
-    with with_filename(place):
+    file = _file_of(backend)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # Another process may read the file at any time, so it is replaced as a whole.
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    with with_filename(file):
         try:
-            aside.write_text(f"{experiment}\n")
-            aside.replace(place)
+            temporary.write_text(f"{experiment}\n")
+            temporary.replace(file)
         except OSError:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
-def forget(backend: str, experiment: str) -> None:
-    """Let there be no current experiment, if it is this one."""
-    if get(backend) == experiment:
-        _place(backend).unlink(missing_ok=True)
+def clear_current(backend: str, experiment: str) -> None:
+    """Unset the current experiment if it is the given one."""
+    if get_current(backend) == experiment:
+        _file_of(backend).unlink(missing_ok=True)
 
 
-def _place(backend: str) -> Path:
+def _file_of(backend: str) -> Path:
     return state_root("current") / backend

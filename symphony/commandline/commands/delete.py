@@ -1,45 +1,119 @@
-"""Deleting experiments, after asking."""
+"""The commands that delete experiments: delete, delete-batch."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import FAILED, OK, UsageError, error_message, exit_code
-from symphony.commandline.output import views
-from symphony.commandline.output.printing import show_json
 from symphony.commandline.output.terminal import is_terminal, print_note, show_progress
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable
-from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
 
 
-def fitting(cluster: Cluster, patterns: Sequence[str], *, needed: bool) -> list[str]:
-    """The experiments whose names fit a shell pattern. Raises `NotFound` for one that none fits, if ``needed``."""
+class DeleteCommands(BaseCommands):
+    """delete, delete-batch."""
+
+    def _add_delete(self) -> None:
+        parser = self.add_subparser("delete")
+        parser.add_argument("experiments", metavar="EXPERIMENT", nargs="+", help="experiment names")
+        self._add_delete_options(parser)
+
+    def _add_delete_batch(self) -> None:
+        parser = self.add_subparser("delete-batch")
+        parser.add_argument(
+            "patterns", metavar="PATTERN", nargs="*", help="names, or patterns such as 'rl-*'"
+        )
+        parser.add_argument(
+            "--all", action="store_true", help="delete every experiment that symphony launched"
+        )
+        self._add_delete_options(parser)
+
+    def _add_delete_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "-f", "--force", action="store_true", help="do not ask; ignore unknown names"
+        )
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the names of the deleted experiments as JSON")
+
+    def action_delete(self, args: argparse.Namespace) -> int | None:
+        """Stop experiments and delete them, including their logs.
+
+        On a terminal, the command asks for confirmation. A script must pass --force. With --force,
+        an unknown name is not an error.
+
+        For example:
+          symphony delete rl
+          symphony delete -f rl rl-2
+        """
+        return self._delete(args, args.experiments, force=args.force)
+
+    def action_delete_batch(self, args: argparse.Namespace) -> int | None:
+        """Stop and delete all experiments whose names match a pattern.
+
+        In a pattern, * matches any text, ? matches one character and [ab] matches one of the
+        characters in the brackets. On a terminal, the command asks for confirmation. A script must
+        pass --force.
+
+        For example:
+          symphony delete-batch 'sweep-*'
+          symphony delete-batch --all --dry-run
+        """
+        if bool(args.patterns) == args.all:
+            raise UsageError("name the experiments with patterns such as 'rl-*', or pass --all")
+        names = _matching_names(
+            self.cluster, args.patterns or ["*"], allow_no_match=args.force or args.all
+        )
+        if not names:
+            print_note("no experiment matches; nothing to delete")
+        # Without names there is nothing to confirm.
+        return self._delete(args, names, force=args.force or not names)
+
+    def _delete(self, args: argparse.Namespace, names: Sequence[str], *, force: bool) -> int:
+        deletion = Deletion(
+            self.cluster, names, force=force, as_json=args.json, dry_run=args.dry_run
+        )
+        return deletion.run()
+
+
+def _matching_names(
+    cluster: Cluster, patterns: Sequence[str], *, allow_no_match: bool
+) -> list[str]:
+    """Return the experiments whose names match a shell pattern.
+
+    Raises `NotFound` if a pattern matches no experiment, unless ``allow_no_match`` is set.
+    """
     from fnmatch import fnmatchcase
+
+    from symphony.names import join_names
 
     known = cluster.list_experiments()
     for pattern in patterns:
-        if needed and not any(fnmatchcase(name, pattern) for name in known):
-            raise NotFound(f"no experiment fits {pattern!r}; there are {join_names(known)}")
+        matches = any(fnmatchcase(name, pattern) for name in known)
+        if not matches and not allow_no_match:
+            raise NotFound(
+                f"no experiment matches {pattern!r}; existing experiments: {join_names(known)}"
+            )
     return [name for name in known if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """An experiment that is there: how it stands, in one line, and what of it is deleted."""
+class ExistingExperiment:
+    """An experiment that exists: its state in one line, and its number of processes as text."""
 
     name: str
     summary: str
     size: str
 
 
-class Deleting:
-    """One ``delete``: some names, whether to ask, and how to tell what was done."""
+class Deletion:
+    """One run of ``delete`` or ``delete-batch``."""
 
     def __init__(
         self, cluster: Cluster, names: Sequence[str], *, force: bool, as_json: bool, dry_run: bool
@@ -51,94 +125,118 @@ class Deleting:
         self._dry_run = dry_run
 
     def run(self) -> int:
-        """Delete; the exit code. Nothing is deleted where a name is wrong or the answer is no."""
-        from symphony.commandline.commands.names import own
+        """Delete the experiments and return the exit code.
 
-        self._names = list(dict.fromkeys(own(self._cluster, name) for name in self._names))
+        Nothing is deleted if a name is wrong or the user does not confirm.
+        """
+        from symphony.commandline.commands.resolve_names import with_user_prefix
+
+        names = [with_user_prefix(self._cluster, name) for name in self._names]
+        self._names = list(dict.fromkeys(names))
         if self._dry_run:
-            return self._would()
-        if not self._force and not self._agreed():
+            return self._report_dry_run()
+        if not self._force and not self._confirm():
             print_note("nothing was deleted")
             return FAILED
-        code, deleted = OK, []
+        return self._delete_all()
+
+    def _delete_all(self) -> int:
+        code = OK
+        deleted = []
         for name in self._names:
             try:
                 if self._delete(name):
                     deleted.append(name)
-            except SymphonyError as exc:  # the others can be deleted all the same
+            except SymphonyError as exc:
+                # A failure must not prevent the deletion of the remaining experiments.
                 print_note(f"symphony: error: {error_message(exc)}")
                 code = code or exit_code(exc)
         if self._as_json:
-            show_json(deleted)
+            self._show_names(deleted)
         return code
 
-    def _would(self) -> int:
-        found = [one for name in self._names if (one := self._there(name)) is not None]
+    def _report_dry_run(self) -> int:
+        candidates = [self._describe_or_none(name) for name in self._names]
+        existing = [experiment for experiment in candidates if experiment is not None]
         if self._as_json:
-            show_json([one.name for one in found])
-        for one in found:
-            print_note(f"would delete {one.summary}")
+            self._show_names([experiment.name for experiment in existing])
+        for experiment in existing:
+            print_note(f"would delete {experiment.summary}")
         return OK
 
-    def _look(self, name: str) -> Found:
-        """An experiment that is there. One that cannot be described can be deleted all the same."""
+    def _show_names(self, names: Sequence[str]) -> None:
+        from symphony.commandline.output.printing import show_json
+
+        show_json(list(names))
+
+    def _describe(self, name: str) -> ExistingExperiment:
+        """Describe an experiment. Raise `NotFound` if it does not exist.
+
+        An experiment with a broken record can still be deleted, so the error becomes its summary.
+        """
+        from symphony.commandline.output import views
+
         try:
             status = self._cluster.describe_experiment(name)
         except Unreachable:
             raise
         except BackendError as exc:
-            why = error_message(exc)
-            return Found(
+            return ExistingExperiment(
                 name=name,
-                summary=f"{name}, of which this is known: {why}",
-                size="as much as there is of it",
+                summary=f"{name} (status unknown: {error_message(exc)})",
+                size="unknown number of processes",
             )
-        return Found(
+        return ExistingExperiment(
             name=name,
             summary=views.summary_line(status),
             size=views.count_processes(len(status.processes)),
         )
 
-    def _there(self, name: str) -> Found | None:
-        """An experiment, or None where ``--force`` says that one which is not there is fine."""
+    def _describe_or_none(self, name: str) -> ExistingExperiment | None:
+        """Describe an experiment, or return None if it does not exist and ``--force`` was given."""
         try:
-            return self._look(name)
+            return self._describe(name)
         except NotFound as exc:
             if not self._force:
                 raise
             print_note(f"{error_message(exc)}; nothing to delete")
             return None
 
-    def _agreed(self) -> bool:
-        found = [self._meant(name) for name in self._names]
-        self._names = list(dict.fromkeys(one.name for one in found))
-        if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+    def _confirm(self) -> bool:
+        """Ask the user for confirmation. Raise `UsageError` if there is no terminal."""
+        from symphony.commandline.commands.resolve_names import describe_resolved
+
+        interactive = is_terminal(sys.stdin) and is_terminal(sys.stderr)
+        if interactive:
+            # A part of a name is accepted here because the question shows the complete name.
+            existing = [
+                describe_resolved(self._cluster, name, self._describe) for name in self._names
+            ]
+        else:
+            existing = [self._describe(name) for name in self._names]
+        self._names = list(dict.fromkeys(experiment.name for experiment in existing))
+        if not interactive:
             raise UsageError(
-                "delete asks first, and there is no terminal to ask on; say --force (-f) to delete"
+                "delete asks for confirmation, and there is no terminal; pass --force (-f) to "
+                "delete without confirmation"
             )
-        what = ", ".join(one.summary for one in found)
-        print(f"delete {what}? [y/N] ", end="", file=sys.stderr, flush=True)
+        summaries = ", ".join(experiment.summary for experiment in existing)
+        print(f"delete {summaries}? [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
-    def _meant(self, name: str) -> Found:
-        """Shortened names are only taken where the question then says the whole one."""
-        from symphony.commandline.commands import names as choosing
-
-        asked = is_terminal(sys.stdin) and is_terminal(sys.stderr)
-        return choosing.looked_at(self._cluster, name, self._look) if asked else self._look(name)
-
     def _delete(self, name: str) -> bool:
-        from symphony.commandline.commands import current_experiment
+        """Delete one experiment. Return False if it does not exist."""
+        from symphony.commandline.commands.current_experiment import clear_current
         from symphony.commandline.parsing import completion_cache
 
         try:
-            size = self._look(name).size
+            size = self._describe(name).size
         except NotFound as exc:
             print_note(f"{error_message(exc)}; nothing to delete")
             return False
         with show_progress(f"deleting {name} ({size})"):
             self._cluster.delete(name)
-        current_experiment.forget(self._cluster.backend, name)
+        clear_current(self._cluster.backend, name)
         completion_cache.clear_cached_names()
         if not self._as_json:
             print(f"deleted {name}")

@@ -1,8 +1,9 @@
-"""From FILE to an experiment: YAML and JSON as they are, Python by its ``build(exp)``."""
+"""Load an experiment from a file: YAML, JSON, or Python with a function ``build(exp)``."""
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
 
 SUFFIXES = (".yml", ".yaml", ".json", ".py")
-BUILD = "build"
-NAME = "NAME"
-_MODULE = "symphony_experiment_file"
+BUILD_FUNCTION = "build"
+NAME_CONSTANT = "NAME"
+_MODULE_NAME = "symphony_experiment_file"
 
 
 def load(
@@ -36,31 +37,42 @@ def load(
     name: str | None = None,
     parameters: Mapping[str, str] | None = None,
 ) -> Experiment:
-    """The experiment that a file describes, under ``name`` where that is given, and with the user's name before it.
+    """Load the experiment that a file describes.
 
-    ``parameters`` are those that the file declares, or that its ``build`` takes after the experiment.
+    ``name`` overrides the name in the file. If a user name is configured, it becomes a prefix of
+    the name. ``parameters`` are values for the parameters that the file declares, or for the
+    keyword arguments of ``build``.
 
-    A Python file is executed, with its folder first on ``sys.path``, and its ``build`` fills a new experiment,
-    called ``NAME`` where the file sets that, else after the file. What it prints goes to standard error.
-    Raises `SpecError` and `NotFound`, which name the file and where they can the line.
+    A Python file is executed with its directory first on ``sys.path``. Its function ``build``
+    receives a new experiment, which is named after the constant ``NAME`` or else after the file.
+    Its output goes to standard error.
+
+    Raises `SpecError` if the file is invalid and `NotFound` if it does not exist. The message
+    contains the file and, if it is known, the line.
     """
     if path.suffix not in SUFFIXES:
-        what = (
-            "is a folder"
-            if path.is_dir()
-            else f"ends in {path.suffix!r}"
-            if path.suffix
-            else "has no ending"
+        raise SpecError(
+            f"{path}: {_describe_wrong_path(path)}; an experiment file must end in "
+            f"{join_names(SUFFIXES)}"
         )
-        raise SpecError(f"{path}: {what}; an experiment's file ends in {join_names(SUFFIXES)}")
     if path.suffix == ".py":
-        return _built(cluster, path, name, parameters or {})
+        return _load_python(cluster, path, name, parameters or {})
     from symphony.config import SymphonyConfig
     from symphony.model import Experiment
 
-    found = Experiment.load_file(path, parameters=parameters)
-    wanted = SymphonyConfig().experiment_name(name or found.name)
-    return found if wanted == found.name else _renamed(found, wanted)
+    experiment = Experiment.load_file(path, parameters=parameters)
+    full_name = SymphonyConfig().experiment_name(name or experiment.name)
+    if full_name == experiment.name:
+        return experiment
+    return _renamed(experiment, full_name)
+
+
+def _describe_wrong_path(path: Path) -> str:
+    if path.is_dir():
+        return "is a directory"
+    if path.suffix:
+        return f"ends in {path.suffix!r}"
+    return "has no file name extension"
 
 
 def _renamed(experiment: Experiment, name: str) -> Experiment:
@@ -72,150 +84,171 @@ def _renamed(experiment: Experiment, name: str) -> Experiment:
 # --- Python files ---
 
 
-def _built(
+def _load_python(
     cluster: Cluster, path: Path, name: str | None, parameters: Mapping[str, str]
 ) -> Experiment:
-    code, home = _compiled(path), path.absolute()
-    with _importing_from(home.parent) as module, contextlib.redirect_stdout(sys.stderr):
-        module.__file__ = str(home)
-        with _blamed_on(path, "cannot be run"):
+    code = _compile(path)
+    absolute = path.absolute()
+    with _importing_from(absolute.parent) as module, contextlib.redirect_stdout(sys.stderr):
+        module.__file__ = str(absolute)
+        with _errors_located_in(path, "failed to execute"):
             exec(code, vars(module))
         build = _build_function(module, path)
-        options = _options(build, path, parameters)
-        experiment = cluster.new_experiment(name or _name_of(module, path))
-        experiment.base_dir = home.parent
-        with _blamed_on(path, f"{BUILD}(exp) failed"):
-            _refuse_later(build(experiment, **options))
+        arguments = _build_arguments(build, path, parameters)
+        experiment = cluster.new_experiment(name or _experiment_name(module, path))
+        experiment.base_dir = absolute.parent
+        with _errors_located_in(path, f"{BUILD_FUNCTION}(exp) failed"):
+            _check_result(build(experiment, **arguments))
     return experiment
 
 
-def _compiled(path: Path) -> CodeType:
+def _compile(path: Path) -> CodeType:
+    """Compile a Python file. Raise `NotFound` or `SpecError` if that fails."""
     try:
         return compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
     except FileNotFoundError:
-        beside = (
-            sorted(item.name for item in path.parent.glob("*.py")) if path.parent.is_dir() else []
-        )
-        hint = did_you_mean(path.name, beside) or (
-            f"; beside it: {join_names(beside)}" if beside else ""
-        )
-        raise NotFound(f"{path}: no such file{hint}") from None
+        raise NotFound(f"{path}: file not found{_other_files_hint(path)}") from None
     except OSError as exc:
         raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
     except SyntaxError as exc:
-        place = f":{exc.lineno}:{exc.offset}" if exc.lineno else ""
-        raise SpecError(f"{path}{place}: not Python: {exc.msg}") from exc
-    except ValueError as exc:  # a NUL byte
-        raise SpecError(f"{path}: not Python: {exc}") from exc
+        position = f":{exc.lineno}:{exc.offset}" if exc.lineno else ""
+        raise SpecError(f"{path}{position}: invalid Python: {exc.msg}") from exc
+    except ValueError as exc:
+        # compile() raises ValueError if the source contains a null byte.
+        raise SpecError(f"{path}: invalid Python: {exc}") from exc
+
+
+def _other_files_hint(path: Path) -> str:
+    """Return a hint that names similar Python files in the directory, or all of them."""
+    if not path.parent.is_dir():
+        return ""
+    files = sorted(item.name for item in path.parent.glob("*.py"))
+    if not files:
+        return ""
+    return did_you_mean(path.name, files) or f"; the directory contains {join_names(files)}"
 
 
 def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
-    build = vars(module).get(BUILD)
+    """Return the function ``build`` of a file. Raise `SpecError` if it has none."""
+    build = vars(module).get(BUILD_FUNCTION)
     if not callable(build):
-        own = [
+        functions = [
             key
             for key, value in vars(module).items()
             if callable(value) and not key.startswith("_")
         ]
-        hint = (
-            did_you_mean(BUILD, own)
-            or f"; write one that adds processes: def {BUILD}(exp): exp.new_process(...)"
+        hint = did_you_mean(BUILD_FUNCTION, functions) or (
+            f"; define one that adds processes: def {BUILD_FUNCTION}(exp): exp.new_process(...)"
         )
-        raise SpecError(f"{path}: has no function {BUILD}(exp){hint}")
-    found: Callable[..., object] = build
-    return found
+        raise SpecError(f"{path}: has no function {BUILD_FUNCTION}(exp){hint}")
+    function: Callable[..., object] = build
+    return function
 
 
-def _refuse_later(returned: object) -> None:
-    """Refuse a ``build`` that has not run yet: a coroutine or a generator, which nobody here would go on with."""
-    for kind, what in _LATER.items():
-        if isinstance(returned, kind):
-            close = getattr(
-                returned, "close", None
-            )  # a coroutine that nobody awaits would warn at its end
+def _check_result(result: object) -> None:
+    """Raise `SpecError` if ``build`` returned a coroutine or a generator.
+
+    The body of such a function has not run, so the experiment would silently stay empty.
+    """
+    for kind, description in _DEFERRED_RESULTS.items():
+        if isinstance(result, kind):
+            # Python warns about a coroutine that is neither awaited nor closed. An asynchronous
+            # generator has no close method and causes no warning.
+            close = getattr(result, "close", None)
             if close is not None:
                 close()
             raise SpecError(
-                f"{BUILD}(exp) {what}, and so nothing of it has run; make it a plain def {BUILD}(exp)"
+                f"{BUILD_FUNCTION}(exp) {description}, so its body did not run; "
+                f"make it a plain function: def {BUILD_FUNCTION}(exp)"
             )
 
 
-_LATER: dict[type, str] = {
+_DEFERRED_RESULTS: dict[type, str] = {
     CoroutineType: "is async",
-    AsyncGeneratorType: "is async and has a yield",
-    GeneratorType: "has a yield",
+    AsyncGeneratorType: "is async and contains yield",
+    GeneratorType: "contains yield",
 }
 
 
-def _options(
+def _build_arguments(
     build: Callable[..., object], path: Path, parameters: Mapping[str, str]
 ) -> dict[str, object]:
-    """What ``build`` gets beside the experiment: a number or a flag where its default is no text."""
+    """Return the keyword arguments for ``build``.
+
+    Raises `SpecError` for a parameter that it does not accept.
+
+    A value stays text if the default of the argument is text. Otherwise, numbers and booleans are
+    converted.
+    """
     if not parameters:
         return {}
-    import inspect
-
     from symphony.model.parameters import as_value
 
-    takes = list(inspect.signature(build).parameters.values())[1:]
-    known = {
+    # The first argument is the experiment.
+    accepted = list(inspect.signature(build).parameters.values())[1:]
+    defaults = {
         item.name: item.default
-        for item in takes
+        for item in accepted
         if item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
     }
-    for name in parameters:
-        if name not in known and not any(item.kind is item.VAR_KEYWORD for item in takes):
-            hint = did_you_mean(name, known) or f"; it takes {join_names(known)}"
+    accepts_any = any(item.kind is item.VAR_KEYWORD for item in accepted)
+    arguments: dict[str, object] = {}
+    for name, text in parameters.items():
+        if name not in defaults and not accepts_any:
+            hint = did_you_mean(name, defaults) or f"; it accepts {join_names(defaults)}"
             raise SpecError(
-                f"{path}: {BUILD}(exp) takes no {name!r}{hint} (as in def {BUILD}(exp, {name}=1))"
+                f"{path}: {BUILD_FUNCTION}(exp) has no argument {name!r}{hint} "
+                f"(declare it: def {BUILD_FUNCTION}(exp, {name}=1))"
             )
-    return {
-        name: text if isinstance(known.get(name), str) else as_value(text)
-        for name, text in parameters.items()
-    }
+        arguments[name] = text if isinstance(defaults.get(name), str) else as_value(text)
+    return arguments
 
 
-def _name_of(module: ModuleType, path: Path) -> str:
-    name = vars(module).get(NAME)
+def _experiment_name(module: ModuleType, path: Path) -> str:
+    """Return the constant ``NAME`` of a file, or a name that is derived from the file name."""
+    name = vars(module).get(NAME_CONSTANT)
     if name is None:
         name = corrected(path.stem)
         if not name:
             raise SpecError(
-                f"{path}: no name can be made of {path.stem!r}; set NAME in the file, or give --name"
+                f"{path}: cannot derive an experiment name from {path.stem!r}; "
+                "set NAME in the file, or pass --name"
             )
     if not isinstance(name, str):
-        raise SpecError(f"{path}: NAME is the experiment's name, a text, not {name!r}")
+        raise SpecError(f"{path}: NAME must be a string, not {name!r}")
     return name
 
 
 @contextlib.contextmanager
-def _importing_from(folder: Path) -> Iterator[ModuleType]:
-    """A module to execute a file in, while its folder is the first that is imported from."""
-    module = ModuleType(_MODULE)
-    before = list(sys.path)
-    sys.modules[_MODULE] = module
-    sys.path.insert(0, str(folder))
+def _importing_from(directory: Path) -> Iterator[ModuleType]:
+    """Yield a module to execute a file in, with its directory first on ``sys.path``."""
+    module = ModuleType(_MODULE_NAME)
+    previous = list(sys.path)
+    # Dataclasses look up the module of their class in sys.modules.
+    sys.modules[_MODULE_NAME] = module
+    sys.path.insert(0, str(directory))
     try:
         yield module
     finally:
-        # A launch hands sys.path to the supervisor, which must not import from the user's folder.
-        sys.path[:] = before
+        # A launch passes sys.path to the supervisor, which must not import modules of the user.
+        sys.path[:] = previous
 
 
 @contextlib.contextmanager
-def _blamed_on(path: Path, what: str) -> Iterator[None]:
-    """Say where in the user's file an error came from."""
+def _errors_located_in(path: Path, summary: str) -> Iterator[None]:
+    """Turn every error into a `SpecError` that begins with the line of the user's file."""
     try:
         yield
     except SymphonyError as exc:
-        raise SpecError(f"{_place(path, exc.__traceback__)}: {exc}") from exc
+        raise SpecError(f"{_location(path, exc.__traceback__)}: {exc}") from exc
     except (Exception, SystemExit) as exc:
-        said = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
-        raise SpecError(f"{_place(path, exc.__traceback__)}: {what}: {said}") from exc
+        kind = type(exc).__name__
+        text = f"{kind}: {exc}" if str(exc) else kind
+        raise SpecError(f"{_location(path, exc.__traceback__)}: {summary}: {text}") from exc
 
 
-def _place(path: Path, trace: TracebackType | None) -> str:
-    """``file:line`` of the innermost call in ``path``, or the file where none was reached."""
-    home = str(path.absolute())
-    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == home]
+def _location(path: Path, trace: TracebackType | None) -> str:
+    """Return ``file:line`` of the innermost call in ``path``, or ``file`` if there is none."""
+    absolute = str(path.absolute())
+    lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == absolute]
     return f"{path}:{lines[-1]}" if lines else str(path)

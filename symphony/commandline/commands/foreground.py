@@ -1,4 +1,4 @@
-"""Launching in the foreground: merged logs, Ctrl-C that stops, and the exit code of the experiment."""
+"""Launch an experiment and stay in the foreground: progress, merged logs, Ctrl-C, exit code."""
 
 from __future__ import annotations
 
@@ -29,10 +29,14 @@ if TYPE_CHECKING:
 
 
 class Interruptions:
-    """Ctrl-C as a wish to stop: the first stops the experiment, the second kills it, the third gives up waiting.
+    """Turns Ctrl-C into a stop of the experiment.
 
-    Stopping goes on beside the caller, who goes on showing what the processes write until they have ended. Until
-    ``launched`` is set there is nothing to stop: a Ctrl-C is a KeyboardInterrupt, and the launch is taken back.
+    The first Ctrl-C stops the experiment, the second kills it, and the third raises
+    KeyboardInterrupt. A thread stops the experiment, so that the caller can show the output of the
+    processes until they exit.
+
+    Until ``launched`` is set, the first Ctrl-C raises KeyboardInterrupt, which rolls back the
+    launch.
     """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
@@ -45,22 +49,26 @@ class Interruptions:
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle Ctrl-C so within, and wait for the stopping at the end. Raises what that raised."""
-        before = signal.signal(signal.SIGINT, self._pressed)
+        """Handle Ctrl-C inside the block, and wait at its end until the experiment is stopped.
+
+        Raises the first error that occurred while the experiment was stopped.
+        """
+        previous = signal.signal(signal.SIGINT, self._on_interrupt)
         try:
             yield
             for thread in self._threads:
                 thread.join()
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, previous)
         if self._errors:
             raise self._errors[0]
 
-    def _pressed(self, _signal: int, _frame: FrameType | None) -> None:
+    def _on_interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         self.count += 1
         if not self.launched or self.count > 2:
             raise KeyboardInterrupt
-        # In a thread of its own: a signal may come in the middle of a write, which must not be entered twice.
+        # A signal can interrupt a write, and the write of a stream is not reentrant. The messages
+        # are therefore written by another thread.
         thread = threading.Thread(target=self._stop, args=(self.count == 2,), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -69,17 +77,17 @@ class Interruptions:
         if at_once:
             print_note(f"symphony: killing {self._name!r}")
         else:
-            print_note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it at once")
+            print_note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it")
         try:
             stop(self._cluster, self._name, at_once=at_once)
         except NotFound:
-            pass  # deleted by somebody else: it is stopped
+            pass  # Another command deleted the experiment, so it is stopped.
         except Exception as exc:
             self._errors.append(exc)
 
 
 def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
-    """Stop an experiment and keep its logs; a backend that cannot do that deletes it."""
+    """Stop an experiment and keep its logs, or delete it if the backend cannot stop experiments."""
     try:
         cluster.stop(name, at_once=at_once)
     except Unsupported:
@@ -87,84 +95,122 @@ def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
 
 
 def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
-    """Launch with progress on the terminal."""
-    number = len(experiment.list_all_processes())
+    """Launch an experiment and show the progress on the terminal."""
+    size = views.count_processes(len(experiment.list_all_processes()))
     with (
-        show_progress(f"launching {experiment.name} ({views.count_processes(number)})") as shown,
-        _telling_that_it_is_taken_back(shown, experiment.name),
-        reporting_progress(shown, lambda now: f"launching {views.startup_line(now)}") as see,
+        show_progress(f"launching {experiment.name} ({size})") as shown,
+        _announcing_rollback(shown, experiment.name),
+        reporting_progress(
+            shown, lambda status: f"launching {views.startup_line(status)}"
+        ) as on_change,
     ):
-        manifest = cluster.launch(experiment, force=force, on_change=see)
+        manifest = cluster.launch(experiment, force=force, on_change=on_change)
     completion_cache.clear_cached_names()
     return manifest
 
 
 @contextlib.contextmanager
-def _telling_that_it_is_taken_back(shown: ProgressLine, name: str) -> Iterator[None]:
-    """Tell at once that a Ctrl-C was heard: on a cluster it takes seconds until what was made is gone."""
+def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
+    """Show a message as soon as Ctrl-C interrupts the launch.
+
+    The rollback of a launch takes seconds on a cluster. Without the message, the user might believe
+    that Ctrl-C had no effect.
+    """
     if threading.current_thread() is not threading.main_thread():
+        # Only the main thread can install signal handlers.
         yield
         return
 
-    before = signal.getsignal(signal.SIGINT)
+    previous = signal.getsignal(signal.SIGINT)
 
-    def pressed(number: int, frame: FrameType | None) -> None:
-        shown.say_at_once(f"interrupted: taking back what was launched of {name}")
-        if callable(before):
-            before(number, frame)
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        shown.say_at_once(f"interrupted: rolling back the launch of {name}")
+        if callable(previous):
+            previous(number, frame)
 
-    signal.signal(signal.SIGINT, pressed)
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
-def wait(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
-    """Wait until all have come so far or never will, with progress on the terminal; how they are then."""
+def launch_summary(cluster: Cluster, experiment: Experiment) -> str:
+    """Return a line that reports the launch."""
+    size = views.count_processes(len(experiment.list_all_processes()))
+    return f"launched {experiment.name} on {cluster.backend}: {size}"
+
+
+def wait_for_start(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
+    """Wait until each process has started or is ready, and return the status.
+
+    The wait also ends for a process that has exited or was not ready in time.
+    """
     with (
         show_progress(f"waiting for {name}") as shown,
-        reporting_progress(shown, views.startup_line) as see,
+        reporting_progress(shown, views.startup_line) as on_change,
     ):
-        return cluster.wait(name, until=until, on_change=see)
+        return cluster.wait(name, until=until, on_change=on_change)
 
 
-def came_up(status: ExperimentStatus, until: Until) -> int:
-    """Tell of each process that did not come so far; the exit code: that of the first failure, 1 for one that is late.
+def report_failures(status: ExperimentStatus, until: Until) -> int:
+    """Print a line for each process that failed or was not ready in time, and return the exit code.
 
-    Nobody knows since when one is late, so it counts after those that failed.
+    The exit code is that of the first failure, or 1 if processes were only not ready in time. The
+    time at which a process became late is unknown, so late processes come after those that failed.
     """
-    late = [process for process in status if process.not_ready_in_time and until == "ready"]
-    for line in (*views.failure_lines(status), *map(views.failure_line, late)):
+    late = []
+    if until == "ready":
+        late = [process for process in status if process.not_ready_in_time]
+    for line in views.failure_lines(status):
         print_note(line)
-    return status.exit_code or (FAILED if late else OK)
+    for process in late:
+        print_note(views.failure_line(process))
+    if status.exit_code:
+        return status.exit_code
+    return FAILED if late else OK
 
 
-def launched(cluster: Cluster, experiment: Experiment) -> str:
-    """What was launched, in one line."""
-    number = len(experiment.list_all_processes())
-    return f"launched {experiment.name} on {cluster.backend}: {views.count_processes(number)}"
+def wait_until_finished(
+    cluster: Cluster, name: str, *, timeout: float | None, as_json: bool
+) -> int:
+    """Wait until every process has exited, print the final status, and return the exit code.
+
+    Raises `TimeoutError` if the experiment is still running after ``timeout`` seconds.
+    """
+    with show_progress() as shown, reporting_progress(shown, views.waiting_line) as on_change:
+        status = cluster.wait(name, timeout=timeout, on_change=on_change)
+    if as_json:
+        show_json({**status.to_dict(), "exit_code": status.exit_code})
+    else:
+        print(views.summary_line(status))
+    for line in views.failure_lines(status):
+        print_note(line)
+    return status.exit_code
 
 
 def launch_and_follow(
     cluster: Cluster, experiment: Experiment, *, force: bool, as_json: bool
 ) -> int:
-    """Launch, and show what the processes write until all have ended; the exit code, or 130 after Ctrl-C."""
+    """Launch an experiment and show the output of its processes until all have exited.
+
+    Return the exit code of the experiment, or 130 after Ctrl-C.
+    """
     name = experiment.name
     interruptions = Interruptions(cluster, name)
     try:
         with interruptions.handled():
             launch(cluster, experiment, force=force)
             interruptions.launched = True
-            print_note(launched(cluster, experiment))
+            print_note(launch_summary(cluster, experiment))
             with reporting_pending_processes(cluster, name):
-                _show_logs(cluster, experiment, as_json)
+                _follow_logs(cluster, experiment, as_json)
         status = cluster.wait(name)
     except NotFound:
         print_note(f"symphony: experiment {name!r} was deleted")
         return INTERRUPTED if interruptions.count else FAILED
     except BrokenPipeError:
-        print_note(f"symphony: nobody reads any more; experiment {name!r} goes on")
+        print_note(f"symphony: standard output was closed; experiment {name!r} keeps running")
         raise
     if as_json:
         show_json({**status.to_dict(), "exit_code": status.exit_code}, compact=True)
@@ -173,7 +219,7 @@ def launch_and_follow(
     return INTERRUPTED if interruptions.count else status.exit_code
 
 
-def _show_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
+def _follow_logs(cluster: Cluster, experiment: Experiment, as_json: bool) -> None:
     names = [process.name for process in experiment.list_all_processes()]
     form = log_formatter(names, as_json=as_json, colour=has_colour(sys.stdout))
     show_lines(cluster.iter_logs(experiment.name, follow=True), form, at_once=True)

@@ -1,88 +1,177 @@
-"""The project that ``symphony init`` writes: its files, and writing all of them or none."""
+"""The command that writes a starter project: init."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.exit_codes import OK
+from symphony.commandline.output.terminal import print_note
 from symphony.errors import AlreadyExists, SpecError
 from symphony.names import check_name, corrected, join_names
 
-# The files as they are kept beside this module, in the order in which they are told.
+# The files of the starter project, in the order in which the command reports them.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")
-_FOLDER = "starter"
-# What the experiment is called in those files.
-_NAME = "my-experiment"
+_TEMPLATE_DIRECTORY = "starter"
+# The experiment name in the template files.
+_TEMPLATE_NAME = "my-experiment"
 
 
-def name_for(folder: Path, asked: str | None) -> str:
-    """The experiment's name: the one that was asked for, else after the folder. Raises `SpecError`."""
-    if asked is not None:
-        return check_name(asked, "experiment")
-    name = corrected(folder.name)
+class InitCommands(BaseCommands):
+    """init."""
+
+    def _add_init(self) -> None:
+        parser = self.add_subparser("init")
+        parser.add_argument(
+            "directory",
+            metavar="DIRECTORY",
+            nargs="?",
+            default=".",
+            help="project directory (default: the current directory)",
+        )
+        parser.add_argument(
+            "--name",
+            metavar="NAME",
+            help="experiment name (default: derived from the directory name)",
+        )
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "the written files as JSON")
+
+    def action_init(self, args: argparse.Namespace) -> int | None:
+        """Create a small starter project.
+
+        The project contains an experiment with two processes that communicate through a service,
+        their programs, a Dockerfile and a README. The programs need only Python. Existing files are
+        never overwritten: if one of the files exists, nothing is written.
+
+        For example:
+          symphony init pi
+          cd pi && symphony launch experiment.yml --follow
+        """
+        directory = Path(args.directory)
+        name = experiment_name(directory.absolute(), args.name)
+        texts = file_contents(name)
+        if args.dry_run:
+            paths = target_paths(directory, texts)
+        else:
+            paths = write_files(directory, texts)
+        if args.json:
+            from symphony.commandline.output.printing import show_json
+
+            show_json({"experiment": name, "files": [str(path) for path in paths]})
+        elif args.dry_run:
+            for path in paths:
+                print_note(f"would write {path}")
+        else:
+            from symphony.commandline.output.views import align_pairs
+
+            hints = [
+                line.rstrip() for line in align_pairs(self._first_commands(args.directory, name))
+            ]
+            print("\n".join([*(f"wrote {path}" for path in paths), *hints]))
+        return OK
+
+    def _first_commands(self, directory: str, name: str) -> list[tuple[str, str]]:
+        """Return the commands to run first in the new project, each with a description."""
+        import shlex
+
+        commands = [
+            (f"{self.prog} launch experiment.yml --follow", "run it on this machine"),
+            (f"{self.prog} delete {name}", "delete it"),
+            (f"docker build --tag {name}:1 .", "build its image for Kubernetes; see README.md"),
+        ]
+        if directory == ".":
+            return commands
+        return [(f"cd {shlex.quote(directory)}", ""), *commands]
+
+
+def experiment_name(directory: Path, given: str | None) -> str:
+    """Return ``given``, or a name that is derived from the directory name.
+
+    Raises `SpecError` if ``given`` is not a valid name or if no name can be derived.
+    """
+    if given is not None:
+        return check_name(given, "experiment")
+    name = corrected(directory.name)
     if not name:
-        raise SpecError(f"no name can be made of the folder {str(folder)!r}: give --name")
+        raise SpecError(
+            f"cannot derive an experiment name from the directory {str(directory)!r}; pass --name"
+        )
     return name
 
 
-def contents(name: str) -> dict[str, str]:
-    """The text of each file, for an experiment of that name."""
+def file_contents(name: str) -> dict[str, str]:
+    """Return the text of each file of the project, with ``name`` as the experiment name."""
     from importlib.resources import files
 
-    kept = files("symphony.commandline").joinpath(_FOLDER)
-    return {
-        file: kept.joinpath(file).read_text(encoding="utf-8").replace(_NAME, name) for file in FILES
-    }
+    templates = files("symphony.commandline").joinpath(_TEMPLATE_DIRECTORY)
+    contents = {}
+    for file in FILES:
+        template = templates.joinpath(file).read_text(encoding="utf-8")
+        contents[file] = template.replace(_TEMPLATE_NAME, name)
+    return contents
 
 
-def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write files into a folder, which is made where it is missing; all of them or none. Their paths.
+def target_paths(directory: Path, names: Iterable[str]) -> list[Path]:
+    """Return the paths of the files in the directory.
 
-    Raises `AlreadyExists`, naming them, where some are there, and `SpecError` where nothing can be written.
+    Raises `AlreadyExists` if one of the files exists.
     """
-    paths = dict(zip(places(folder, texts), texts.values(), strict=True))
-    try:
-        with _taken_back() as made:
-            _make(folder, paths, made)
-    except OSError as exc:
-        raise SpecError(f"{exc.filename or folder}: cannot be written: {exc.strerror}") from exc
-    return list(paths)
-
-
-def places(folder: Path, texts: Iterable[str]) -> list[Path]:
-    """Where files are written. Raises `AlreadyExists`, naming them, where some are there."""
-    paths = [folder / name for name in texts]
-    there = [path for path in paths if path.is_symlink() or path.exists()]
-    if there:
+    paths = [directory / name for name in names]
+    existing = [str(path) for path in paths if path.is_symlink() or path.exists()]
+    if existing:
         raise AlreadyExists(
-            f"{join_names([str(path) for path in there])}: there already, and nothing was written; choose another folder, "
-            "or move them away"
+            f"nothing was written because these files exist: {join_names(existing)}; "
+            "choose another directory, or move the files away"
         )
     return paths
 
 
-def _make(folder: Path, paths: Mapping[Path, str], made: list[Path]) -> None:
-    for parent in reversed([folder, *folder.parents]):
-        if not parent.is_dir():
-            if parent.exists():
-                raise SpecError(f"{parent} is no folder: nothing can be written into {folder}")
-            parent.mkdir()
-            made.append(parent)
-    for path, text in paths.items():
+def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write all files or none, and return their paths. Missing directories are created.
+
+    Raises `AlreadyExists` if one of the files exists, and `SpecError` if the directory is not
+    writable.
+    """
+    paths = target_paths(directory, texts)
+    texts_by_path = dict(zip(paths, texts.values(), strict=True))
+    try:
+        with _removed_on_error() as created:
+            _create(directory, texts_by_path, created)
+    except OSError as exc:
+        raise SpecError(f"{exc.filename or directory}: cannot be written: {exc.strerror}") from exc
+    return paths
+
+
+def _create(directory: Path, texts: Mapping[Path, str], created: list[Path]) -> None:
+    """Create the directory, its parents and the files; append each created path to ``created``."""
+    for parent in reversed([directory, *directory.parents]):
+        if parent.is_dir():
+            continue
+        if parent.exists():
+            raise SpecError(f"{parent} is not a directory, so {directory} cannot be created")
+        parent.mkdir()
+        created.append(parent)
+    for path, text in texts.items():
         with path.open("x", encoding="utf-8") as file:
-            made.append(path)
+            created.append(path)
             file.write(text)
 
 
 @contextlib.contextmanager
-def _taken_back() -> Iterator[list[Path]]:
-    """A list of what is made; when something goes wrong it is removed, the last first."""
-    made: list[Path] = []
+def _removed_on_error() -> Iterator[list[Path]]:
+    """Yield a list for created paths, and remove these paths if the block raises an error."""
+    created: list[Path] = []
     try:
-        yield made
+        yield created
     except BaseException:
-        for path in reversed(made):
+        for path in reversed(created):
             with contextlib.suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
+                if path.is_dir():
+                    path.rmdir()
+                else:
+                    path.unlink()
         raise

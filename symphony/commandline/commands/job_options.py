@@ -1,35 +1,58 @@
-"""From the words of ``symphony submit`` to an experiment of one process that runs to completion. Pure.
+"""Build the experiment of ``symphony submit`` from its options.
 
-The readers of single options raise `SpecError`; which option it was is the caller's to say.
+The functions ``parse_...`` each parse the value of one option and raise `SpecError` if it is
+invalid. Their messages do not name the option, because argparse adds its name.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import pairwise
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError, SymphonyError
+from symphony.model.durations import parse_time_limit, parse_whole_seconds
+from symphony.model.quantities import parse_quantity, quantity_text
 from symphony.names import corrected
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
 
-# What the one process is called: the experiment has the job's name.
-PROCESS = "main"
+__all__ = [
+    "JobRequest",
+    "Mount",
+    "build_experiment",
+    "default_name",
+    "ignored_options",
+    "message_for_options",
+    "parse_cpu",
+    "parse_label",
+    "parse_memory",
+    "parse_mount",
+    "parse_secret",
+    "parse_time_limit",
+    "parse_toleration",
+    "parse_variable",
+    "parse_whole_seconds",
+]
+
+# The name of the single process. The experiment has the name of the job.
+PROCESS_NAME = "main"
+# A smaller amount of memory is a number without its unit: no program can run in less.
+_LEAST_MEMORY_BYTES = 1_000_000
 
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """Something that is mounted at ``target``: ``kind`` is host_path, nfs or pvc, ``source`` a path or a claim."""
+    """A volume that is mounted at ``target``.
+
+    ``kind`` is ``host_path``, ``nfs`` or ``pvc``. ``source`` is a path or the name of a claim.
+    """
 
     kind: str
     source: str
@@ -39,8 +62,12 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What was asked for. Amounts are as Kubernetes writes them, times in seconds; None and 0 are unset."""
+class JobRequest:
+    """The options of ``submit``.
+
+    Amounts are quantities in the notation of Kubernetes, and times are in seconds. The fields have
+    the names of the options. None and 0 mean that an option is not set.
+    """
 
     command: tuple[str, ...]
     name: str | None = None
@@ -63,15 +90,17 @@ class Request:
     keep: int | None = None
 
 
-def experiment(request: Request) -> Experiment:
-    """The experiment that a launch takes. Raises `SpecError`."""
+def build_experiment(request: JobRequest) -> Experiment:
+    """Return an experiment with one process that runs to completion.
+
+    Raises `SpecError` if the request is invalid.
+    """
     from symphony.model import Experiment
 
-    result = Experiment(
-        request.name or default_name(request.command), secrets=_secrets(request.secret)
-    )
-    process = result.new_process(
-        PROCESS,
+    name = request.name or default_name(request.command)
+    experiment = Experiment(name, secrets=_secrets(request.secret))
+    process = experiment.new_process(
+        PROCESS_NAME,
         container_image=request.image,
         command=list(request.command),
         env=dict(request.env),
@@ -82,40 +111,35 @@ def experiment(request: Request) -> Experiment:
     )
     if request.grace is not None:
         process.termination_grace_period(request.grace)
-    _resources(process, request)
+    _set_resources(process, request)
     for mount in request.mount:
-        _mount(process, mount)
+        _add_mount(process, mount)
     if request.shm:
         process.mount_shared_memory(request.shm)
     for key, value in request.node_selector:
         process.node_selector(key, value)
     for toleration in request.toleration:
-        process.add_toleration(**toleration)  # type: ignore[arg-type]  # it has no seconds
-    return result
+        process.add_toleration(**toleration)  # type: ignore[arg-type]  # it has no toleration_seconds
+    return experiment
 
 
 def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
-    found = dict(pairs)
+    """Return the path of each secret by name. Raise `SpecError` if two files get the same name."""
+    paths = dict(pairs)
     for name, path in pairs:
-        if found[name] != path:
+        if paths[name] != path:
             raise SpecError(
-                f"two secrets are named {name!r}: {path} and {found[name]}; name one: --secret NAME={path}"
+                f"two secrets have the name {name!r}: {path} and {paths[name]}; "
+                f"rename one of them with --secret NAME={path}"
             )
-    return found or None
+    return paths or None
 
 
-def _resources(process: Process, request: Request) -> None:
-    """Requests and limits; a limit that was not given is what was requested."""
+def _set_resources(process: Process, request: JobRequest) -> None:
+    """Set requests and limits. The default of a limit is the request."""
+    _check_limit("cpu", request.cpu, request.limit_cpu)
+    _check_limit("memory", request.memory, request.limit_memory)
     process.resource_request(cpu=request.cpu, memory=request.memory)
-    pairs = {
-        "cpu": (request.cpu, request.limit_cpu),
-        "memory": (request.memory, request.limit_memory),
-    }
-    for what, (asked, allowed) in pairs.items():
-        if asked and allowed and _number(allowed) < _number(asked):
-            raise SpecError(
-                f"--limit-{what} {allowed} is less than --{what} {asked}: it may use what it asks for"
-            )
     process.resource_limit(
         cpu=request.limit_cpu or request.cpu,
         memory=request.limit_memory or request.memory,
@@ -123,7 +147,15 @@ def _resources(process: Process, request: Request) -> None:
     )
 
 
-def _mount(process: Process, mount: Mount) -> None:
+def _check_limit(option: str, requested: str | None, limit: str | None) -> None:
+    if requested and limit and parse_quantity(limit) < parse_quantity(requested):
+        raise SpecError(
+            f"--limit-{option} {limit} is less than --{option} {requested}; raise the limit or "
+            "lower the request"
+        )
+
+
+def _add_mount(process: Process, mount: Mount) -> None:
     if mount.kind == "nfs":
         process.mount_nfs(mount.server, mount.source, mount.target)
     elif mount.kind == "pvc":
@@ -132,18 +164,21 @@ def _mount(process: Process, mount: Mount) -> None:
         process.mount_host_path(mount.source, mount.target, read_only=mount.read_only)
 
 
-# --- names ---
+# --- the default name ---
 
-# Programs that run a program: the name of the job is that of the one they run.
-_RUNNERS = re.compile(
+# Programs that run another program. The job is named after that program.
+_INTERPRETERS = re.compile(
     r"(python|pypy)[\d.]*|(ba|da|z)?sh|torchrun|deepspeed|Rscript|julia|node|perl|ruby"
 )
-# What follows these is a program's text, which is no name.
-_TEXT_FOLLOWS = {"-c", "-e"}
+# The argument after these options is source code, not the name of a program.
+_SOURCE_CODE_OPTIONS = {"-c", "-e"}
 
 
 def default_name(command: Sequence[str]) -> str:
-    """What a job is called whose name was not said: as its program, which may stand after an interpreter.
+    """Return the name of a job without ``--name``: the name of the program that the command runs.
+
+    If the command starts an interpreter, this is the program that the interpreter runs. Raises
+    `SpecError` if no name can be derived.
 
     >>> default_name(["python", "-u", "work/train_big.py", "--epochs", "3"])
     'train-big'
@@ -153,24 +188,27 @@ def default_name(command: Sequence[str]) -> str:
     program = _program(command)
     name = corrected(PurePath(program).stem)
     if not name:
-        raise SpecError(f"no name can be made of {program!r}: give --name")
+        raise SpecError(f"cannot derive a job name from {program!r}; pass --name")
     return name
 
 
 def _program(command: Sequence[str]) -> str:
-    runner = command[0]
-    if _RUNNERS.fullmatch(PurePath(runner).name):
-        for before, word in pairwise(command):
-            if word in _TEXT_FOLLOWS:
-                break
-            if not word.startswith("-"):
-                return word.rpartition(".")[2] if before == "-m" else word
-    return runner
+    first = command[0]
+    if not _INTERPRETERS.fullmatch(PurePath(first).name):
+        return first
+    for previous, word in pairwise(command):
+        if word in _SOURCE_CODE_OPTIONS:
+            return first
+        if not word.startswith("-"):
+            # After -m comes the dotted name of a module; its last part names the program best.
+            return word.rpartition(".")[2] if previous == "-m" else word
+    return first
 
 
-# --- what a backend leaves out ---
+# --- options that a backend ignores ---
 
-_SETTINGS: dict[str, tuple[str, ...]] = {
+# For each option, the names of the settings that it makes in the experiment.
+_SETTINGS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
     "image": ("container_image",),
     "cpu": ("resource_request.cpu",),
     "memory": ("resource_request.memory",),
@@ -187,198 +225,142 @@ _SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
-def ignored_options(request: Request, ignored: Collection[str]) -> list[str]:
-    """The options that were given and that a backend ignores, from the ``ignored`` settings of its manifest."""
+def ignored_options(request: JobRequest, ignored: Collection[str]) -> list[str]:
+    """Return the given options that a backend ignores.
+
+    ``ignored`` contains the settings that the manifest of the backend lists as ignored.
+    """
     return [
-        f"--{name.replace('_', '-')}"
-        for name, settings in _SETTINGS.items()
-        if getattr(request, name) and not set(settings).isdisjoint(ignored)
+        f"--{option.replace('_', '-')}"
+        for option, settings in _SETTINGS_OF_OPTIONS.items()
+        if getattr(request, option) and not set(settings).isdisjoint(ignored)
     ]
 
 
-# --- what the library calls the options ---
+# --- error messages ---
 
-_CALLS = {"lower resource_limit(gpu=)": "lower --gpu, or leave it out"}
-NO_IMAGE = "a container runs from an image, and none is given: add --image IMAGE"
+# Suggestions of the library that name a method, and the option that replaces each of them.
+_SUGGESTIONS = {"lower resource_limit(gpu=)": "lower --gpu, or omit it"}
+NO_IMAGE_MESSAGE = "a container image is required; add --image IMAGE"
 
 
-def in_own_words(exc: SymphonyError) -> str:
-    """What an error says, to somebody who has seen these options and no description."""
+def message_for_options(exc: SymphonyError) -> str:
+    """Return the message of an error with the options of ``submit`` in place of methods."""
     if isinstance(exc, SpecError) and exc.path[-1:] == ("container_image",):
-        return NO_IMAGE
-    said = str(exc)
-    for call, option in _CALLS.items():
-        said = said.replace(call, option)
-    return said
+        return NO_IMAGE_MESSAGE
+    text = str(exc)
+    for suggestion, replacement in _SUGGESTIONS.items():
+        text = text.replace(suggestion, replacement)
+    return text
 
 
-# --- reading options ---
-
-_LONGEST = 2**31 - 1
-_UNITS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+# --- parsing option values ---
 
 
-def time_limit(text: str) -> int:
-    """A time as Slurm writes it, or with units (``90s``, ``1h30m``), in seconds; 0 is no limit.
+def parse_cpu(text: str) -> str:
+    """Parse a number of processors: ``2``, ``0.5`` or ``500m``. Return it in the same notation."""
+    return quantity_text(text, "the number of processors")
 
-    After sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes and
-    days-hours:minutes:seconds.
 
-    >>> time_limit("30"), time_limit("30:00"), time_limit("1-12"), time_limit("90s")
-    (1800, 1800, 129600, 90)
+def parse_memory(text: str) -> str:
+    """Parse an amount of memory: a number of bytes, or a number with a unit. Return it unchanged.
+
+    Raises `SpecError` for less than a megabyte, because the user probably forgot the unit.
     """
-    matched = re.fullmatch(r"(?:(\d+)-)?(\d+(?::\d+){0,2})", text, re.ASCII)
-    total = _with_units(text) if matched is None else _slurm_time(text, matched[1], matched[2])
-    if total > _LONGEST:
-        raise SpecError(f"{text!r} is longer than a job can be given")
-    return total
-
-
-def _slurm_time(text: str, days: str | None, rest: str) -> int:
-    fields = [int(field) for field in rest.split(":")]
-    highest = [_LONGEST if days is None else 23, 59, 59]
-    if any(field > limit for field, limit in zip(fields, highest, strict=False)):
-        raise SpecError(
-            f"{text!r} is no time: minutes and seconds after ':' go up to 59, hours after '-' up to 23"
-        )
-    if days is None and len(fields) < 3:
-        fields.insert(0, 0)  # without days and hours, the first are minutes
-    hours, minutes, seconds = [*fields, 0, 0][:3]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _with_units(text: str) -> int:
-    try:
-        if text[-1:].isalpha():
-            return whole_seconds(text)
-    except SpecError:
-        pass
-    raise SpecError(
-        f"a time is minutes, M:SS, H:MM:SS, D-HH or D-HH:MM:SS, or 90s, 5m, 2h, not {text!r}"
-    )
-
-
-def whole_seconds(text: str) -> int:
-    """A number of seconds or a duration such as ``5m``, in seconds, rounded up."""
-    from symphony.commandline.parsing.arguments import parse_seconds
-
-    try:
-        return min(math.ceil(parse_seconds(text)), _LONGEST)
-    except argparse.ArgumentTypeError as exc:
-        raise SpecError(str(exc)) from None
-
-
-def cores(text: str) -> str:
-    """An amount of processors: ``2``, ``0.5``, ``500m``."""
-    from symphony.model.validators import quantity
-
-    return quantity(text, "cpu")
-
-
-def memory(text: str) -> str:
-    """An amount of memory in bytes or with a unit; one that no program fits in is a unit forgotten."""
-    from symphony.model.validators import quantity
-
-    found = quantity(text, "an amount of memory")
-    if _number(found) < 1_000_000:
-        digits = re.match(r"[\d.]+", found)
+    quantity = quantity_text(text, "the amount of memory")
+    if parse_quantity(quantity) < _LEAST_MEMORY_BYTES:
+        digits = re.match(r"[\d.]+", quantity)
         number = digits.group() if digits else "512"
         raise SpecError(
-            f"{text!r} is less than a megabyte, since without a unit it is bytes; for example '{number}Mi'"
+            f"{text!r} is less than a megabyte (the default unit is bytes); "
+            f"for example '{number}Mi'"
         )
-    return found
+    return quantity
 
 
-def _number(quantity: str) -> Decimal:
-    """What a quantity amounts to, to compare it with others."""
-    matched = re.fullmatch(r"([\d.]+)(?:([eE][-+]?\d+)|(m)|([kKMGTPE]?)(i?))", quantity)
-    if matched is None:
-        raise SpecError(f"{quantity!r} is no amount")
-    digits, exponent, milli, unit, binary = matched.groups(default="")
-    if exponent or milli:
-        return Decimal(f"{digits}{exponent or 'e-3'}")
-    base = Decimal(1024 if binary else 1000)
-    return Decimal(digits) * base ** _UNITS[unit]
+def parse_mount(text: str) -> Mount:
+    """Parse ``HOST:TARGET[:ro]``.
 
-
-def mount(text: str) -> Mount:
-    """``HOST:TARGET[:ro]``, where HOST is a path of the node, ``nfs://SERVER/PATH`` or ``pvc://CLAIM``."""
+    HOST is a path of the node, ``nfs://SERVER/PATH`` or ``pvc://CLAIM``.
+    """
     from symphony.model.validators import absolute, one_of, path
 
     matched = re.fullmatch(r"(?:(\w*)://)?([^:]*):([^:]*)(?::([^:]*))?", text)
     if matched is None:
         raise SpecError(
-            f"a mount is HOST:TARGET or HOST:TARGET:ro, such as /data/images:/data:ro, not {text!r}"
+            "a mount must be HOST:TARGET or HOST:TARGET:ro, such as /data/images:/data:ro, "
+            f"not {text!r}"
         )
     scheme, source, target, mode = matched.groups()
-    target = absolute(target, f"where {text!r} is mounted")
-    read_only = mode is not None and one_of(mode, ("ro", "rw"), f"the end of {text!r}") == "ro"
+    target = absolute(target, f"the target of {text!r}")
+    read_only = False
+    if mode is not None:
+        read_only = one_of(mode, ("ro", "rw"), f"the mode of {text!r}") == "ro"
     if scheme is None:
-        source = absolute(source, f"the folder of the machine in {text!r}")
-        return Mount(kind="host_path", source=source, target=target, read_only=read_only)
-    kind = one_of(scheme, ("nfs", "pvc"), f"the beginning of {text!r}")
+        directory = absolute(source, f"the directory of the node in {text!r}")
+        return Mount(kind="host_path", source=directory, target=target, read_only=read_only)
+    kind = one_of(scheme, ("nfs", "pvc"), f"the scheme of {text!r}")
     if kind == "pvc":
         claim = path(source, f"the claim in {text!r}")
         return Mount(kind=kind, source=claim, target=target, read_only=read_only)
-    server, _, folder = source.partition("/")
-    if not server or not folder:
+    server, _, directory = source.partition("/")
+    if not server or not directory:
         raise SpecError(
-            f"{text!r} names no folder of a server; for example nfs://files.example/home/me:{target}"
+            f"{text!r} must name a server and a directory, for example "
+            f"nfs://files.example/home/me:{target}"
         )
     if read_only:
         raise SpecError(
-            f"{text!r}: what nfs:// mounts can be written to; leave ':ro' out, or mount a claim (pvc://)"
+            f"{text!r}: nfs:// mounts cannot be read-only; remove ':ro', or mount a claim (pvc://)"
         )
-    return Mount(kind=kind, server=server, source=f"/{folder}", target=target)
+    return Mount(kind=kind, server=server, source=f"/{directory}", target=target)
 
 
-def variable(text: str, environ: Mapping[str, str]) -> Pair:
-    """``KEY=VALUE``, or ``KEY`` with its value in ``environ``."""
+def parse_variable(text: str, environ: Mapping[str, str]) -> Pair:
+    """Parse ``KEY=VALUE``, or ``KEY`` for a variable that is copied from ``environ``."""
     from symphony.model.validators import env_pair
 
     key, equals, value = text.partition("=")
     if not equals:
         if key not in environ:
             raise SpecError(
-                f"variable {key!r} is not set here, and has no value to take over; write {key}=VALUE"
+                f"variable {key!r} is not set in this environment; set its value with {key}=VALUE"
             )
         value = environ[key]
     return env_pair(key, value)
 
 
-def secret(text: str) -> Pair:
-    """``FILE``, or ``NAME=FILE``: the name that a file gets, and where it is."""
+def parse_secret(text: str) -> Pair:
+    """Parse ``FILE`` or ``NAME=FILE``. Return the name of the secret and the path of the file."""
     from symphony.model.validators import files
 
     name, equals, path = text.partition("=")
-    named = equals and "/" not in name
-    ((name, path),) = files({name: path} if named else text, "a secret").items()
-    return name, path
+    has_name = equals and "/" not in name
+    secrets = files({name: path} if has_name else text, "a secret")
+    return next(iter(secrets.items()))
 
 
-def label(text: str) -> Pair:
-    """``KEY=VALUE`` of a label that nodes have."""
+def parse_label(text: str) -> Pair:
+    """Parse the label of a node, ``KEY=VALUE``."""
     from symphony.model.validators import label_pair
 
     key, equals, value = text.partition("=")
     if not equals:
-        raise SpecError(f"a label is KEY=VALUE, such as gpu=a100, not {text!r}")
+        raise SpecError(f"a label must be KEY=VALUE, such as gpu=a100, not {text!r}")
     return label_pair(key, value)
 
 
-def toleration(text: str) -> dict[str, str]:
-    """``KEY[=VALUE][:EFFECT]``, as kubectl writes taints."""
+def parse_toleration(text: str) -> dict[str, str]:
+    """Parse ``KEY[=VALUE][:EFFECT]``, the notation of kubectl for taints."""
     from symphony.model.component import TAINT_EFFECTS
     from symphony.model.validators import label_pair, one_of
 
     pair, colon, effect = text.partition(":")
     key, equals, value = pair.partition("=")
     key, value = label_pair(key, value)
-    found = (
-        {"key": key, "operator": "Equal", "value": value}
-        if equals
-        else {"key": key, "operator": "Exists"}
-    )
+    toleration = {"key": key, "operator": "Exists"}
+    if equals:
+        toleration = {"key": key, "operator": "Equal", "value": value}
     if colon:
-        found["effect"] = one_of(effect, TAINT_EFFECTS, "the effect of a taint")
-    return found
+        toleration["effect"] = one_of(effect, TAINT_EFFECTS, "the effect of a taint")
+    return toleration

@@ -1,20 +1,15 @@
-"""The verbs that begin with a file: launch, render."""
+"""The commands that launch or render an experiment file: launch, render."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.shared_arguments import Verbs
+from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 
-if TYPE_CHECKING:
-    from symphony.cluster import Manifest
-    from symphony.model import Experiment
 
-
-class LaunchVerbs(Verbs):
+class LaunchCommands(BaseCommands):
     """launch, render."""
 
     def _add_launch(self) -> None:
@@ -25,32 +20,38 @@ class LaunchVerbs(Verbs):
             "--build", action="store_true", help="build and push the experiment's images first"
         )
         parser.add_argument(
-            "--force", action="store_true", help="replace a live experiment of that name"
+            "--force", action="store_true", help="replace a running experiment of the same name"
         )
         parser.add_argument(
-            "--follow", action="store_true", help="show the logs; Ctrl-C stops the experiment"
+            "--follow", action="store_true", help="follow the logs; Ctrl-C stops the experiment"
         )
         parser.add_argument(
             "--wait",
             choices=("started", "ready"),
-            help="return when all have started, or are ready; fail if one fails",
+            help="wait until all processes have started or are ready; fail if one fails",
         )
         self._add_json(
-            parser, "the manifest as JSON; with --follow, each line and at last the status"
+            parser, "the manifest as JSON; with --follow, each log line and the final status"
         )
 
     def action_launch(self, args: argparse.Namespace) -> int | None:
         """Launch an experiment.
 
-        Returns once all is created; the experiment goes on when the terminal is closed. With --follow it
-        shows the logs until all has ended, and Ctrl-C stops the experiment, a second Ctrl-C kills it. Exits
-        then as the experiment does. With --wait it returns when each has started, or is ready, has ended, or
-        was not ready in time, and exits as the first that failed by then: with 1 for one that was not ready in time.
+        The command returns when all processes are created. The experiment keeps running when the
+        terminal is closed.
 
-        A Python file names its experiment by NAME = "...", or is named after itself.
+        --follow shows the logs until all processes have exited. Ctrl-C stops the experiment; a
+        second Ctrl-C kills it. The exit code is that of the experiment.
 
-        With --build the images that the experiment declares are built, tagged with its name and pushed, and its
-        processes run from just what was pushed.
+        --wait ready blocks until every process is ready or has exited; --wait started blocks until
+        every process has started. The exit code is that of the first process that failed, or 1 if a
+        process was not ready in time.
+
+        --build builds and pushes the images that the experiment declares. The processes run from
+        the images that were pushed.
+
+        A Python file sets the name of its experiment with NAME = "..."; the default is the file
+        name.
 
         For example:
           symphony launch rl.yml
@@ -58,7 +59,7 @@ class LaunchVerbs(Verbs):
           symphony launch rl.yml --set agents=64 --profile gke
           symphony launch rl.yml -b tmux --dry-run
         """
-        experiment = self._load(args)
+        experiment = self._load_experiment(args)
         if args.build:
             from symphony.commandline.commands.build_images import with_built_images
 
@@ -75,22 +76,20 @@ class LaunchVerbs(Verbs):
                 self.cluster, experiment, force=args.force, as_json=args.json
             )
         manifest = foreground.launch(self.cluster, experiment, force=args.force)
-        status = foreground.wait(self.cluster, experiment.name, args.wait) if args.wait else None
+        status = None
+        if args.wait:
+            status = foreground.wait_for_start(self.cluster, experiment.name, args.wait)
         if args.json:
             from symphony.commandline.output.printing import show_json
 
             show_json(manifest.to_dict())
         else:
-            print(
-                "\n".join(
-                    [
-                        foreground.launched(self.cluster, experiment),
-                        *self._how_to_go_on(experiment.name),
-                    ]
-                ),
-                flush=True,
-            )
-        return OK if status is None else foreground.came_up(status, args.wait)
+            summary = foreground.launch_summary(self.cluster, experiment)
+            lines = [summary, *self._next_commands(experiment.name)]
+            print("\n".join(lines), flush=True)
+        if status is None:
+            return OK
+        return foreground.report_failures(status, args.wait)
 
     def _add_render(self) -> None:
         parser = self.add_subparser("render")
@@ -98,77 +97,44 @@ class LaunchVerbs(Verbs):
         parser.add_argument(
             "--with-secrets",
             metavar="FILE",
-            help="write it, the values of secrets included, to a file of yours",
+            help="write the manifest, including secret values, to FILE",
         )
-        parser.add_argument(
-            "--dry-run", action="store_true", help="with --with-secrets: write nothing"
-        )
+        self._add_client_dry_run(parser, "with --with-secrets: write nothing")
         self._add_json(parser)
 
     def action_render(self, args: argparse.Namespace) -> int | None:
-        """Show what a launch would make of an experiment.
+        """Show the manifest of an experiment.
 
-        Nothing is started. What the backend cannot honour is listed as ignored. Values of secrets are not shown;
-        --with-secrets FILE writes all to a file instead.
+        Nothing is started. Settings that the backend does not support are listed as ignored. Secret
+        values are not shown; --with-secrets FILE writes the manifest with them to a file.
 
         For example:
           symphony render rl.yml
           symphony render rl.yml -b local --json
           symphony render rl.yml -b kube | kubectl diff -f -
         """
-        experiment = self._load(args)
-        if args.with_secrets is not None:
-            self._see_other_file(args)
-            manifest = self.cluster.manifest(experiment)
-            if args.dry_run:
-                from symphony.commandline.output import dry_run
-
-                print_note(dry_run.preview_secrets_file(manifest, args.with_secrets))
-                return OK
-            manifest.write(args.with_secrets)
-            print_note(f"{self.prog}: wrote {args.with_secrets}; it holds the values of secrets")
-        else:
+        experiment = self._load_experiment(args)
+        if args.with_secrets is None:
             self._show_manifest(self.cluster.manifest(experiment), args.json)
+            return OK
+        _check_output_file(args.file, args.with_secrets)
+        manifest = self.cluster.manifest(experiment)
+        if args.dry_run:
+            from symphony.commandline.output import dry_run
+
+            print_note(dry_run.preview_secrets_file(manifest, args.with_secrets))
+            return OK
+        manifest.write(args.with_secrets)
+        print_note(f"{self.prog}: wrote {args.with_secrets}; it contains secret values")
         return OK
 
-    def _see_other_file(self, args: argparse.Namespace) -> None:
-        from pathlib import Path
 
-        target = Path(args.with_secrets)
-        if target.exists() and target.samefile(args.file):
-            raise UsageError(
-                f"{target} is the file of the experiment itself; choose another for --with-secrets"
-            )
+def _check_output_file(experiment_file: str, output: str) -> None:
+    """Raise `UsageError` if writing the output would overwrite the experiment file."""
+    from pathlib import Path
 
-    def _load(self, args: argparse.Namespace) -> Experiment:
-        from pathlib import Path
-
-        from symphony.commandline.commands.experiment_files import load
-
-        return load(self.cluster, Path(args.file), args.name, dict(args.parameters))
-
-    def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
-        server = args.dry_run == "server"
-        self._show_manifest(
-            self.cluster.dry_run(experiment, force=args.force, server=server), args.json
-        )
-
-    def _show_manifest(self, manifest: Manifest, as_json: bool) -> None:
-        from symphony.commandline.output.printing import show_json, show_text
-
-        if as_json:
-            show_json(manifest.to_dict())
-        else:
-            show_text(str(manifest))
-
-    def _how_to_go_on(self, name: str) -> list[str]:
-        from symphony.commandline.output.views import align_pairs
-
-        where = "".join(f" {word}" for word in self.cluster_arguments)
-        return align_pairs(
-            [
-                (f"{self.prog} ps{where} {name}", "how they are"),
-                (f"{self.prog} logs{where} -f {name}", "what they write"),
-                (f"{self.prog} delete{where} {name}", "stop them and remove all of it"),
-            ]
+    target = Path(output)
+    if target.exists() and target.samefile(experiment_file):
+        raise UsageError(
+            f"{target} is the experiment file itself; choose another file for --with-secrets"
         )

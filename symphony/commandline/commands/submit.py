@@ -1,4 +1,4 @@
-"""The verbs that begin without a file: submit, init."""
+"""The command that runs a single command as a job: submit."""
 
 from __future__ import annotations
 
@@ -6,131 +6,162 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from symphony.commandline.commands.inspect import LookVerbs
-from symphony.commandline.commands.launch import LaunchVerbs
+from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.arguments import parse_count
 from symphony.errors import SymphonyError
 
 if TYPE_CHECKING:
-    from symphony.commandline.commands.job_options import Request
+    from symphony.commandline.commands.job_options import JobRequest
     from symphony.model import Experiment
 
 T = TypeVar("T")
 
 
-class SubmitVerbs(LaunchVerbs, LookVerbs):
-    """submit, init."""
+class SubmitCommands(BaseCommands):
+    """submit."""
 
     def _add_submit(self) -> None:
         parser = self.add_subparser("submit", remainder=True)
         parser.usage = f"{self.prog} submit [options] -- COMMAND..."
-        # A backend that has an option of the same name, as kube has --image for all, leaves it to this verb.
+        # A backend may have an option of the same name: kube has --image as a default for all
+        # processes. The option of this command then takes precedence.
         parser.conflict_handler = "resolve"
-        self._add_what_it_needs(parser)
-        self._add_how_it_goes(parser)
+        self._add_job_options(parser)
+        self._add_lifecycle_options(parser)
         self.add_dry_run(parser)
         self._add_json(
-            parser, "the manifest as JSON; with --follow, each line and at last the status"
+            parser, "the manifest as JSON; with --follow, each log line and the final status"
         )
         parser.add_argument("misplaced", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
-    def _add_what_it_needs(self, parser: argparse.ArgumentParser) -> None:
+    def _add_job_options(self, parser: argparse.ArgumentParser) -> None:
         import os
 
-        from symphony.commandline.commands import job_options as read
+        from symphony.commandline.commands import job_options
 
         add = parser.add_argument_group("the job").add_argument
-        memory, cores = _typed(read.memory), _typed(read.cores)
-        mount, label, toleration = _typed(read.mount), _typed(read.label), _typed(read.toleration)
-        variable = _typed(lambda text: read.variable(text, os.environ))
-        add("--name", metavar="NAME", help="what the job is called (default: as its program)")
-        add("--image", metavar="IMAGE", help="the image that it runs from, on Kubernetes")
-        add("--cpu", metavar="N", type=cores, help="processors: 2, 0.5, 500m")
-        add("--memory", metavar="SIZE", type=memory, help="4Gi, 500Mi")
-        add("--gpu", metavar="N", type=parse_count, help="whole GPUs")
+        memory = _argument_type(job_options.parse_memory)
+        cpu = _argument_type(job_options.parse_cpu)
+        add("--name", metavar="NAME", help="job name (default: derived from the program)")
+        add("--image", metavar="IMAGE", help="container image; required on Kubernetes")
+        add("--cpu", metavar="N", type=cpu, help="processors: 2, 0.5, 500m")
+        add("--memory", metavar="SIZE", type=memory, help="memory: 4Gi, 500Mi")
+        add("--gpu", metavar="N", type=parse_count, help="number of GPUs")
+        add("--limit-cpu", metavar="N", type=cpu, help="maximum of processors (default: --cpu)")
         add(
-            "--limit-cpu",
-            metavar="N",
-            type=cores,
-            help="what it may use at most (default: as --cpu)",
+            "--limit-memory", metavar="SIZE", type=memory, help="maximum memory (default: --memory)"
         )
-        add("--limit-memory", metavar="SIZE", type=memory, help="the same (default: as --memory)")
-        add("--shm", metavar="SIZE", type=memory, help="size of /dev/shm, which data loaders share")
-        mounts = "a folder of the node, HOST:TARGET[:ro]; HOST may be nfs://SERVER/PATH or pvc://CLAIM; repeatable"
-        add("--mount", metavar="MOUNT", type=mount, action="append", default=[], help=mounts)
-        variables = "a variable, KEY=VALUE; KEY alone takes it over from here; repeatable"
-        add("--env", metavar="VARIABLE", type=variable, action="append", default=[], help=variables)
-        secrets = "a file, or NAME=FILE, to be read in $SYMPHONY_SECRETS_DIR; repeatable"
+        add("--shm", metavar="SIZE", type=memory, help="size of /dev/shm, used by data loaders")
+        add(
+            "--mount",
+            metavar="MOUNT",
+            type=_argument_type(job_options.parse_mount),
+            action="append",
+            default=[],
+            help="mount a directory of the node: HOST:TARGET[:ro]; "
+            "HOST may be nfs://SERVER/PATH or pvc://CLAIM; repeatable",
+        )
+        add(
+            "--env",
+            metavar="VARIABLE",
+            type=_argument_type(lambda text: job_options.parse_variable(text, os.environ)),
+            action="append",
+            default=[],
+            help="set a variable: KEY=VALUE, or KEY to copy it from this environment; repeatable",
+        )
         add(
             "--secret",
             metavar="FILE",
-            type=_typed(read.secret),
+            type=_argument_type(job_options.parse_secret),
             action="append",
             default=[],
-            help=secrets,
+            help="provide a file in $SYMPHONY_SECRETS_DIR: FILE or NAME=FILE; repeatable",
         )
         add(
             "--workdir",
-            metavar="FOLDER",
-            help="where it starts (default: here; the image's on Kubernetes)",
+            metavar="DIRECTORY",
+            help="working directory (default: the current one; on Kubernetes that of the image)",
         )
-        nodes = "only on nodes with this label, KEY=VALUE; repeatable"
-        add("--node-selector", metavar="LABEL", type=label, action="append", default=[], help=nodes)
-        taints = "also on nodes with this taint, KEY[=VALUE][:EFFECT]; repeatable"
+        add(
+            "--node-selector",
+            metavar="LABEL",
+            type=_argument_type(job_options.parse_label),
+            action="append",
+            default=[],
+            help="run only on nodes with this label, KEY=VALUE; repeatable",
+        )
         add(
             "--toleration",
             metavar="TAINT",
-            type=toleration,
+            type=_argument_type(job_options.parse_toleration),
             action="append",
             default=[],
-            help=taints,
+            help="allow nodes with this taint, KEY[=VALUE][:EFFECT]; repeatable",
         )
 
-    def _add_how_it_goes(self, parser: argparse.ArgumentParser) -> None:
-        from symphony.commandline.commands import job_options as read
+    def _add_lifecycle_options(self, parser: argparse.ArgumentParser) -> None:
+        from symphony.commandline.commands import job_options
 
-        group = parser.add_argument_group("its life")
-        add, whole = group.add_argument, _typed(read.whole_seconds)
-        limit = "end it then: minutes, M:SS, H:MM:SS, D-HH:MM:SS as Slurm has them, or 90s, 5m, 2h (default: never)"
-        add("--time", metavar="TIME", type=_typed(read.time_limit), help=limit)
+        group = parser.add_argument_group("lifecycle")
+        add = group.add_argument
+        whole_seconds = _argument_type(job_options.parse_whole_seconds)
+        add(
+            "--time",
+            metavar="TIME",
+            type=_argument_type(job_options.parse_time_limit),
+            help="time limit: minutes, M:SS, H:MM:SS or D-HH:MM:SS as in Slurm, or 90s, 5m, 2h "
+            "(default: none)",
+        )
         add(
             "--grace",
             metavar="TIME",
-            type=whole,
-            help="between TERM and KILL: seconds, or 2m (default: 30)",
+            type=whole_seconds,
+            help="time between SIGTERM and SIGKILL: seconds, or 2m (default: 30)",
         )
         add(
             "--retries",
             metavar="N",
             type=parse_count,
             default=0,
-            help="how often it is tried again when it failed",
+            help="number of retries after a failure (default: 0)",
         )
         add(
             "--keep",
             metavar="TIME",
-            type=whole,
-            help="remove its Job so long after its end: seconds, or 2h",
+            type=whole_seconds,
+            help="delete the Job this long after it has finished: seconds, or 2h",
         )
-        add("--force", action="store_true", help="replace a job of that name, live or ended")
-        staying = group.add_mutually_exclusive_group()
-        staying.add_argument(
-            "--follow", action="store_true", help="show its log, exit as it does; Ctrl-C stops it"
+        add(
+            "--force",
+            action="store_true",
+            help="replace a job of the same name, running or finished",
         )
-        staying.add_argument(
-            "--wait", action="store_true", help="return when it has ended, exit as it does"
+        waiting = group.add_mutually_exclusive_group()
+        waiting.add_argument(
+            "--follow",
+            action="store_true",
+            help="follow the log and exit with the exit code of the job; Ctrl-C stops the job",
+        )
+        waiting.add_argument(
+            "--wait",
+            action="store_true",
+            help="wait for the job and exit with its exit code",
         )
 
     def action_submit(self, args: argparse.Namespace) -> int | None:
-        r"""Run one command to its end, as a job.
+        r"""Run a single command as a job.
 
-        What follows the first -- is the command, untouched. On Kubernetes it is a Job, and each amount is both
-        requested and the limit. It is an experiment of one process: ps, logs, wait, exec and delete take its name.
-        A name that is there already, live or ended, is only replaced with --force, since a Job cannot be changed.
+        The command is everything after the first --; it is passed on unchanged. The job is an
+        experiment with one process: ps, logs, wait, exec and delete accept its name. On Kubernetes
+        it is a Job, and --cpu and --memory set both the request and the limit.
 
-        To be ended means TERM, and KILL 30 s later (--grace): time for the program to save what it has.
+        A Job cannot be changed. If a job of the same name exists, even a finished one, pass --force
+        to replace it.
+
+        When the time limit expires, the job receives SIGTERM, and SIGKILL 30 seconds later (see
+        --grace). The program can use this time to save its results.
 
         For example:
           symphony submit --follow -- python train.py --epochs 3
@@ -140,39 +171,28 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
             -- python train.py
         """
         if args.misplaced or not args.remainder:
-            raise UsageError(self._where_the_command_stands(args))
-        from dataclasses import fields
-
+            raise _missing_command(self.prog, args)
         from symphony.commandline.commands import job_options
-        from symphony.config import SymphonyConfig
 
-        asked = (field.name for field in fields(job_options.Request) if field.name != "command")
-        given = {name: getattr(args, name) for name in asked}
-        given["name"] = SymphonyConfig().experiment_name(
-            args.name or job_options.default_name(args.remainder)
-        )
-        request = job_options.Request(command=tuple(args.remainder), **given)
-        experiment = job_options.experiment(request)
-        looks = self.cluster.dry_run_checks_name or args.dry_run in (False, "server")
-        if not args.force and looks:
-            self._refuse_taken(experiment.name)
+        request = _request(args)
+        experiment = job_options.build_experiment(request)
+        # A dry run on a backend that does not look at the cluster must also work without access to
+        # it.
+        queries_backend = self.cluster.dry_run_checks_name or args.dry_run in (False, "server")
+        if queries_backend and not args.force:
+            self._refuse_existing(experiment.name)
         try:
             if args.dry_run:
                 self._show_dry_run(experiment, args)
                 return OK
-            self._tell_ignored(request, experiment)
-            return self._submit(args, experiment)
+            self._report_ignored_options(request, experiment)
+            return self._launch_job(args, experiment)
         except SymphonyError as exc:
-            exc.args = (job_options.in_own_words(exc),)
+            # The user passed options of this command, so the message must name them.
+            exc.args = (job_options.message_for_options(exc),)
             raise
 
-    def _where_the_command_stands(self, args: argparse.Namespace) -> str:
-        import shlex
-
-        command = shlex.join([*args.misplaced, *args.remainder]) or "python train.py"
-        return f"the command stands after --, and options before it: {self.prog} submit --name NAME -- {command}"
-
-    def _submit(self, args: argparse.Namespace, experiment: Experiment) -> int:
+    def _launch_job(self, args: argparse.Namespace, experiment: Experiment) -> int:
         from symphony.commandline.commands import foreground
 
         name = experiment.name
@@ -181,20 +201,22 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
                 self.cluster, experiment, force=args.force, as_json=args.json
             )
         manifest = foreground.launch(self.cluster, experiment, force=args.force)
-        said = f"submitted {name} on {self.cluster.backend}"
+        summary = f"submitted {name} on {self.cluster.backend}"
         if args.wait:
-            print_note(said)
-            waiting = argparse.Namespace(experiment=name, timeout=None, json=args.json)
-            return self.action_wait(waiting) or OK
+            print_note(summary)
+            return foreground.wait_until_finished(
+                self.cluster, name, timeout=None, as_json=args.json
+            )
         if args.json:
             from symphony.commandline.output.printing import show_json
 
             show_json(manifest.to_dict())
         else:
-            print("\n".join([said, *self._how_to_go_on(name)]))
+            print("\n".join([summary, *self._next_commands(name)]))
         return OK
 
-    def _tell_ignored(self, request: Request, experiment: Experiment) -> None:
+    def _report_ignored_options(self, request: JobRequest, experiment: Experiment) -> None:
+        """Print the given options that the backend ignores."""
         from symphony.commandline.commands.job_options import ignored_options
 
         settings = {item.setting for item in self.cluster.manifest(experiment).ignored}
@@ -202,8 +224,11 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         if options:
             print_note(f"{self.prog}: ignored on {self.cluster.backend}: {', '.join(options)}")
 
-    def _refuse_taken(self, name: str) -> None:
-        """Refuse a name that is there, ended too: what it wrote, and how it ended, would be gone."""
+    def _refuse_existing(self, name: str) -> None:
+        """Raise `AlreadyExists` if an experiment of this name exists, even a finished one.
+
+        Replacing a finished job deletes its logs and its exit code, which the user may still need.
+        """
         from symphony.commandline.output.views import experiment_state
         from symphony.errors import AlreadyExists, NotFound
 
@@ -212,73 +237,50 @@ class SubmitVerbs(LaunchVerbs, LookVerbs):
         except NotFound:
             return
         raise AlreadyExists(
-            f"{name!r} is there already ({experiment_state(status)}), and a job cannot be changed: replace it with "
-            "--force, or give this one another --name"
+            f"job {name!r} already exists ({experiment_state(status)}) and cannot be changed; "
+            "pass --force to replace it, or choose another --name"
         )
 
-    def _add_init(self) -> None:
-        parser = self.add_subparser("init")
-        parser.add_argument(
-            "folder", metavar="FOLDER", nargs="?", default=".", help="where (default: here)"
-        )
-        parser.add_argument(
-            "--name", metavar="NAME", help="the experiment's name (default: as the folder)"
-        )
-        self._add_plain_dry_run(parser)
-        self._add_json(parser, "the files as JSON")
 
-    def action_init(self, args: argparse.Namespace) -> int | None:
-        """Write a small project to start from.
+def _request(args: argparse.Namespace) -> JobRequest:
+    """Return the options of the command line as a request."""
+    from dataclasses import fields
 
-        An experiment of two processes that talk over a service, their programs, a Dockerfile and a README. The
-        programs need Python alone. No file is overwritten: where one of them is there, nothing is written.
+    from symphony.commandline.commands.job_options import JobRequest, default_name
+    from symphony.config import SymphonyConfig
 
-        For example:
-          symphony init pi
-          cd pi && symphony launch experiment.yml --follow
-        """
-        from pathlib import Path
-
-        from symphony.commandline.commands import init
-
-        folder = Path(args.folder)
-        name = init.name_for(folder.absolute(), args.name)
-        texts = init.contents(name)
-        written = init.places(folder, texts) if args.dry_run else init.write(folder, texts)
-        if args.json:
-            from symphony.commandline.output.printing import show_json
-
-            show_json({"experiment": name, "files": [str(path) for path in written]})
-        elif args.dry_run:
-            for path in written:
-                print_note(f"would write {path}")
-        else:
-            from symphony.commandline.output.views import align_pairs
-
-            hints = (line.rstrip() for line in align_pairs(self._next(args.folder, name)))
-            print("\n".join([*(f"wrote {path}" for path in written), *hints]))
-        return OK
-
-    def _next(self, folder: str, name: str) -> list[tuple[str, str]]:
-        import shlex
-
-        enter = [] if folder == "." else [(f"cd {shlex.quote(folder)}", "")]
-        return [
-            *enter,
-            (f"{self.prog} launch experiment.yml --follow", "runs it on this machine"),
-            (f"{self.prog} delete {name}", "removes it again"),
-            (f"docker build --tag {name}:1 .", "an image of it, for Kubernetes: see README.md"),
-        ]
+    options = {
+        field.name: getattr(args, field.name)
+        for field in fields(JobRequest)
+        if field.name != "command"
+    }
+    name = args.name or default_name(args.remainder)
+    options["name"] = SymphonyConfig().experiment_name(name)
+    return JobRequest(command=tuple(args.remainder), **options)
 
 
-def _typed(read: Callable[[str], T]) -> Callable[[str], T]:
-    """A reader as argparse wants it: of a `SpecError`, which is a ValueError, it would not show the message."""
+def _missing_command(prog: str, args: argparse.Namespace) -> UsageError:
+    """Return the error for a command line without ``--`` before the command."""
+    import shlex
+
+    command = shlex.join([*args.misplaced, *args.remainder]) or "python train.py"
+    return UsageError(
+        "the command must follow --, and options must precede it: "
+        f"{prog} submit --name NAME -- {command}"
+    )
+
+
+def _argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a type for argparse that shows the message of a `SpecError`.
+
+    `SpecError` is a ValueError, and argparse replaces the message of a ValueError by a generic one.
+    """
     from symphony.errors import SpecError
 
-    def typed(text: str) -> T:
+    def parse_argument(text: str) -> T:
         try:
-            return read(text)
+            return parse(text)
         except SpecError as exc:
             raise argparse.ArgumentTypeError(str(exc)) from None
 
-    return typed
+    return parse_argument

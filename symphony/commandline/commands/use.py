@@ -1,138 +1,339 @@
-"""Files, ports and services of what runs, and logs as files."""
+"""The commands that use a running experiment.
+
+They are exec, attach, cp, forward, visit and switch-experiment.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands import names as choosing
+from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, show_progress
 
 if TYPE_CHECKING:
-    from symphony.cluster import Cluster, Tunnel
-    from symphony.status import ExperimentStatus
+    from symphony.cluster import Tunnel
+    from symphony.status import ExperimentStatus, ProcessStatus
+
+_BYTES_PER_MIB = 2**20
 
 
-def save(cluster: Cluster, args: argparse.Namespace, names: Sequence[str]) -> int:
-    """Write logs to a folder; with ``--follow`` until all have ended. Prints the files."""
-    if args.json:
-        raise UsageError("--save writes logs as they are; leave --json or --save out")
-    code = OK
-    try:
-        cluster.save_logs(
-            args.experiment, args.save, names, follow=args.follow, since=args.since, tail=args.tail
-        )  # fmt: skip
-    except KeyboardInterrupt:  # the usual way to end following
-        if not args.follow:
-            raise
-        code = INTERRUPTED
-    from pathlib import Path
+class UseCommands(BaseCommands):
+    """exec, attach, cp, forward, visit, switch-experiment."""
 
-    for name in names:
-        print(Path(args.save) / f"{name}.log")
-    return code
+    def _add_exec(self) -> None:
+        parser = self.add_subparser("exec", remainder=True)
+        parser.usage = f"{self.prog} exec [options] EXPERIMENT PROCESS -- COMMAND..."
+        self._add_experiment_name(parser)
+        self._add_component_arg(parser)
+        parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
+        self._add_client_dry_run(parser)
+        self._add_json(parser, "exit code and output as JSON")
 
+    def action_exec(self, args: argparse.Namespace) -> int | None:
+        """Run a command in the environment and working directory of a process.
 
-def previous_logs(cluster: Cluster, args: argparse.Namespace, names: Sequence[str]) -> int:
-    """Show what processes wrote before their last restart, one after the other."""
-    from symphony.commandline.output.printing import log_formatter, show_lines, show_text
-    from symphony.commandline.output.terminal import has_colour
-    from symphony.errors import NotFound, Unsupported
-    from symphony.status import LogLine
+        The command is everything after the first --; it is passed on unchanged. On Kubernetes, the
+        command runs in the container of the process. The exit code is that of the command.
 
-    if args.follow or args.save:
-        raise UsageError("--previous shows what has ended; leave --follow and --save out")
-    form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
-    found = False
-    for name in names:
-        try:
-            text = cluster.get_log(
-                args.experiment, name, since=args.since, tail=args.tail, previous=True
+        For example:
+          symphony exec rl learner -- env
+          symphony exec rl agents/agent-1 -- bash
+        """
+        if args.misplaced or not args.remainder:
+            command = shlex.join([*args.misplaced, *args.remainder]) or "COMMAND..."
+            raise UsageError(
+                "the command must follow --: "
+                f"{self.prog} exec {args.experiment} {args.process} -- {command}"
             )
-        except Unsupported:
-            raise
-        except NotFound:  # of several, those that were restarted are shown
-            if len(names) == 1:
-                raise
-            continue
-        found = True
-        if len(names) == 1 and not args.json:
-            show_text(text)
-        else:
-            lines = (
-                LogLine(process=name, text=line)
-                for line in text.removesuffix("\n").split("\n")
-                if text
+        status, process = self._resolve_process(args)
+        if args.dry_run:
+            command = shlex.join(args.remainder)
+            print_note(
+                f"would run in the environment of {process.path} of {status.name}: {command}"
             )
-            show_lines(lines, form, at_once=False)
-    if not found and names:
-        raise NotFound(
-            f"no process of experiment {args.experiment!r} has been restarted: there are no previous logs"
-        )
-    return OK
-
-
-def beside(status: ExperimentStatus, text: str) -> str:
-    """``PROCESS:PATH`` with the process that was meant, as ``GROUP/PROCESS:PATH``; a path is left as it is."""
-    whose, colon, path = text.partition(":")
-    if not colon or not whose or whose.startswith((".", "/")):
-        return text
-    return f"{choosing.process(status, whose).path}:{path}"
-
-
-def copy(cluster: Cluster, experiment: str, source: str, target: str) -> int:
-    """Copy from or to a process, telling on a terminal how far it is."""
-    with show_progress() as shown:
-        tell = _telling(shown.say)
-        cluster.transfer_file(experiment, source, target, progress=tell)
-    return OK
-
-
-def _telling(say: Callable[[str], None]) -> Callable[[int, int | None], None]:
-    shown = -1
-
-    def tell(done: int, of: int | None) -> None:
-        nonlocal shown
-        if done >> 20 != shown:
-            shown = done >> 20
-            say(f"copied {shown} of {of >> 20} MiB" if of is not None else f"copied {shown} MiB")
-
-    return tell
-
-
-def forward(cluster: Cluster, experiment: str, target: str, ports: str | None) -> int:
-    """Forward a port until Ctrl-C."""
-    port, local = port_numbers(ports)
-    with _interruptible():
-        tunnel = cluster.port_forward(experiment, target, port, local_port=local, on_error=_told)
-        return _stay(tunnel, tunnel.address)
-
-
-def visit(cluster: Cluster, experiment: str, service: str) -> int:
-    """Print the address of a service; stay while it is forwarded."""
-    with _interruptible():
-        tunnel = cluster.visit(experiment, service, on_error=_told)
-        if not tunnel.forwarded:
-            print(f"http://{tunnel.address}")
             return OK
-        return _stay(tunnel, f"http://{tunnel.address}")
+        if args.json:
+            return self._exec_as_json(status.name, process, args.remainder)
+        return self._exec_interactive(status.name, process, args.remainder)
+
+    def _exec_as_json(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
+        """Run a command and print its exit code and output as JSON."""
+        from symphony.commandline.output.printing import show_json
+
+        result = self.cluster.exec_command(experiment, process.name, command, process.group)
+        show_json({"exit_code": result.exit_code, "stdout": result.stdout, "stderr": result.stderr})
+        return result.exit_code
+
+    def _exec_interactive(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
+        """Run a command on the standard streams of this program."""
+        if sys.stdout is not None:
+            # The command writes to the same stream, so earlier output must come first.
+            sys.stdout.flush()
+        signals: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if self.cluster.commands_run_here:
+            signals = _keyboard_signals_left_to_command()
+        with signals:
+            result = self.cluster.exec_command(
+                experiment, process.name, command, process.group, interactive=True
+            )
+        return result.exit_code
+
+    def _add_attach(self) -> None:
+        parser = self.add_subparser("attach")
+        self._add_experiment_name(parser)
+        self._add_component_arg(parser)
+        self._add_client_dry_run(parser)
+
+    def action_attach(self, args: argparse.Namespace) -> int | None:
+        """Attach the terminal to a process.
+
+        In tmux, the terminal shows the window of the process. Detach with the prefix and d (Ctrl-b
+        d); the process keeps running. On Kubernetes, the command opens a shell in the container of
+        the process. The local backend has no terminals to attach to: use exec to run a command in
+        the environment of the process, or logs -f to follow its output.
+
+        For example:
+          symphony attach -b tmux rl learner
+          symphony ssh -b tmux rl agents/agent-1
+        """
+        status, process = self._resolve_process(args)
+        if args.dry_run:
+            from symphony.commandline.output import dry_run
+
+            print_note(dry_run.preview_attach(self.cluster, status, process))
+            return OK
+        self.cluster.login(status.name, process.name, process.group)
+        return OK
+
+    def _add_cp(self) -> None:
+        parser = self.add_subparser("cp")
+        self._add_experiment_name(parser)
+        parser.add_argument("source", metavar="SOURCE", help="a local path, or PROCESS:PATH")
+        parser.add_argument(
+            "target",
+            metavar="TARGET",
+            help="a local path, or PROCESS:PATH; exactly one of the two must be local",
+        )
+        self._add_client_dry_run(parser)
+
+    def action_cp(self, args: argparse.Namespace) -> int | None:
+        """Copy files or directories to or from a process.
+
+        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. If it is relative, it
+        begins in the working directory of the process.
+
+        The command works like cp -r: if TARGET is an existing directory, the copy is created in it.
+        Write DIRECTORY/. to copy the contents of a directory. An existing file is replaced only
+        after the copy is complete. On Kubernetes, the process must be running.
+
+        For example:
+          symphony cp rl learner:out/model.pt .
+          symphony cp rl config.yml agents/agent-1:
+        """
+        status = self._resolve_experiment(args)
+        source = _resolve_path(status, args.source)
+        target = _resolve_path(status, args.target)
+        if args.dry_run:
+            from symphony.commandline.output import dry_run
+
+            print_note(dry_run.preview_copy(self.cluster, status, source, target))
+            return OK
+        with show_progress() as shown:
+            self.cluster.transfer_file(
+                status.name, source, target, progress=_copy_progress(shown.say)
+            )
+        return OK
+
+    def _add_forward(self) -> None:
+        parser = self.add_subparser("forward")
+        self._add_experiment_name(parser)
+        parser.add_argument("target", metavar="PROCESS", help="a process or a service")
+        parser.add_argument(
+            "ports",
+            metavar="PORT[:LOCAL]",
+            nargs="?",
+            help="the port of the process, and the local port (default: any free port)",
+        )
+        self._add_client_dry_run(parser)
+
+    def action_forward(self, args: argparse.Namespace) -> int | None:
+        """Forward a local port to a process until Ctrl-C.
+
+        Only programs on this machine can connect to the local port. For a service, PORT may be
+        omitted: the default is the port of the service. Forwarding continues when the process
+        restarts.
+
+        For example:
+          symphony forward rl db 5432
+          symphony forward rl tensorboard 6006:8080
+        """
+        status = self._resolve_experiment(args)
+        port, local_port = _parse_ports(args.ports)
+        if args.dry_run:
+            from symphony.commandline.output import dry_run
+
+            print_note(dry_run.preview_forward(self.cluster, status, args.target, port, local_port))
+            return OK
+        with _sigterm_as_interrupt():
+            tunnel = self.cluster.port_forward(
+                status.name, args.target, port, local_port=local_port, on_error=_report_error
+            )
+            return _keep_open(tunnel, tunnel.address)
+
+    def _add_visit(self) -> None:
+        parser = self.add_subparser("visit")
+        self._add_experiment_name(parser)
+        parser.add_argument("service", metavar="SERVICE", help="an exposed service")
+        self._add_client_dry_run(parser)
+
+    def action_visit(self, args: argparse.Namespace) -> int | None:
+        """Print the URL of an exposed service.
+
+        If the service cannot be reached from outside the cluster, the command forwards a local port
+        to it until Ctrl-C.
+
+        For example:
+          symphony visit rl tensorboard
+        """
+        status = self._resolve_experiment(args)
+        if args.dry_run:
+            from symphony.commandline.output import dry_run
+
+            print_note(dry_run.preview_visit(self.cluster, status, args.service))
+            return OK
+        with _sigterm_as_interrupt():
+            tunnel = self.cluster.visit(status.name, args.service, on_error=_report_error)
+            url = f"http://{tunnel.address}"
+            if tunnel.forwarded:
+                return _keep_open(tunnel, url)
+            print(url)
+            return OK
+
+    def _add_switch_experiment(self) -> None:
+        parser = self.add_subparser("switch-experiment")
+        self._add_experiment_name(parser, required=False)
+        self._add_client_dry_run(parser)
+        self._add_json(parser)
+
+    def action_switch_experiment(self, args: argparse.Namespace) -> int | None:
+        """Set the current experiment, or show it.
+
+        Commands use the current experiment if no experiment is named, or if the name is a dot. Each
+        backend has its own current experiment. Without an argument, the command prints the current
+        experiment.
+
+        For example:
+          symphony switch-experiment rl
+          symphony ps
+          symphony logs . learner
+          symphony switch-experiment
+        """
+        from symphony.commandline.commands.current_experiment import require_current, set_current
+
+        backend = self.cluster.backend
+        if args.experiment is None:
+            name = require_current(backend)
+        else:
+            name = self._resolve_experiment(args).name
+            if not args.dry_run:
+                set_current(backend, name)
+        if args.json:
+            from symphony.commandline.output.printing import show_json
+
+            show_json({"backend": backend, "experiment": name})
+        else:
+            print(name)
+        return OK
+
+    def _resolve_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
+        from symphony.commandline.commands.resolve_names import resolve_experiment
+
+        return resolve_experiment(self.cluster, args.experiment)
+
+    def _resolve_process(self, args: argparse.Namespace) -> tuple[ExperimentStatus, ProcessStatus]:
+        from symphony.commandline.commands.resolve_names import resolve_process
+
+        status = self._resolve_experiment(args)
+        return status, resolve_process(status, args.process)
 
 
-def _told(why: str) -> None:
-    print_note(f"symphony: {why}")
+@contextlib.contextmanager
+def _keyboard_signals_left_to_command() -> Iterator[None]:
+    r"""Make this program survive Ctrl-C and Ctrl-\ while a command runs on the same terminal.
+
+    The terminal sends both signals to this program and to the command, and only the command must
+    react. The signals get an empty handler because the command would inherit the setting to ignore
+    them.
+    """
+    previous = {}
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        previous[number] = signal.signal(number, lambda *_: None)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
-def _stay(tunnel: Tunnel, shown: str) -> int:
-    """Print where to connect, and keep it open until Ctrl-C or until told to end."""
+def _resolve_path(status: ExperimentStatus, text: str) -> str:
+    """Complete the process name in ``PROCESS:PATH``; return a local path unchanged."""
+    from symphony.commandline.commands.resolve_names import resolve_process
+
+    name, colon, path = text.partition(":")
+    if not colon or not name or name.startswith((".", "/")):
+        return text
+    return f"{resolve_process(status, name).path}:{path}"
+
+
+def _copy_progress(show: Callable[[str], None]) -> Callable[[int, int | None], None]:
+    """Return a callback that shows how many MiB of a copy are complete."""
+    shown_mib = -1
+
+    def on_progress(copied_bytes: int, total_bytes: int | None) -> None:
+        nonlocal shown_mib
+        copied_mib = copied_bytes // _BYTES_PER_MIB
+        if copied_mib == shown_mib:
+            return
+        shown_mib = copied_mib
+        if total_bytes is None:
+            show(f"copied {copied_mib} MiB")
+        else:
+            show(f"copied {copied_mib} of {total_bytes // _BYTES_PER_MIB} MiB")
+
+    return on_progress
+
+
+def _parse_ports(text: str | None) -> tuple[int | None, int | None]:
+    """Return the remote and the local port of ``5432`` or ``5432:8080``; a missing port is None.
+
+    Raises `UsageError` if a port is not a number.
+    """
+    if text is None:
+        return None, None
+    port, colon, local_port = text.partition(":")
+    if not port.isdecimal() or (colon and not local_port.isdecimal()):
+        raise UsageError(f"a port must be a number, or PORT:LOCAL, not {text!r}")
+    return int(port), int(local_port) if colon else None
+
+
+def _report_error(error: str) -> None:
+    print_note(f"symphony: {error}")
+
+
+def _keep_open(tunnel: Tunnel, address: str) -> int:
+    """Print the address of a forwarded port, and forward it until Ctrl-C. Return the exit code."""
+    import threading
+
     with tunnel:
-        print(shown, flush=True)
-        print_note("forwarding; Ctrl-C ends it")
+        print(address, flush=True)
+        print_note("forwarding; press Ctrl-C to stop")
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
@@ -141,20 +342,10 @@ def _stay(tunnel: Tunnel, shown: str) -> int:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let TERM end it as Ctrl-C does, so that what is open is closed."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Turn SIGTERM into KeyboardInterrupt, so that forwarded ports are closed in an orderly way."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def port_numbers(text: str | None) -> tuple[int | None, int | None]:
-    """The port of ``5432`` or ``5432:8080``, and that of this machine; None where none is said."""
-    if text is None:
-        return None, None
-    port, colon, local = text.partition(":")
-    if not port.isdecimal() or (colon and not local.isdecimal()):
-        raise UsageError(f"a port is a number, or PORT:LOCAL, not {text!r}")
-    return int(port), int(local) if colon else None
+        signal.signal(signal.SIGTERM, previous)

@@ -23,7 +23,7 @@ _PATHS = {
     "FILE|EXPERIMENT": FILES,
     "SOURCE": FILES,
     "TARGET": FILES,
-    "FOLDER": FOLDERS,
+    "DIRECTORY": FOLDERS,
 }
 
 
@@ -156,15 +156,15 @@ def _experiments(line: CommandLine, _: Sequence[str]) -> Iterable[str]:
 
 
 def _processes(line: CommandLine, given: Sequence[str]) -> Iterable[str]:
-    from symphony.commandline.commands import names
+    from symphony.commandline.commands.resolve_names import resolve_experiment
 
-    return [process.path for process in names.experiment(line.cluster, given[1])]
+    return [process.path for process in resolve_experiment(line.cluster, given[1])]
 
 
 def _services(line: CommandLine, given: Sequence[str]) -> Sequence[Service]:
-    from symphony.commandline.commands import names
+    from symphony.commandline.commands.resolve_names import resolve_experiment
 
-    name = names.experiment(line.cluster, given[1]).name
+    name = resolve_experiment(line.cluster, given[1]).name
     return line.cluster.describe_topology(name).services
 
 

@@ -1,0 +1,157 @@
+"""The base class of the command modules: arguments and helpers that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from symphony.commandline.parsing.arguments import DRY_RUN_SERVER, parse_parameter
+from symphony.commandline.parsing.dispatch import CommandLine
+
+if TYPE_CHECKING:
+    from symphony.cluster import Manifest
+    from symphony.model import Experiment
+
+
+class BaseCommands(CommandLine):
+    """A set of related commands.
+
+    For each command, ``_add_<command>`` declares its arguments and ``action_<command>`` runs it.
+    The docstring of ``action_<command>`` is the help text of the command.
+
+    Methods import the modules that they need themselves. This keeps the start-up time of short
+    commands low.
+    """
+
+    # --- arguments ---
+
+    def _add_experiment_name(
+        self, parser: argparse.ArgumentParser, *, required: bool = True, positional: bool = True
+    ) -> None:
+        """Add an argument that sets ``args.experiment``.
+
+        The argument is positional, or ``--experiment NAME`` if ``positional`` is false. If it is
+        not given, ``args.experiment`` is None.
+        """
+        text = "experiment name or a unique part of it; . is the current one"
+        if positional:
+            parser.add_argument(
+                "experiment", metavar="EXPERIMENT", nargs=None if required else "?", help=text
+            )
+        else:
+            parser.add_argument(
+                "-e", "--experiment", metavar="EXPERIMENT", required=required, help=text
+            )
+
+    def _add_component_arg(self, parser: argparse.ArgumentParser) -> None:
+        """Add a positional argument that sets ``args.process``."""
+        parser.add_argument(
+            "process", metavar="PROCESS", help="process name or group/name, or a unique part of it"
+        )
+
+    def _add_file(
+        self,
+        parser: argparse.ArgumentParser,
+        *,
+        metavar: str = "FILE",
+        text: str = "YAML, JSON, or Python with build(exp)",
+    ) -> None:
+        """Add the experiment file, its name and its parameters."""
+        parser.add_argument("file", metavar=metavar, help=text)
+        parser.add_argument(
+            "--name", metavar="NAME", help="override the experiment name in the file"
+        )
+        parser.add_argument(
+            "--set",
+            dest="parameters",
+            metavar="NAME=VALUE",
+            action="append",
+            type=parse_parameter,
+            default=[],
+            help="set a parameter that the file declares; repeatable",
+        )
+
+    def add_dry_run(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--dry-run`` and ``--dry-run-server``.
+
+        ``args.dry_run`` is False, True or ``"server"``: the values that `symphony.Cluster.launch`
+        takes.
+        """
+        parser.add_argument(
+            "--dry-run",
+            action="store_const",
+            const=True,
+            default=False,
+            help="show what would be done; change nothing",
+        )
+        parser.add_argument(
+            DRY_RUN_SERVER,
+            dest="dry_run",
+            action="store_const",
+            const="server",
+            help="also let the backend's server validate every object (or: --dry-run=server)",
+        )
+
+    def _add_client_dry_run(
+        self,
+        parser: argparse.ArgumentParser,
+        text: str = "show what would be done; change nothing",
+    ) -> None:
+        """Add ``--dry-run`` to a command that has nothing for a server to validate."""
+        parser.add_argument("--dry-run", action="store_true", help=text)
+
+    def _add_hidden_dry_run(self, parser: argparse.ArgumentParser) -> None:
+        """Accept ``--dry-run`` for a command that changes nothing anyway.
+
+        Every command accepts the option, so that a script can add it to all of them. The help omits
+        it because it has no effect.
+        """
+        parser.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
+
+    def _add_watch(self, parser: argparse.ArgumentParser) -> None:
+        """Add ``--watch``."""
+        parser.add_argument(
+            "-w", "--watch", action="store_true", help="refresh the table until Ctrl-C"
+        )
+
+    def _add_json(self, parser: argparse.ArgumentParser, what: str = "JSON") -> None:
+        """Add ``--json``; ``what`` completes "print ..." in the help."""
+        parser.add_argument("--json", action="store_true", help=f"print {what}")
+
+    # --- helpers for commands that take an experiment file ---
+
+    def _load_experiment(self, args: argparse.Namespace) -> Experiment:
+        """Load the experiment from ``args.file``. Raise `SpecError` or `NotFound` if that fails."""
+        from pathlib import Path
+
+        from symphony.commandline.commands.experiment_files import load
+
+        return load(self.cluster, Path(args.file), args.name, dict(args.parameters))
+
+    def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
+        """Print the manifest that a launch of the experiment would create."""
+        server = args.dry_run == "server"
+        manifest = self.cluster.dry_run(experiment, force=args.force, server=server)
+        self._show_manifest(manifest, args.json)
+
+    def _show_manifest(self, manifest: Manifest, as_json: bool) -> None:
+        """Print a manifest as text or as JSON."""
+        from symphony.commandline.output.printing import show_json, show_text
+
+        if as_json:
+            show_json(manifest.to_dict())
+        else:
+            show_text(str(manifest))
+
+    def _next_commands(self, experiment: str) -> list[str]:
+        """Return lines that list useful commands for an experiment that was just launched."""
+        from symphony.commandline.output.views import align_pairs
+
+        location = "".join(f" {word}" for word in self.cluster_arguments)
+        return align_pairs(
+            [
+                (f"{self.prog} ps{location} {experiment}", "show its processes"),
+                (f"{self.prog} logs{location} -f {experiment}", "follow its logs"),
+                (f"{self.prog} delete{location} {experiment}", "stop and delete it"),
+            ]
+        )

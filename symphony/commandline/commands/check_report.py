@@ -1,0 +1,252 @@
+"""The findings of ``symphony check`` and their positions in the experiment file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from symphony.commandline.exit_codes import FAILED, OK, one_line
+from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colour
+from symphony.errors import PluginError, SpecError
+from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
+from symphony.lint.literals import Machine
+from symphony.model.document_path import Place
+from symphony.names import join_names
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster
+    from symphony.model import Experiment
+
+ALL_BACKENDS = "all"
+_LEVEL_COLOURS = {
+    ERROR: STATE_COLOURS["failed"],
+    WARNING: STATE_COLOURS["pending"],
+    NOTE: STATE_COLOURS["running"],
+}
+# The line and the column in front of an error message: "rl.yml:3:5: ...".
+_POSITION_PATTERN = re.compile(r"(?::(\d+)(?::(\d+))?)?: ")
+
+
+class Position(NamedTuple):
+    """A position in a file. Line and column count from 1 and are None if they are unknown."""
+
+    line: int | None = None
+    column: int | None = None
+
+
+UNKNOWN_POSITION = Position()
+
+
+class CheckReport:
+    """The findings in one experiment file for some backends."""
+
+    def __init__(
+        self, path: Path, backends: Sequence[str], open_cluster: Callable[[str], Cluster]
+    ) -> None:
+        """Open the cluster of each backend.
+
+        Raises `PluginError` if a requested backend cannot be used.
+        If no backend is named, or ``"all"`` is, the report covers every installed backend that can
+        be used.
+        """
+        self._path = path
+        self._open_cluster = open_cluster
+        self.findings: list[tuple[Position, Finding]] = []
+        self.experiment: str | None = None
+        if backends and ALL_BACKENDS not in backends:
+            self.targets = self._requested_targets(backends)
+        else:
+            self.targets = self._installed_targets()
+
+    def collect(self, load: Callable[[], Experiment], *, offline: bool) -> None:
+        """Load the experiment and collect all findings.
+
+        If the file cannot be loaded, the load error is the only finding.
+        """
+        try:
+            experiment = load()
+        except SpecError as exc:
+            self.findings.append(self._load_error(exc))
+            return
+        self.experiment = experiment.name
+        base_directory = experiment.base_dir or Path.cwd()
+        machine = Machine(
+            home=str(Path.home()),
+            base=str(base_directory),
+            exists=lambda path: Path(path).exists(),
+        )
+        position_of = _position_finder(self._path)
+        found = [
+            (position_of(finding.place), finding)
+            for finding in lint(experiment, self.targets, machine=machine, offline=offline)
+        ]
+        if all(position.line for position, _ in found):
+            found.sort(key=lambda item: (item[0].line or 0, item[0].column or 0))
+        self.findings += found
+
+    def _requested_targets(self, backends: Sequence[str]) -> list[Target]:
+        from symphony.cluster.plugins import find_backend
+
+        names = dict.fromkeys(find_backend(backend).name for backend in backends)
+        return [Target(name, self._open_cluster(name)) for name in names]
+
+    def _installed_targets(self) -> list[Target]:
+        """Return every installed backend that can be used; each other backend becomes a note."""
+        from symphony.cluster.plugins import installed_backends
+
+        targets = []
+        for info in installed_backends():
+            try:
+                targets.append(Target(info.name, self._open_cluster(info.name)))
+            except PluginError as exc:
+                finding = Finding(
+                    rule="target",
+                    level=NOTE,
+                    what=one_line(f"the {info.name} backend was not checked: {exc}"),
+                    targets=(info.name,),
+                )
+                self.findings.append((UNKNOWN_POSITION, finding))
+        return targets
+
+    def _load_error(self, error: SpecError) -> tuple[Position, Finding]:
+        """Return a load error as a finding: its message without the position, and its position."""
+        text = one_line(str(error))
+        position = UNKNOWN_POSITION
+        rest = text.removeprefix(str(self._path))
+        match = _POSITION_PATTERN.match(rest)
+        if match is not None and rest != text:
+            position = _position_from(match)
+            location = ".".join(map(str, error.path))
+            text = rest[match.end() :].removeprefix(f"{location}: ")
+        what, _, fix = text.partition("; ")
+        finding = Finding(
+            rule="file",
+            level=ERROR,
+            what=what,
+            mend=fix,
+            place=error.path,
+            targets=tuple(target.name for target in self.targets),
+        )
+        return position, finding
+
+    # --- output ---
+
+    def exit_code(self, *, strict: bool) -> int:
+        """Return 1 if there are errors, or with ``strict`` if there are warnings; else 0."""
+        failing = {ERROR, WARNING} if strict else {ERROR}
+        has_failed = any(finding.level in failing for _, finding in self.findings)
+        return FAILED if has_failed else OK
+
+    def lines(self) -> list[str]:
+        """Return one line of text for each finding."""
+        colours = _LEVEL_COLOURS if has_colour(sys.stdout) else {}
+        return [
+            _finding_line(self._path, position, finding, colours.get(finding.level, ""))
+            for position, finding in self.findings
+        ]
+
+    def summary(self) -> str:
+        """Return the number of findings of each level in one line."""
+        counts = _count_levels(finding for _, finding in self.findings)
+        targets = join_names(target.name for target in self.targets)
+        return f"{self._path}: {counts} for {targets}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON data."""
+        levels = [finding.level for _, finding in self.findings]
+        return {
+            "file": str(self._path),
+            "experiment": self.experiment,
+            "targets": [target.name for target in self.targets],
+            "errors": levels.count(ERROR),
+            "warnings": levels.count(WARNING),
+            "findings": [
+                {**finding.to_dict(), "line": position.line, "column": position.column}
+                for position, finding in self.findings
+            ],
+        }
+
+
+def _finding_line(path: Path, position: Position, finding: Finding, colour: str) -> str:
+    numbers = [str(number) for number in position if number is not None]
+    location = ":".join([str(path), *numbers])
+    level = f"{colour}{finding.level}{RESET}" if colour else finding.level
+    processes = f"{join_names(finding.processes, limit=3)}: " if finding.processes else ""
+    text = f"{finding.what}; {finding.mend}" if finding.mend else finding.what
+    source = f"[{finding.rule}: {', '.join(finding.targets)}]"
+    return one_line(f"{location}: {level}: {processes}{text} {source}")
+
+
+def _count_levels(findings: Iterable[Finding]) -> str:
+    """Return ``2 errors, 1 warning``, or ``no problems found`` if there are no findings."""
+    levels = [finding.level for finding in findings]
+    counts = []
+    for level in (ERROR, WARNING, NOTE):
+        number = levels.count(level)
+        if number:
+            plural = "" if number == 1 else "s"
+            counts.append(f"{number} {level}{plural}")
+    return ", ".join(counts) or "no problems found"
+
+
+# --- positions in the file ---
+
+
+def _position_from(match: re.Match[str]) -> Position:
+    line, column = match.groups()
+    return Position(int(line) if line else None, int(column) if column else None)
+
+
+def _position_finder(path: Path) -> Callable[[Place], Position]:
+    """Return a function that finds the position of a setting in the file.
+
+    Positions are only known for YAML files.
+    """
+    if path.suffix not in {".yml", ".yaml"}:
+        return lambda _: UNKNOWN_POSITION
+    from symphony.model.document_path import is_text
+    from symphony.model.files import from_yaml, read_text
+
+    data, locate = from_yaml(path, read_text(path), is_text)
+
+    def position_of(place: Place) -> Position:
+        location = locate(_path_in_file(data, place))
+        match = _POSITION_PATTERN.match(location.removeprefix(str(path)) + ": ")
+        return UNKNOWN_POSITION if match is None else _position_from(match)
+
+    return position_of
+
+
+def _path_in_file(data: Any, place: Place) -> Place:
+    """Translate a path in the loaded experiment to the path that the file contains.
+
+    The two differ in some keys: replica ``agent-3`` is written as ``agent`` with a count, and
+    ``cmds`` may be written as ``cmd``. The result ends at the first key that the file does not
+    contain.
+    """
+    written: list[str | int] = []
+    for step in place:
+        if isinstance(data, list) and isinstance(step, int) and step < len(data):
+            key: str | int = step
+        else:
+            found = _key_in_file(data, step)
+            if found is None:
+                break
+            key = found
+        data = data[key]
+        written.append(key)
+    return tuple(written)
+
+
+def _key_in_file(data: Any, step: str | int) -> str | int | None:
+    """Return the key of a mapping that ``step`` stands for, or None if there is none."""
+    if not isinstance(data, dict):
+        return None
+    if step in data:
+        return step
+    name = str(step)
+    alternative = "cmd" if name == "cmds" else re.sub(r"-\d+$", "", name)
+    return alternative if alternative in data else None

@@ -1,0 +1,199 @@
+"""The command that shows, follows and saves the output of processes: logs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
+from symphony.commandline.output.terminal import has_colour, is_terminal, print_note
+from symphony.commandline.parsing.arguments import parse_count, parse_since
+
+if TYPE_CHECKING:
+    from symphony.status import LogLine
+
+
+class LogsCommands(BaseCommands):
+    """logs."""
+
+    def _add_logs(self) -> None:
+        parser = self.add_subparser("logs")
+        self._add_experiment_name(parser, required=False)
+        parser.add_argument(
+            "processes",
+            metavar="PROCESS",
+            nargs="*",
+            help="process names, or group/name (default: all processes)",
+        )
+        parser.add_argument(
+            "-f", "--follow", action="store_true", help="show new lines until all have exited"
+        )
+        parser.add_argument(
+            "--since",
+            metavar="TIME",
+            type=parse_since,
+            help="only lines since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
+        )
+        parser.add_argument(
+            "--tail", metavar="N", type=parse_count, help="only the last N lines of each process"
+        )
+        parser.add_argument(
+            "--previous", action="store_true", help="show the output before the last restart"
+        )
+        parser.add_argument(
+            "--save",
+            metavar="DIRECTORY",
+            help="write the output of each process to DIRECTORY/PROCESS.log",
+        )
+        self._add_client_dry_run(parser, "with --save: write nothing")
+        self._add_json(parser, "each line as JSON")
+
+    def action_logs(self, args: argparse.Namespace) -> int | None:
+        """Show the output of processes.
+
+        The output of a single process is shown unchanged. The output of several processes is merged
+        in order of time, and each line begins with the process name. --save writes the output to
+        files, which remain when the experiment is deleted.
+
+        For example:
+          symphony logs rl
+          symphony logs rl agents/agent-1 --tail 20
+          symphony logs rl -f --since 5m
+          symphony logs rl -f --save logs/
+        """
+        from symphony.commandline.commands.resolve_names import resolve_experiment, resolve_process
+
+        status = resolve_experiment(self.cluster, args.experiment)
+        if args.processes:
+            names = [resolve_process(status, given).name for given in args.processes]
+            names = list(dict.fromkeys(names))
+        else:
+            names = [process.name for process in status]
+
+        if args.save and args.dry_run:
+            for path in _log_paths(args.save, names):
+                print_note(f"would write {path}")
+            return OK
+        if args.previous:
+            return self._show_previous(args, status.name, names)
+        if args.save:
+            return self._save(args, status.name, names)
+        if args.follow:
+            return self._follow(args, status.name, names)
+        if len(names) == 1 and not args.json:
+            return self._show_single(args, status.name, names[0])
+        return self._show_merged(args, status.name, names)
+
+    def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
+        """Show the output of one process unchanged, including a missing newline at its end."""
+        from symphony.commandline.output.printing import show_text
+
+        text = self.cluster.get_log(experiment, process, since=args.since, tail=args.tail)
+        if not text and is_terminal(sys.stderr):
+            self._explain_empty_log(experiment, process)
+        show_text(text)
+        return OK
+
+    def _explain_empty_log(self, experiment: str, process: str) -> None:
+        """Report the state of a process without output, because it often explains the empty log."""
+        status = self.cluster.describe_process(experiment, process)
+        reason = f": {status.reason}" if status.reason else ""
+        print_note(f"{status.path} has no output ({status.state}{reason})")
+
+    def _show_merged(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
+        """Show the output of several processes in order of time."""
+        from symphony.commandline.output.printing import log_formatter, show_lines
+
+        lines = self.cluster.iter_logs(experiment, names, since=args.since, tail=args.tail)
+        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
+        show_lines(lines, form, at_once=False)
+        return OK
+
+    def _follow(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
+        """Show new lines as soon as they are written, until all processes have exited or Ctrl-C."""
+        from symphony.commandline.output.printing import log_formatter, show_lines
+
+        lines = self.cluster.iter_logs(
+            experiment, names, follow=True, since=args.since, tail=args.tail
+        )
+        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
+        try:
+            show_lines(lines, form, at_once=True)
+        except KeyboardInterrupt:
+            # Ctrl-C is the usual way to stop following, so no message is printed.
+            return INTERRUPTED
+        return OK
+
+    def _save(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
+        """Write the output to files, and print their paths.
+
+        With ``--follow``, write new lines until all processes have exited.
+        """
+        if args.json:
+            raise UsageError("--save and --json cannot be combined; --save writes plain text")
+        code = OK
+        try:
+            self.cluster.save_logs(
+                experiment, args.save, names, follow=args.follow, since=args.since, tail=args.tail
+            )
+        except KeyboardInterrupt:
+            if not args.follow:
+                raise
+            # Ctrl-C is the usual way to stop following. The files contain the output until then.
+            code = INTERRUPTED
+        for path in _log_paths(args.save, names):
+            print(path)
+        return code
+
+    def _show_previous(
+        self, args: argparse.Namespace, experiment: str, names: Sequence[str]
+    ) -> int:
+        """Show the output before the last restart, one process after the other.
+
+        Raises `NotFound` if none of the processes was restarted.
+        """
+        from symphony.commandline.output.printing import log_formatter, show_lines, show_text
+        from symphony.errors import NotFound
+
+        if args.follow or args.save:
+            option = "--follow" if args.follow else "--save"
+            raise UsageError(f"--previous and {option} cannot be combined")
+        form = log_formatter(names, as_json=args.json, colour=has_colour(sys.stdout))
+        found_any = False
+        for name in names:
+            try:
+                text = self.cluster.get_log(
+                    experiment, name, since=args.since, tail=args.tail, previous=True
+                )
+            except NotFound:
+                if len(names) == 1:
+                    raise
+                # Processes that were never restarted are skipped.
+                continue
+            found_any = True
+            if len(names) == 1 and not args.json:
+                show_text(text)
+            else:
+                show_lines(_as_log_lines(name, text), form, at_once=False)
+        if names and not found_any:
+            raise NotFound(
+                f"no process of experiment {experiment!r} has been restarted, so there are no "
+                "previous logs"
+            )
+        return OK
+
+
+def _log_paths(directory: str, names: Sequence[str]) -> list[Path]:
+    return [Path(directory) / f"{name}.log" for name in names]
+
+
+def _as_log_lines(process: str, text: str) -> Iterator[LogLine]:
+    from symphony.status import LogLine
+
+    if text:
+        for line in text.removesuffix("\n").split("\n"):
+            yield LogLine(process=process, text=line)

@@ -1,0 +1,134 @@
+"""Find the experiment or process that the user meant by a name or by a part of a name.
+
+A name is matched in this order: exact match, prefix, suffix, substring. If several names match, the
+user chooses from a menu on a terminal; a script gets an error that lists them. "." is the current
+experiment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from symphony.commandline.exit_codes import UsageError
+from symphony.commandline.output.terminal import is_terminal, print_note
+from symphony.errors import NotFound
+from symphony.names import join_names
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster
+    from symphony.status import ExperimentStatus, ProcessStatus
+
+Description = TypeVar("Description")
+
+CURRENT = "."
+MAX_MENU_ENTRIES = 20
+
+
+def resolve_experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
+    """Return the status of the experiment that the user meant; None and "." mean the current one.
+
+    Raises `NotFound` if no name matches, and `UsageError` if several match and there is no terminal
+    on which the user could choose one.
+    """
+    return describe_resolved(cluster, given, cluster.describe_experiment)
+
+
+def describe_resolved(
+    cluster: Cluster, given: str | None, describe: Callable[[str], Description]
+) -> Description:
+    """Return the result of ``describe`` for the experiment that the user meant.
+
+    ``describe`` must raise `NotFound` for a name that does not exist. The function raises the same
+    errors as `resolve_experiment`.
+    """
+    if given is None or given == CURRENT:
+        name = _current_experiment(cluster)
+    else:
+        name = with_user_prefix(cluster, given)
+    try:
+        # The exact name is tried first: describing one experiment is faster than join_names all of
+        # them.
+        return describe(name)
+    except NotFound as exc:
+        matches = cluster.fuzzy_match_experiment(name) if name else []
+        if not matches or name in matches:
+            raise
+        return describe(_choose("experiment", name, matches, exc))
+
+
+def with_user_prefix(cluster: Cluster, name: str) -> str:
+    """Return the name with the user name in front if there is such an experiment, else ``name``.
+
+    For the user name ``sarah``, this is ``sarah-rl`` for ``rl``.
+    """
+    from symphony.config import SymphonyConfig
+
+    username = SymphonyConfig().username
+    if username is None or not name or name.startswith(f"{username}-"):
+        return name
+    prefixed = f"{username}-{name}"
+    return prefixed if prefixed in cluster.list_experiments() else name
+
+
+def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
+    """Return the process that the user meant by ``process`` or ``group/process``.
+
+    The process name may be a part of a name; the group name must be complete. Raises the same
+    errors as `resolve_experiment`.
+    """
+    from symphony.cluster.matching import find_status, fuzzy_match
+
+    group, _, name = given.rpartition("/")
+    candidates = {item.name: item for item in status if not group or item.group == group}
+    try:
+        return find_status(status, name, group or None)
+    except NotFound as exc:
+        exists_in_other_group = any(item.name == name for item in status)
+        if exists_in_other_group:
+            raise
+        matches = fuzzy_match(name, list(candidates)) if name else []
+        if not matches:
+            raise
+        return candidates[_choose("process", given, matches, exc)]
+
+
+def _choose(kind: str, given: str, matches: Sequence[str], cause: NotFound) -> str:
+    """Return the only match, or ask the user to choose one.
+
+    Raises `UsageError` if there are several matches and no terminal.
+    """
+    if len(matches) == 1:
+        if is_terminal(sys.stderr):
+            print_note(f"{kind} {given!r} is {matches[0]}")
+        return matches[0]
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise UsageError(
+            f"{kind} {given!r} is ambiguous: {join_names(matches, limit=MAX_MENU_ENTRIES)}; "
+            "type more of the name"
+        ) from cause
+    return _choose_from_menu(kind, given, matches)
+
+
+def _choose_from_menu(kind: str, given: str, matches: Sequence[str]) -> str:
+    """Show a numbered menu on standard error, and return the name that the user chooses."""
+    shown = matches[:MAX_MENU_ENTRIES]
+    print_note(f"{kind} {given!r} is ambiguous:")
+    for number, name in enumerate(shown, 1):
+        print_note(f"  {number:2} {name}")
+    if len(matches) > len(shown):
+        print_note(f"     and {len(matches) - len(shown)} more")
+    print(f"which one? [1-{len(shown)}] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline().strip()
+    if answer in matches:
+        return answer
+    if answer.isdecimal() and 1 <= int(answer) <= len(shown):
+        return shown[int(answer) - 1]
+    raise UsageError(f"no {kind} was chosen")
+
+
+def _current_experiment(cluster: Cluster) -> str:
+    from symphony.commandline.commands.current_experiment import require_current
+
+    return require_current(cluster.backend)

@@ -224,7 +224,7 @@ def test_it_has_no_effect_where_there_are_no_containers(
     done = symphony(project, "e.yml", "--build", "--dry-run", "-b", backend)
     assert done.returncode == 0, done.stderr
     assert done.stderr == (
-        f"symphony: --build has no effect on {backend}, which runs no containers: nothing is built\n"
+        f"symphony: --build is ignored: the {backend} backend does not run processes in containers\n"
     )
     assert "learner:" in done.stdout
     written(experiment, project, images={})

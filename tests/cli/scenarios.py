@@ -116,7 +116,7 @@ class Scenarios:
         terminal = cli.terminal("launch", file, "--follow")
         terminal.expect("up")
         terminal.press(INTERRUPT)
-        terminal.expect("symphony: stopping 'stopped'; press Ctrl-C again to kill it at once")
+        terminal.expect("symphony: stopping 'stopped'; press Ctrl-C again to kill it")
         assert terminal.finish() == 130
         assert "bye" in terminal.text
         assert "Traceback" not in terminal.text
@@ -126,7 +126,7 @@ class Scenarios:
     def test_a_dry_run_refuses_a_live_name_too(self, cli: Program, scene: str) -> None:
         file = cli.folder / "scene.yml"
         assert "'scene' is live" in refused(cli, "launch", file, self.dry_run)
-        assert "'scene' is there already (running)" in refused(
+        assert "job 'scene' already exists (running)" in refused(
             cli, "submit", "--name", scene, self.dry_run, "--", "true"
         )
         shown = cli.ok("render", file)
@@ -241,7 +241,7 @@ class Scenarios:
         assert cli.ok("logs", scene, "late") == ""
         assert cli.ok("logs", scene, "late", "learner").startswith("learner | up\n")
         told = shown(cli, "logs", scene, "late").text
-        assert told.startswith(f"late has written nothing (pending: {self.held_because}")
+        assert told.startswith(f"late has no output (pending: {self.held_because}")
         assert told.count("\n") == 1
 
     # --- exec ---
@@ -266,7 +266,7 @@ class Scenarios:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (("learner",), "the command stands after --: symphony exec scene learner -- CMD..."),
+            (("learner",), "the command must follow --: symphony exec scene learner -- CMD..."),
             (("crew/learner", "--", "true"), "not in 'crew'"),
             (("learner", "--", "no-such-program"), "no-such-program"),
             (("late", "--", "true"), "late"),
@@ -309,9 +309,12 @@ class Scenarios:
             (("logs", "scene", "lerner"), "did you mean 'learner'?"),
             (("logs", "scene", "other/agent-0"), "is in group 'crew', not in 'other'"),
             (("describe", "scene", "crew/learner"), "not in 'crew'"),
-            (("logs", "scene", "agent"), "process 'agent' may be agent-0, agent-1; say more of it"),
+            (
+                ("logs", "scene", "agent"),
+                "process 'agent' is ambiguous: agent-0, agent-1; type more of the name",
+            ),
             (("delete", "scnee"), "no experiment 'scnee'; did you mean 'scene'?"),
-            (("delete", "scene"), "say --force (-f) to delete"),
+            (("delete", "scene"), "pass --force (-f) to delete"),
             (("ps", "."), "symphony switch-experiment NAME"),
             (("descirbe", "scene"), "unknown command 'descirbe'; did you mean 'describe'?"),
         ],
@@ -328,7 +331,9 @@ class Scenarios:
 
     def test_several_that_fit_are_a_menu_on_a_terminal(self, cli: Program, scene: str) -> None:
         terminal = cli.terminal("logs", scene, "agent")
-        terminal.expect("process 'agent' may be\n   1 agent-0\n   2 agent-1\nwhich one? [1-2] ")
+        terminal.expect(
+            "process 'agent' is ambiguous:\n   1 agent-0\n   2 agent-1\nwhich one? [1-2] "
+        )
         terminal.press("2\n")
         terminal.expect("here 1")
         assert terminal.finish() == 0
@@ -364,7 +369,7 @@ class Scenarios:
         assert "deleting doomed (1 process)" in terminal.text
         assert terminal.text.endswith("deleted doomed\n")
         assert name not in [status["name"] for status in cli.json("ls")]
-        assert "which experiment?" in refused(cli, "ps")  # the current one went with it
+        assert "no current experiment on" in refused(cli, "ps")  # the current one went with it
         done = cli("delete", "-f", name)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.startswith("no experiment 'doomed'")

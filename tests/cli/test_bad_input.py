@@ -107,7 +107,7 @@ def test_what_a_description_may_have_wrong(program: Program, what: str) -> None:
         ("rl.yml", b"name: \xff\n", "UTF-8"),
         ("rl.json", b'{"name": "rl",\n "processes": }', "rl.json:2:15: "),
         ("rl.toml", b"", "ends in '.toml'"),
-        ("rl", b"", "has no ending"),
+        ("rl", b"", "has no file name extension"),
     ],
 )
 def test_what_a_file_may_have_wrong(program: Program, name: str, content: bytes, said: str) -> None:
@@ -119,7 +119,7 @@ def test_what_a_file_may_have_wrong(program: Program, name: str, content: bytes,
 def test_a_file_that_is_not_there(program: Program) -> None:
     assert "rl.yml: no such file" in refused(program, "launch", "rl.yml")
     assert "rl.py: no such file" in refused(program, "render", "rl.py")
-    assert "is a folder" in refused(program, "launch", ".")
+    assert "is a directory" in refused(program, "launch", ".")
     (program.folder / "rl.py").mkdir()
     assert "rl.py: cannot be read" in refused(program, "launch", "rl.py")
 
@@ -177,7 +177,7 @@ def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(
     [
         (["lanch", "rl.yml"], "unknown command 'lanch'; did you mean 'launch'?"),
         (["frobnicate"], "unknown command 'frobnicate'; there are launch, render, check,"),
-        (["ps"], "which experiment?"),
+        (["ps"], "no current experiment on"),
         (["ps", "nowhere"], "no experiment 'nowhere'"),
         (["logs", "nowhere"], "no experiment 'nowhere'"),
         (["wait", "nowhere"], "no experiment 'nowhere'"),

@@ -95,7 +95,7 @@ def test_warnings_alone_are_fine_unless_strict(program: Program) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
         "",
-        f"{clean}: nothing found for kube, local\n",
+        f"{clean}: no problems found for kube, local\n",
     )
 
 

@@ -34,7 +34,7 @@ class TestShortened:
         assert (done.returncode, done.stdout) == (2, "")
         assert (
             done.stderr
-            == "symphony: error: experiment 'sarah' may be sarah-rl, sarah-sweep; say more of it\n"
+            == "symphony: error: experiment 'sarah' is ambiguous: sarah-rl, sarah-sweep; type more of the name\n"
         )
 
     def test_several_are_a_menu_on_a_terminal(self, program: Program) -> None:
@@ -105,7 +105,7 @@ class TestCurrent:
     def test_without_one_it_is_said_how_to_choose(self, program: Program) -> None:
         done = program("ps")
         assert done.returncode == 2
-        assert "which experiment? name one" in done.stderr
+        assert "no current experiment on local; name an experiment" in done.stderr
 
     def test_a_dry_run_changes_nothing(self, program: Program) -> None:
         assert program.ok("se", "rl", "--dry-run") == "sarah-rl\n"
@@ -114,7 +114,7 @@ class TestCurrent:
     def test_it_goes_with_its_experiment(self, program: Program) -> None:
         program.ok("se", "rl")
         program.ok("delete", "-f", "sarah-rl")
-        assert "which experiment?" in program("ps").stderr
+        assert "no current experiment on" in program("ps").stderr
 
     def test_one_that_is_not_there_is_not_chosen(self, program: Program) -> None:
         assert program("se", "nothing").returncode == 2
@@ -146,13 +146,13 @@ class TestBatch:
         assert program.left() == ["sarah-rl", "sarah-sweep"]
 
     def test_a_pattern_that_fits_nothing(self, program: Program) -> None:
-        assert "no experiment fits 'tom-*'" in program("db", "tom-*").stderr
+        assert "no experiment matches 'tom-*'" in program("db", "tom-*").stderr
         done = program("db", "tom-*", "-f")
-        assert (done.returncode, done.stderr) == (0, "no experiment fits; nothing to delete\n")
+        assert (done.returncode, done.stderr) == (0, "no experiment matches; nothing to delete\n")
 
     @pytest.mark.parametrize("words", [(), ("rl", "--all")])
     def test_it_wants_patterns_or_all(self, program: Program, words: tuple[str, ...]) -> None:
-        assert "say which experiments" in program("db", *words).stderr
+        assert "name the experiments with patterns" in program("db", *words).stderr
 
 
 @pytest.mark.usefixtures("sarahs")
@@ -161,7 +161,7 @@ class TestDryRuns:
         name = program.launched("live", {"p": "sleep 100"})
         done = program("exec", name, "p", "--dry-run", "--", "touch", "made it")
         assert (done.returncode, done.stdout) == (0, "")
-        assert done.stderr == "would run beside p of live: touch 'made it'\n"
+        assert done.stderr == "would run in the environment of p of live: touch 'made it'\n"
         assert not (program.folder / "made it").exists()
 
 

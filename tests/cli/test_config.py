@@ -67,7 +67,7 @@ def test_path_tells_which_files_are_read(program: Program) -> None:
     done = program("config", "path")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
-        f"there is no configuration file; it may be {program.folder}/.symphony.yml "
+        f"there is no configuration file; create {program.folder}/.symphony.yml "
         f"or {program.folder}/config/symphony/config.yml\n"
     )
     path = write(program, "username: [\n")

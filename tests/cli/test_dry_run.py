@@ -202,11 +202,11 @@ def test_without_it_the_same_does_change_something(program: Program) -> None:
     ("call", "said"),
     [
         ("init made", "would write made/experiment.yml\nwould write made/collector.py\n"),
-        ("graph live -o made.svg", "would write made.svg, as svg\n"),
+        ("graph live -o made.svg", "would write made.svg as svg\n"),
         ("logs live --save made", "would write made/server.log\nwould write made/client.log\n"),
         (
             "exec live server -- touch 'it is made'",
-            "would run beside server of live: touch 'it is made'\n",
+            "would run in the environment of server of live: touch 'it is made'\n",
         ),
         ("delete -f live nowhere", "would delete live running: 2 running\n"),
         ("visit live web", "would print http://127.0.0.1:"),
@@ -221,7 +221,7 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("init started", "started/worker.py: there already"),
+        ("init started", "these files exist: started/worker.py"),
         ("visit live db", "binds but does not expose 'db'"),
         ("visit live nowhere", "does not expose 'nowhere'"),
         ("exec live nobody -- true", "no process 'nobody'"),
@@ -239,11 +239,11 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("launch FILE --name live", "experiment 'live' is live and was left alone"),
         (
             "submit --name live -- true",
-            "'live' is there already (running), and a job cannot be changed",
+            "job 'live' already exists (running) and cannot be changed",
         ),
         (
             "submit --name ended --json -- true",
-            "'ended' is there already (succeeded), and a job cannot be changed",
+            "job 'ended' already exists (succeeded) and cannot be changed",
         ),
         ("graph live -o made.png", "which form has made.png?"),
         ("logs live nobody --save made", "no process 'nobody'"),

@@ -105,7 +105,7 @@ def test_dataclasses_and_main_guards_work(program: Program) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = 1", "sub/rl.py: has no function build(exp); write one"),
+        ("x = 1", "sub/rl.py: has no function build(exp); define one"),
         ("def biuld(exp): ...", "sub/rl.py: has no function build(exp); did you mean 'biuld'?"),
         ("build = 3", "has no function build(exp)"),
         (
@@ -119,24 +119,27 @@ def test_dataclasses_and_main_guards_work(program: Program) -> None:
         ("def build(exp):\n    raise SystemExit", "sub/rl.py:2: build(exp) failed: SystemExit"),
         (
             "\n\nimport no_such_module",
-            "sub/rl.py:3: cannot be run: ModuleNotFoundError: No module named 'no_such_module'",
+            "sub/rl.py:3: failed to execute: ModuleNotFoundError: No module named 'no_such_module'",
         ),
         (
             "async def build(exp):\n    exp.new_process('a', cmd='x')",
-            "sub/rl.py: build(exp) is async, and so nothing",
+            "sub/rl.py: build(exp) is async, so its body did not run",
         ),
         (
             "def build(exp):\n    yield exp.new_process('a', cmd='x')",
-            "sub/rl.py: build(exp) has a yield, and so",
+            "sub/rl.py: build(exp) contains yield, so",
         ),
-        ("async def build(exp):\n    yield exp", "sub/rl.py: build(exp) is async and has a yield"),
+        (
+            "async def build(exp):\n    yield exp",
+            "sub/rl.py: build(exp) is async and contains yield",
+        ),
         (
             "def build(exp):\n    async def later(): ...\n    return later()",
             "sub/rl.py: build(exp) is async",
         ),
-        ("def build(exp:\n    pass", "sub/rl.py:1:10: not Python: '(' was never closed"),
-        ("x = '\0'", "not Python: "),
-        ("NAME = 3\ndef build(exp): ...", "NAME is the experiment's name, a text, not 3"),
+        ("def build(exp:\n    pass", "sub/rl.py:1:10: invalid Python: '(' was never closed"),
+        ("x = '\0'", "invalid Python: "),
+        ("NAME = 3\ndef build(exp): ...", "NAME must be a string, not 3"),
         ("NAME = 'A_b'\ndef build(exp): ...", "'A_b' is not valid: use a-z, 0-9 and '-'"),
         ("def build(exp): ...", "experiment 'rl' has no processes"),
         (

@@ -109,7 +109,7 @@ class TestInterrupted:
         screen.expect("a | up")
         screen.expect("b | up")
         screen.press(INTERRUPT)
-        screen.expect("symphony: stopping 'rl'; press Ctrl-C again to kill it at once")
+        screen.expect("symphony: stopping 'rl'; press Ctrl-C again to kill it")
         assert screen.finish() == 130
         assert screen.text.count("| bye") == 2
         assert program.json("ps", "rl")["processes"][0]["exit_code"] == 0
@@ -152,7 +152,7 @@ class TestInterrupted:
         screen.expect("held")
         screen.press(INTERRUPT)
         assert screen.finish() == 130
-        assert "interrupted: taking back what was launched of rl" in screen.text
+        assert "interrupted: rolling back the launch of rl" in screen.text
         assert program.left() == []
 
     def test_following_logs_ends_and_the_experiment_goes_on(self, program: Program) -> None:
@@ -202,7 +202,7 @@ class TestAReaderThatGoes:
             following.stdout.close()
             assert following.wait(TIMEOUT) == 141
             assert following.stderr.read().splitlines()[1:] == [
-                "symphony: nobody reads any more; experiment 'rl' goes on"
+                "symphony: standard output was closed; experiment 'rl' keeps running"
             ]
         assert program.cluster.describe_process("rl", "a").state.value == "running"
 

@@ -279,10 +279,13 @@ def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("rl",), "no experiment 'rl'; there are none; there is a file: symphony graph rl.yml"),
+        (
+            ("rl",),
+            "no experiment 'rl'; there are none; to draw the file, run: symphony graph rl.yml",
+        ),
         (("nowhere",), "no experiment 'nowhere'"),
         (("nowhere.yml",), "nowhere.yml: no such file"),
-        (("./rl",), "rl: has no ending"),
+        (("./rl",), "rl: has no file name extension"),
         (("rl.yml", "-o", "topology.png"), "which form has topology.png? end it in .txt, "),
         (
             ("rl.yml", "-o", "nowhere/x.svg"),
@@ -290,7 +293,10 @@ def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(
         ),
         (("rl.yml", "--format", "png"), "unknown FORM 'png'"),
         (("rl.yml", "--json", "--format", "svg"), "--json and --format svg are two forms"),
-        (("rl", "--name", "x"), "--name is for a file, and 'rl' is the name of an experiment"),
+        (
+            ("rl", "--name", "x"),
+            "--name requires an experiment file, but 'rl' is an experiment name",
+        ),
         ((), "required: FILE|EXPERIMENT"),
     ],
 )

@@ -102,24 +102,26 @@ def test_nothing_is_overwritten_and_then_nothing_is_written(program: Program, ki
     before = there(program.folder)
     done = program("init")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "error: Dockerfile, README.md: there already, and nothing was written" in done.stderr
+    assert (
+        "error: nothing was written because these files exist: Dockerfile, README.md" in done.stderr
+    )
     assert there(program.folder) == before
     assert (program.folder / "README.md").read_text() == "mine"
 
 
 def test_nothing_is_left_of_what_cannot_be_written_whole(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="missing/b: cannot be written: No such file or directory"):
-        init.write(tmp_path / "new" / "project", {"a": "text", "missing/b": "text"})
+        init.write_files(tmp_path / "new" / "project", {"a": "text", "missing/b": "text"})
     assert there(tmp_path) == set()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["file"], "file is no folder"),
-        (["file/below"], "file is no folder: nothing can be written into file/below"),
+        (["file"], "file is not a directory"),
+        (["file/below"], "file is not a directory, so file/below cannot be created"),
         (["--name", "My_Project"], "'my-project'"),
-        (["/"], "give --name"),
+        (["/"], "pass --name"),
         (["a", "b"], "unknown argument 'b'"),
         (["--", "a"], "nothing can follow --"),
     ],

@@ -105,6 +105,6 @@ def test_a_python_file_takes_them_as_arguments_of_build(program: Program) -> Non
     done = program("render", "rl.py", "--set", "agnets=3")
     assert done.returncode == 2
     assert (
-        "rl.py: build(exp) takes no 'agnets'; did you mean 'agents'? (as in def build(exp, agnets=1))"
+        "rl.py: build(exp) has no argument 'agnets'; did you mean 'agents'? (declare it: def build(exp, agnets=1))"
         in done.stderr
     )

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from symphony.commandline.commands import job_options
-from symphony.commandline.commands.job_options import Mount, Request
+from symphony.commandline.commands.job_options import Mount, JobRequest
 from symphony.errors import SpecError
 from tests.cli.conftest import FOREVER, Program
 from tests.cli.terminal import INTERRUPT
@@ -42,7 +42,7 @@ FOREVER_COMMAND = ["sh", "-c", FOREVER]
     ],
 )
 def test_times(text: str, seconds: int) -> None:
-    assert job_options.time_limit(text) == seconds
+    assert job_options.parse_time_limit(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_times(text: str, seconds: int) -> None:
 )
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(SpecError, match="time|longer"):
-        job_options.time_limit(text)
+        job_options.parse_time_limit(text)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_is_no_time(text: str) -> None:
     ],
 )
 def test_mounts(text: str, mount: Mount) -> None:
-    assert job_options.mount(text) == mount
+    assert job_options.parse_mount(text) == mount
 
 
 @pytest.mark.parametrize(
@@ -94,25 +94,25 @@ def test_mounts(text: str, mount: Mount) -> None:
     [
         ("/data", "HOST:TARGET"),
         ("data:/data", "for example '/data'"),
-        ("/data:data", "where '/data:data' is mounted is an absolute path"),
+        ("/data:data", "the target of '/data:data' "),
         ("/data:", "is empty"),
         ("/a:/b:r0", "ro, rw"),
         ("/a:/b:ro:rw", "HOST:TARGET"),
         ("smb://files/me:/data", "nfs, pvc"),
-        ("nfs://files:/data", "names no folder of a server"),
-        ("nfs://files/me:/data:ro", "leave ':ro' out"),
+        ("nfs://files:/data", "must name a server and a directory"),
+        ("nfs://files/me:/data:ro", "remove ':ro'"),
         ("pvc://:/data", "is empty"),
     ],
 )
 def test_what_is_no_mount(text: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        job_options.mount(text)
+        job_options.parse_mount(text)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["4Gi", "500M", "1e9", "1048576", "0.5Gi", "1Ti"])
 def test_amounts_of_memory(text: str) -> None:
-    assert job_options.memory(text) == text
+    assert job_options.parse_memory(text) == text
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_amounts_of_memory(text: str) -> None:
 )
 def test_a_unit_that_was_forgotten(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
-        job_options.memory(text)
+        job_options.parse_memory(text)
 
 
 @pytest.mark.parametrize(
@@ -156,12 +156,12 @@ def test_the_name_is_that_of_the_program(command: list[str], name: str) -> None:
     ],
 )
 def test_tolerations(text: str, found: dict[str, str]) -> None:
-    assert job_options.toleration(text) == found
+    assert job_options.parse_toleration(text) == found
 
 
 def test_requests_equal_limits_unless_told_otherwise() -> None:
     def of(**given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        dumped = job_options.experiment(Request(command=("true",), **given)).dump_dict()[
+        dumped = job_options.build_experiment(JobRequest(command=("true",), **given)).dump_dict()[
             "processes"
         ]["main"]
         return dumped.get("resource_request", {}), dumped.get("resource_limit", {})
@@ -180,8 +180,8 @@ def test_requests_equal_limits_unless_told_otherwise() -> None:
 
 
 def test_the_options_that_are_ignored() -> None:
-    request = Request(
-        command=("true",), image="x", time=60, retries=0, mount=[job_options.mount("/a:/b")]
+    request = JobRequest(
+        command=("true",), image="x", time=60, retries=0, mount=[job_options.parse_mount("/a:/b")]
     )
     assert job_options.ignored_options(
         request, {"container_image", "job", "volumes.host_path", "labels"}
@@ -291,10 +291,7 @@ def test_the_image_may_be_the_backends(program: Program) -> None:
     assert "image: all:1" in shown
     done = program("submit", "-b", "kube", "--dry-run", "--", "true")
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == "symphony: error: a container runs from an image, and none is given: add --image IMAGE\n"
-    )
+    assert done.stderr == "symphony: error: a container image is required; add --image IMAGE\n"
 
 
 # --- on this machine ---
@@ -401,8 +398,8 @@ def test_a_name_that_is_there_needs_force(program: Program) -> None:
     done = program("submit", "--name", "train", "--", "true")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "symphony: error: 'train' is there already (succeeded), and a job cannot be changed: replace it with --force, "
-        "or give this one another --name\n"
+        "symphony: error: job 'train' already exists (succeeded) and cannot be changed; pass --force to replace it, "
+        "or choose another --name\n"
     )
     assert program.ok("logs", "train") == "first\n"
     program.ok("submit", "--name", "train", "--force", "--", *FOREVER_COMMAND)
@@ -419,15 +416,15 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "nothing": ([], "symphony submit --name NAME -- python train.py"),
     "no command": (["--name", "a", "--"], "-- python train.py"),
     "no dashes": (["--cpu", "1", "python", "a.py", "--epochs", "3"], "-- python a.py --epochs 3"),
-    "a word before the dashes": (["a", "--", "true"], "options before it"),
+    "a word before the dashes": (["a", "--", "true"], "options must precede it"),
     "an unknown option": (["--cpus", "1", "--", "true"], "did you mean '--cpu' or '--gpu'?"),
     "a bad name": (["--name", "My_Job", "--", "true"], "'my-job'"),
-    "no name": (["--", "!"], "give --name"),
+    "no name": (["--", "!"], "pass --name"),
     "cpu": (["--cpu", "two", "--", "true"], "--cpu: "),
     "memory": (["--memory", "4096", "--", "true"], "--memory: '4096' is less than a megabyte"),
     "gpu": (["--gpu", "-1", "--", "true"], "--gpu"),
     "gpu of a half": (["--gpu", "0.5", "--", "true"], "--gpu: a whole number"),
-    "time": (["--time", "soon", "--", "true"], "--time: a time is minutes, M:SS"),
+    "time": (["--time", "soon", "--", "true"], "--time: a time limit must be minutes, M:SS"),
     "mount": (["--mount", "data:/data", "--", "true"], "--mount: "),
     "two mounts": (
         ["--mount", "/a:/c", "--mount", "/b:/c", "--", "true"],
@@ -437,7 +434,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "a variable's name": (["--env", "1=2", "--", "true"], "--env: variable name '1'"),
     "two secrets": (
         ["--secret", "a/t", "--secret", "b/t", "--", "true"],
-        "two secrets are named 't': a/t and b/t",
+        "two secrets have the name 't': a/t and b/t",
     ),
     "a secret that is not there": (["--secret", "t", "--", "true"], "there is no file"),
     "a label": (["--node-selector", "gpu", "--", "true"], "KEY=VALUE"),
@@ -452,7 +449,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "no such folder": (["--workdir", "nowhere", "--", "true"], "nowhere"),
     "GPUs that are not there": (
         ["--gpu", "1", "--", "true"],
-        "none that are visible; lower --gpu, or leave it out",
+        "none that are visible; lower --gpu, or omit it",
     ),
 }
 

@@ -92,7 +92,7 @@ def test_what_cannot_be_described_can_be_deleted(program: Program, name: str) ->
     program.ended("rl", {"a": "true"})
     (program.state / "local" / "rl" / "manifest.json").write_text("")
     screen = program.terminal("delete", name, width=500)
-    screen.expect("delete rl, of which this is known: the record of experiment 'rl' is broken")
+    screen.expect("delete rl (status unknown: the record of experiment 'rl' is broken")
     screen.expect("[y/N] ")
     screen.press("y\n")
     assert screen.finish() == 0
@@ -144,7 +144,7 @@ def test_a_process_that_wrote_nothing_is_explained(program: Program) -> None:
     program.ended("rl", {"a": "true"})
     screen = program.terminal("logs", "rl", "a")
     assert screen.finish() == 0
-    assert screen.text == "a has written nothing (succeeded)\n"
+    assert screen.text == "a has no output (succeeded)\n"
 
 
 class TestExec:

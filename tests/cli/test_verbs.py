@@ -311,9 +311,9 @@ class TestExec:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["learner"], "the command stands after --: symphony exec rl learner -- CMD..."),
-            (["learner", "--"], "the command stands after --"),
-            (["learner", "ls"], "the command stands after --: symphony exec rl learner -- ls"),
+            (["learner"], "the command must follow --: symphony exec rl learner -- CMD..."),
+            (["learner", "--"], "the command must follow --"),
+            (["learner", "ls"], "the command must follow --: symphony exec rl learner -- ls"),
             (["lerner", "--", "ls"], "did you mean 'learner'?"),
             (["x/w1", "--", "ls"], "is in group 'workers', not in 'x'"),
             (["learner", "--", "no-such-program"], "cannot run 'no-such-program'"),
@@ -364,7 +364,7 @@ class TestDelete:
         done = program("delete", "--dry-run", rl)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.startswith(
-            "would delete rl, of which this is known: the record of experiment 'rl' is broken"
+            "would delete rl (status unknown: the record of experiment 'rl' is broken"
         )
         assert program.json("delete", "--dry-run", rl) == [rl]
         assert "--force" in program("delete", rl).stderr

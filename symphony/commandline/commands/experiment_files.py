@@ -107,7 +107,7 @@ def _compile(path: Path) -> CodeType:
     try:
         return compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
     except FileNotFoundError:
-        raise NotFound(f"{path}: file not found{_other_files_hint(path)}") from None
+        raise NotFound(f"{path}: no such file{_other_files_hint(path)}") from None
     except OSError as exc:
         raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
     except SyntaxError as exc:

@@ -29,7 +29,7 @@ class UseCommands(BaseCommands):
 
     def _add_exec(self) -> None:
         parser = self.add_subparser("exec", remainder=True)
-        parser.usage = f"{self.prog} exec [options] EXPERIMENT PROCESS -- COMMAND..."
+        parser.usage = f"{self.prog} exec [options] EXPERIMENT PROCESS -- CMD..."
         self._add_experiment_name(parser)
         self._add_component_arg(parser)
         parser.add_argument("misplaced", nargs="*", help=argparse.SUPPRESS)
@@ -47,7 +47,7 @@ class UseCommands(BaseCommands):
           symphony exec rl agents/agent-1 -- bash
         """
         if args.misplaced or not args.remainder:
-            command = shlex.join([*args.misplaced, *args.remainder]) or "COMMAND..."
+            command = shlex.join([*args.misplaced, *args.remainder]) or "CMD..."
             raise UsageError(
                 "the command must follow --: "
                 f"{self.prog} exec {args.experiment} {args.process} -- {command}"

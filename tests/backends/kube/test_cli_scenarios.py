@@ -52,7 +52,7 @@ class TestKube(Scenarios):
         )
         terminal.expect("launching taken-back: 1 of 2 ready, 1 waiting for others")
         terminal.press(INTERRUPT)
-        terminal.expect("interrupted: taking back what was launched of taken-back")
+        terminal.expect("interrupted: rolling back the launch of taken-back")
         assert terminal.finish() == 130
         assert terminal.text.endswith("symphony: interrupted\n")
         assert "taken-back" not in [status["name"] for status in cli.json("ls")]

@@ -76,7 +76,7 @@ def test_a_forwarded_port_stays_until_it_is_told_to_end(running, argv, words):
         assert url.startswith("http://127.0.0.1:")
         assert urllib.request.urlopen(url, timeout=20).status == 200
         run.send_signal(signal.SIGTERM)
-        assert run.communicate(timeout=20) == ("", "forwarding; Ctrl-C ends it\n")
+        assert run.communicate(timeout=20) == ("", "forwarding; press Ctrl-C to stop\n")
     assert run.returncode == 130
 
 

@@ -106,7 +106,7 @@ def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("e.yml", "e.yml is the file of the experiment itself"),
+        ("e.yml", "e.yml is the experiment file itself"),
         (
             "out",
             "cannot write to out: it is a pipe; values of secrets are written to a file of its own",

@@ -93,7 +93,7 @@ def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
     again = symphony("submit", *words, "--", "true", kubeconfig=bob)
     assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
     assert (
-        "'train' is there already (failed), and a job cannot be changed: replace it with --force"
+        "job 'train' already exists (failed) and cannot be changed; pass --force to replace it"
         in again.stderr
     )
 
@@ -156,7 +156,7 @@ def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(
         assert line, run.stderr.read()
     refused = symphony("submit", *words, "--", "true")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert "'train' is there already (running)" in refused.stderr
+    assert "job 'train' already exists (running)" in refused.stderr
     (job,) = kube_cluster.raw.call("GET", kube_cluster.path("jobs", group="apis/batch/v1"))["items"]
     assert job["spec"]["activeDeadlineSeconds"] == 1800
     # Now its time is up.

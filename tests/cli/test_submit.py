@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from symphony.commandline.commands import job_options
-from symphony.commandline.commands.job_options import Mount, JobRequest
+from symphony.commandline.commands.job_options import JobRequest, Mount
 from symphony.errors import SpecError
 from tests.cli.conftest import FOREVER, Program
 from tests.cli.terminal import INTERRUPT

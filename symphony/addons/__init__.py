@@ -1,6 +1,6 @@
-"""What people need around a launch: building and pushing the images that it runs.
+"""Tools around a launch: building, pushing and removing the images that experiments use.
 
-Everything here is loaded when it is first used. No container engine is needed to import it.
+Every name is loaded when it is first used. Importing this package needs no container engine.
 """
 
 from __future__ import annotations

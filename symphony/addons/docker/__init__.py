@@ -1,1 +1,1 @@
-"""Images by the command line of a container engine: gathering what they are made of, building, pushing, removing."""
+"""Build, push and remove images with the command line of a container engine."""

@@ -1,4 +1,4 @@
-"""Building an image from files that lie anywhere, and pushing it."""
+"""Build an image from files in any location, and push it."""
 
 from __future__ import annotations
 
@@ -21,27 +21,31 @@ from symphony.model.images import context_entries
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")
 _NEEDED = KEYS[:3]
-# The OCI distribution's reference grammar
+# The grammar of references in the OCI distribution specification.
 _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 
 _Paths = str | os.PathLike[str]
 
 
 class DockerBuilder:
-    """Builds one image by docker or podman.
+    """Builds one image with docker or podman.
 
-    ``context_directories`` are ``{"name": ..., "path": ..., "force_update": ...}``: each file or folder appears in the
-    build's context under its name, less what the ``.dockerignore`` in such a folder leaves out. They are gathered in
-    a sub-folder of ``temp_directory``, by hard links where that is possible; what has not changed since the last build
-    is kept, unless ``force_update`` says to gather it anew. Relative paths are relative to the working directory of
-    now, and ``~`` is the user's home.
+    ``context_directories`` is a list of ``{"name": ..., "path": ..., "force_update": ...}``. Each
+    file or directory is in the build context under its name, without the files that a
+    ``.dockerignore`` in it excludes. The context is collected in a subdirectory of
+    ``temp_directory``, with hard links if possible. Files that have not changed since the last
+    build are kept, unless ``force_update`` is set. Relative paths are relative to the current
+    working directory, and ``~`` is the user's home directory.
 
-    What the engine writes goes to ``output``, line by line, or if ``verbose`` to standard error. ``engine`` is
-    ``docker``, ``docker-buildx``, ``docker-buildkit``, ``docker-classic`` or ``podman``; without it, and without
-    SYMPHONY_CONTAINER_ENGINE, it is the first that answers. ``build_options`` are further words for its ``build``.
+    The output of the engine is passed to ``output`` line by line, or written to standard error if
+    ``verbose`` is set. ``engine`` is ``docker``, ``docker-buildx``, ``docker-buildkit``,
+    ``docker-classic`` or ``podman``. If neither ``engine`` nor SYMPHONY_CONTAINER_ENGINE is set,
+    the first engine that responds is used. ``build_options`` are additional arguments of its
+    ``build`` command.
 
-    No file and no engine is looked at before `build`. A step that fails raises `BackendError` with its last lines, and
-    after a build that failed nothing can be tagged or pushed.
+    The constructor accesses no file and no engine; `build` does. A step that fails raises
+    `BackendError` with its last lines of output. After a failed build, nothing can be tagged or
+    pushed.
     """
 
     def __init__(
@@ -72,7 +76,9 @@ class DockerBuilder:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> DockerBuilder:
-        """A builder from a configuration: its keys are the keywords of the constructor, others are passed over."""
+        """Return a builder from a configuration. Its keys are the keywords of the constructor;
+        other keys are ignored.
+        """
         given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
         for key in _NEEDED:
             if key not in given:
@@ -83,13 +89,17 @@ class DockerBuilder:
 
     @property
     def image_id(self) -> str | None:
-        """The id of what was built last, as ``sha256:...``; None before, and after a build that failed."""
+        """The ID of the last image that was built, as ``sha256:...``, or None before a build and
+        after a failed one.
+        """
         return self._image
 
     def build(self, tag: str | None = None) -> str:
-        """Gather the context and build; the image's id, as ``sha256:...``. ``tag`` is a name for it, ``name:tag``.
+        """Collect the context, build the image, and return its ID as ``sha256:...``. ``tag`` is an
+        optional name, ``name:tag``.
 
-        Raises `SpecError` where the Dockerfile or an entry is not there, else `BackendError`.
+        Raises `SpecError` if the Dockerfile or an entry does not exist, and `BackendError` if the
+        build fails.
         """
         self._image = None
         if tag is not None:
@@ -113,13 +123,15 @@ class DockerBuilder:
         return found
 
     def tag(self, repository: str, tag: str) -> str:
-        """Name what was built ``repository:tag``, which is returned."""
+        """Tag the image as ``repository:tag``, and return that name."""
         reference, image = _reference(repository, tag), self._built()
         self._engine().tag(image, reference)
         return reference
 
     def push(self, repository: str, tag: str) -> str:
-        """Push what was built and tagged so; its digest in the registry, as ``sha256:...``."""
+        """Push the image under this tag, and return its digest in the registry as
+        ``sha256:...``.
+        """
         reference, image = _reference(repository, tag), self._built()
         engine = self._engine()
         if engine.image_id(reference) != image:
@@ -133,7 +145,9 @@ class DockerBuilder:
         return digest
 
     def build_and_push(self, repository: str, tag: str) -> str:
-        """Build, tag and push; the digest in the registry, as ``sha256:...``."""
+        """Build, tag and push the image, and return its digest in the registry as
+        ``sha256:...``.
+        """
         _reference(repository, tag)
         self.build()
         self.tag(repository, tag)
@@ -166,7 +180,7 @@ def _reference(repository: str, tag: str) -> str:
 
 
 def _check_reference(reference: str) -> None:
-    """Refuse what is no ``name`` or ``name:tag``."""
+    """Raise `SpecError` unless the text is a ``name`` or ``name:tag``."""
     name, colon, tag = reference.rpartition(":")
     if colon and "/" not in tag:
         _reference(name, tag)

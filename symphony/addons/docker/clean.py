@@ -1,4 +1,4 @@
-"""Removing images by the shape of their names."""
+"""Remove images whose names match a pattern."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from symphony.model import validators
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """What became of the images that matched: those removed, and why the others were not, by name."""
+    """The result of a clean-up: the names of removed images, and the reason for each name that
+    was not removed.
+    """
 
     removed: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -26,13 +28,15 @@ def clean_images(
     confirm: Callable[[Sequence[str]], bool] | None = None,
     engine: str | None = None,
 ) -> Cleaned:
-    """Remove the images whose ``name:tag`` matches one of the shell patterns, such as ``registry.example/rl:*``.
+    """Remove the images whose ``name:tag`` matches one of the shell patterns, such as
+    ``registry.example/rl:*``.
 
-    ``confirm`` is asked with their names, and nothing is removed unless it says yes. ``force`` asks nobody, and
-    removes images that containers which have ended were made from. What cannot be removed does not keep the others; why
-    is in what is returned. An image with several names loses those that match, and is gone with the last.
-    ``engine`` is as for `DockerBuilder`. Raises `SpecError` where nobody is to be asked, `BackendError` where the
-    engine does not answer.
+    ``confirm`` is called with their names, and nothing is removed unless it returns true. ``force``
+    removes them without confirmation, including images of stopped containers. A failure does not
+    prevent the removal of other images; the result contains the reasons. An image with several
+    names loses the names that match, and is deleted with its last name. ``engine`` is as for
+    `DockerBuilder`. Raises `SpecError` if there is neither ``confirm`` nor ``force``, and
+    `BackendError` if the engine does not respond.
     """
     shapes = validators.strings(patterns, "the patterns of images")
     if any(not shape.strip() for shape in shapes):

@@ -1,7 +1,8 @@
-"""Gathering files and folders from anywhere into one folder that an engine can build from.
+"""Collect files and directories from any location in one directory as the context of a build.
 
-Each build sees what the sources hold at that moment. All of it happens in a sub-folder of our own, which a marker file
-proves to be ours; nothing outside it is ever removed, and a folder without the marker is refused.
+Each build sees the content of the sources at that moment. Everything happens in a subdirectory that
+contains a marker file. Nothing outside of it is ever removed, and a directory without the marker is
+refused.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ _CONTEXT, _NOTES, _ANSWER = "context", "copies.json", "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """A context that is ready: its folder, a file for the engine's answer, and what was done: numbers of files.
+    """A context that is ready to build: its directory, a file for the response of the engine, and
+    the numbers of files.
 
-    The rest of ``files``, neither ``linked`` nor ``copied`` now, was there from an earlier build and is still right.
+    Those of ``files`` that are neither ``linked`` nor ``copied`` were there from an earlier build
+    and are up to date.
     """
 
     folder: Path
@@ -43,10 +46,11 @@ class Gathered:
 
 @contextlib.contextmanager
 def gathered(entries: Sequence[ContextEntry], temp_directory: Path) -> Iterator[Gathered]:
-    """Gather ``entries`` below ``temp_directory``, for this build alone within.
+    """Yield a context with ``entries`` below ``temp_directory``, locked for this build.
 
-    Paths of entries are absolute. Raises `SpecError` for an entry that is not there and for a folder in the way that
-    is not ours, `BackendError` where files cannot be read or written, or another build uses the folder.
+    Paths of entries are absolute. Raises `SpecError` if an entry does not exist, or if an unmarked
+    directory is in the way. Raises `BackendError` if files cannot be read or written, or if another
+    build uses the directory.
     """
     own = temp_directory / FOLDER
     with _told(f"the build context in {own} cannot be made"):
@@ -64,7 +68,8 @@ def _gather(entries: Sequence[ContextEntry], own: Path) -> Gathered:
     target, notes, answer = own / _CONTEXT, own / _NOTES, own / _ANSWER
     with _told(f"the build context in {own} cannot be made"):
         filling = Filling(target, _read(notes))
-        # Without notes all copies are made again: what breaks off half-way leaves nothing that is believed.
+        # Without the notes, all copies are made again. An interrupted run therefore leaves nothing
+        # that is taken for complete.
         notes.unlink(missing_ok=True)
         answer.unlink(missing_ok=True)
         clear(target, wanted, anew)
@@ -88,7 +93,7 @@ def _read(notes: Path) -> Notes:
 
 
 def _make_own(own: Path) -> None:
-    """Make our folder, or make sure that what is there is ours: no link, and nobody else's."""
+    """Create the marked directory, or check that the existing one is no link and has the marker."""
     own.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         own.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Which container engine this machine really has: each is tried, not guessed."""
+"""Find the container engine of this machine by running each candidate."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from symphony.errors import BackendError, SpecError, Unreachable
 from symphony.names import did_you_mean
 
 VARIABLE = "SYMPHONY_CONTAINER_ENGINE"
-DOCKER = "docker"  # whichever of docker's builders is there, the best first
+DOCKER = "docker"  # The best of docker's builders that is available.
 CHOICES = (DOCKER, BUILDX, BUILDKIT, CLASSIC, PODMAN)
 
 
 def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
-    """The engine that is wished for, or None for any. Raises `SpecError` for one that nobody knows."""
+    """Return the requested engine, or None for any. Raises `SpecError` for an unknown name."""
     wish = choice or environ.get(VARIABLE) or None
     if wish is None or wish in CHOICES:
         return wish
@@ -28,10 +28,12 @@ def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def find(choice: str | None = None) -> Engine:
-    """The engine of ``choice``, else of SYMPHONY_CONTAINER_ENGINE, else the first that answers.
+    """Return the engine ``choice``, or that in SYMPHONY_CONTAINER_ENGINE, or the first one that
+    responds.
 
-    docker comes before podman, BuildKit before the classic builder. Raises `SpecError` for a choice that is none,
-    `Unreachable` where an engine does not answer, `BackendError` where there is none.
+    docker is preferred to podman, and BuildKit to the classic builder. Raises `SpecError` for an
+    unknown choice, `Unreachable` if an engine does not respond, and `BackendError` if there is no
+    engine.
     """
     wish = check_choice(choice, os.environ)
     trouble: list[str] = []
@@ -55,7 +57,9 @@ def find(choice: str | None = None) -> Engine:
 
 
 def _answering(program: str, wish: str | None) -> Engine:
-    """The engine of a program. Raises `Unreachable` where it does not answer; of docker its daemon has to."""
+    """Return the engine of a program. Raises `Unreachable` if it, or the daemon of docker, does
+    not respond.
+    """
     if _is_podman(program):
         _answer([program, "version"])
         if wish not in {None, DOCKER, PODMAN}:
@@ -67,7 +71,7 @@ def _answering(program: str, wish: str | None) -> Engine:
     kinds = list(_BUILDERS)
     if wish in kinds:
         kinds = [wish]
-    elif os.environ.get("DOCKER_BUILDKIT") == "0":  # the user's word to docker itself
+    elif os.environ.get("DOCKER_BUILDKIT") == "0":  # The user disabled BuildKit for docker itself.
         kinds = [CLASSIC]
     for kind in kinds:
         if _BUILDERS[kind](program):
@@ -85,7 +89,7 @@ def _answer(command: list[str]) -> None:
 
 
 def _is_podman(program: str) -> bool:
-    """Whether it is podman, which also goes by the name docker."""
+    """Return whether the program is podman, which is also installed under the name docker."""
     return asked([program, "--version"]).stdout.strip().lower().startswith(PODMAN)
 
 
@@ -94,7 +98,9 @@ def _has_buildx(program: str) -> bool:
 
 
 def _has_buildkit(program: str) -> bool:
-    """Whether this client speaks BuildKit by itself, as those before buildx did; a later one refuses."""
+    """Return whether this client supports BuildKit without buildx, as versions before buildx do.
+    Later versions refuse.
+    """
     done = asked([program, "build", "--help"], {"DOCKER_BUILDKIT": "1"})
     return done.returncode == 0 and "--progress" in done.stdout
 

@@ -1,6 +1,7 @@
-"""Container engines by their command lines: docker with each of its builders, and podman.
+"""Container engines as command lines: docker with each of its builders, and podman.
 
-The command line, and no client library: only it has BuildKit, the user's logins, contexts and builders.
+The command line is used and no client library, because only the command line has BuildKit and the
+user's logins, contexts and builders.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ BUILDX, BUILDKIT, CLASSIC, PODMAN = "docker-buildx", "docker-buildkit", "docker-
 _BUILD = {
     BUILDX: ("buildx", "build", "--load", "--progress=plain"),
     BUILDKIT: ("build", "--progress=plain"),
-    # Without the last it leaves the container of each step that failed.
+    # Without --force-rm it would keep the container of each failed step.
     CLASSIC: ("build", "--force-rm"),
     PODMAN: ("build",),
 }
-# What docker itself is told of its builder.
+# The environment that selects the builder of docker.
 _ENV: dict[str, dict[str, str]] = {
     BUILDX: {},
     BUILDKIT: {"DOCKER_BUILDKIT": "1"},
     CLASSIC: {"DOCKER_BUILDKIT": "0"},
     PODMAN: {},
 }
-# How docker begins to say what to do about the builder that it was told to use here: nothing to tell the user.
+# The start of docker's notice about the builder that symphony selected. It is of no use to the
+# user.
 _NOTICE = "DEPRECATED: The legacy builder is deprecated"
 _DIGEST = re.compile(r"\bdigest: (sha256:[0-9a-f]{64})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """An engine of one ``kind``; ``program`` is its command line."""
+    """A container engine of one ``kind``. ``program`` is its command line."""
 
     kind: str
     program: str
@@ -50,16 +52,18 @@ class Engine:
     def build_command(
         self, folder: Path, dockerfile: Path, answer: Path, tag: str | None, options: Iterable[str]
     ) -> list[str]:
-        """The command that builds; it writes the image's id to ``answer``."""
+        """Return the command that builds. It writes the ID of the image to ``answer``."""
         tagged = [] if tag is None else ["--tag", tag]
         files = ["--file", str(dockerfile), "--iidfile", str(answer)]
         return [self.program, *_BUILD[self.kind], *files, *tagged, *options, str(folder)]
 
     def push_command(self, reference: str, answer: Path) -> list[str]:
-        """The command that pushes; podman writes the digest to ``answer``, docker prints it."""
+        """Return the command that pushes. podman writes the digest to ``answer``; docker prints
+        it.
+        """
         if self.kind != PODMAN:
             return [self.program, "push", reference]
-        # docker by itself asks for no certificate on loopback
+        # docker does this by default for a registry on loopback.
         plain = ["--tls-verify=false"] if _on_loopback(reference) else []
         return [self.program, "push", "--digestfile", str(answer), *plain, reference]
 
@@ -74,26 +78,31 @@ class Engine:
         options: Iterable[str],
         output: Output,
     ) -> str | None:
-        """Build; the image's id, or None where the engine does not keep what it built."""
+        """Build, and return the ID of the image, or None if the engine does not keep the image."""
         command = self.build_command(folder, dockerfile, answer, tag, options)
         step(f"building {dockerfile} by {self.kind}", command, self.env, output, without=_NOTICE)
         told = answer.read_text().strip() if answer.exists() else ""
-        # With some builders the answer is the id of what was built, not of what was loaded; the tag tells then.
+        # Some builders return the ID of the build result and not of the loaded image. The tag then
+        # gives the ID.
         return next(
             (found for name in (told, tag) if name and (found := self.image_id(name))), None
         )
 
     def push(self, reference: str, answer: Path, output: Output) -> str | None:
-        """Push; the digest by which the registry knows the image, or None where nothing tells it."""
+        """Push, and return the digest of the image in the registry, or None if it cannot be
+        determined.
+        """
         repository = reference.rpartition(":")[0]
         lines = step(f"pushing {reference}", self.push_command(reference, answer), self.env, output)
         told = answer.read_text().strip() if answer.exists() else None
         return told or pushed_digest(lines) or _only_digest(self._digests(reference), repository)
 
-    # --- short questions ---
+    # --- queries ---
 
     def image_id(self, image: str) -> str | None:
-        """The id of an image that the engine has, as ``sha256:...``, else None."""
+        """Return the ID of an image of the engine as ``sha256:...``, or None if it does not
+        exist.
+        """
         done = self._ask("image", "inspect", "--format", "{{.Id}}", image)
         return (
             f"sha256:{done.stdout.strip().removeprefix('sha256:')}"
@@ -102,20 +111,20 @@ class Engine:
         )
 
     def tag(self, image: str, reference: str) -> None:
-        """Give an image one more name."""
+        """Add a name to an image."""
         self._lines(f"tagging {reference}", "tag", image, reference)
 
     def images(self) -> list[str]:
-        """The names of all images, as ``repository:tag``."""
+        """Return the names of all images as ``repository:tag``."""
         names = self._lines("listing images", "image", "ls", "--format", "{{.Repository}}:{{.Tag}}")
         return [name for name in names if "<none>" not in name]
 
     def remove(self, image: str, *, force: bool) -> None:
-        """Take a name from an image, and remove the image with its last one."""
+        """Remove a name of an image, and the image with its last name."""
         self._lines(f"removing {image}", "image", "rm", *(["--force"] if force else []), image)
 
     def _digests(self, reference: str) -> list[str]:
-        """The digests by which registries know an image, as ``repository@sha256:...``."""
+        """Return the digests of an image in registries as ``repository@sha256:...``."""
         done = self._ask(
             "image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", reference
         )
@@ -132,7 +141,7 @@ class Engine:
 
 
 def pushed_digest(lines: Sequence[str]) -> str | None:
-    """The digest that docker prints at the end of a push."""
+    """Return the digest that docker prints at the end of a push."""
     found = [match.group(1) for match in map(_DIGEST.search, lines) if match]
     return found[-1] if found else None
 

@@ -1,7 +1,8 @@
-"""What a ``.dockerignore`` leaves out, by the rules of the engines themselves. Pure.
+"""Apply a ``.dockerignore`` file with the rules of the container engines. Pure.
 
-They are not those of a ``.gitignore``: a pattern without a slash matches at the top alone, and what lies in a folder
-that is left out can be taken back by a later line. The rules: https://docs.docker.com/build/concepts/context/
+The rules differ from those of a ``.gitignore``, so a library for gitignore patterns does not fit: a
+pattern without a slash matches only at the top, and a later line can include files of an excluded
+directory again. The rules are at https://docs.docker.com/build/concepts/context/
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from symphony.errors import SpecError
 FILE = ".dockerignore"
 _WILD = frozenset("*?[\\")
 
-# By line of the file: whether that pattern decided something about a path or a folder above it.
+# For each line of the file, whether its pattern applied to a path or to a directory above it.
 Matches = tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One line: what it matches, and whether that is taken back in (``!``).
+    """One line: its pattern, and whether it includes matches again (``!``).
 
-    ``head`` are the names that a path begins with wherever this matches.
+    ``head`` has the names with which every matching path starts.
     """
 
     regex: re.Pattern[str]
@@ -34,15 +35,16 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The lines of one file; the last that matches a path decides."""
+    """The lines of one file. The last line that matches a path decides."""
 
     patterns: tuple[Pattern, ...] = ()
 
     def matches(self, path: str, above: Matches | None = None) -> Matches:
-        """What matches ``path``, relative to the folder of the file; ``above`` is the same of the folder it is in.
+        """Return the lines that match ``path``, relative to the directory of the file. ``above`` is
+        the result for its directory.
 
-        As with the engines, a line that would change nothing about a path is not looked at for it, and so says
-        nothing about what is below it: after ``a/*``, a ``!a`` takes nothing back.
+        As in the engines, a line that would not change the result for a path is not evaluated for
+        it, and so has no effect below it: after ``a/*``, a ``!a`` includes nothing again.
         """
         found: list[bool] = []
         out = False
@@ -57,21 +59,23 @@ class Ignore:
         return tuple(found)
 
     def leaves_out(self, matches: Matches) -> bool:
-        """Whether what matches so is left out."""
+        """Return whether a path with these matches is excluded."""
         decisive = [
             pattern.exception for pattern, hit in zip(self.patterns, matches, strict=True) if hit
         ]
         return bool(decisive) and not decisive[-1]
 
     def may_take_back(self, folder: str) -> bool:
-        """Whether something in a folder that is left out may be in nevertheless."""
+        """Return whether a file in an excluded directory may be included again."""
         names = tuple(folder.split("/"))
         heads = (pattern.head for pattern in self.patterns if pattern.exception)
         return any(head[: len(names)] == names[: len(head)] for head in heads)
 
 
 def parse(text: str, where: str) -> Ignore:
-    """Read a file's text; ``where`` names the file in the `SpecError` for a line that no engine would take."""
+    """Parse the text of a file. ``where`` names the file in the `SpecError` for a line that no
+    engine accepts.
+    """
     return Ignore(tuple(_patterns(text, where)))
 
 
@@ -88,7 +92,7 @@ def _patterns(text: str, where: str) -> Iterator[Pattern]:
             )
         cleaned = posixpath.normpath(bare).lstrip("/")
         if cleaned in {"", "."}:
-            continue  # the engines let a pattern for all of it pass without effect
+            continue  # The engines ignore a pattern for the whole context.
         try:
             regex = re.compile(_translated(cleaned), re.DOTALL)
         except ValueError as exc:
@@ -106,10 +110,11 @@ def _head(pattern: str) -> tuple[str, ...]:
 
 
 def _translated(pattern: str) -> str:
-    """A pattern as a regular expression. Raises ValueError."""
+    """Return a pattern as a regular expression. Raises ValueError."""
     ending = pattern.removeprefix("**")
     if ending not in {pattern, ""} and _WILD.isdisjoint(ending) and not ending.startswith("/"):
-        return f".*{re.escape(ending)}"  # to the engines, **.pyc is all that ends so
+        # In the engines, **.pyc matches every path with that ending.
+        return f".*{re.escape(ending)}"
     parts: list[str] = []
     place = 0
     while place < len(pattern):
@@ -119,7 +124,7 @@ def _translated(pattern: str) -> str:
 
 
 def _next(pattern: str, place: int) -> tuple[str, int]:
-    """What the pattern says from ``place`` on, and where it goes on after that."""
+    """Return the regular expression of the next part of the pattern, and the position after it."""
     char = pattern[place]
     if pattern.startswith("**", place):
         after = place + 2 + pattern.startswith("/", place + 2)
@@ -135,7 +140,7 @@ def _next(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _literal(pattern: str, place: int) -> tuple[str, int]:
-    """One character, which a backslash may stand before."""
+    """Return one character, which may follow a backslash, and the position after it."""
     if pattern[place : place + 1] == "\\":
         place += 1
     if place >= len(pattern):
@@ -144,7 +149,9 @@ def _literal(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _set(pattern: str, place: int) -> tuple[str, int]:
-    """What follows a ``[``: characters and ranges, all but these after ``^``, up to the ``]``."""
+    """Return a character class after ``[``: characters and ranges up to ``]``, negated after
+    ``^``.
+    """
     negated = pattern.startswith("^", place)
     place += negated
     ranges: list[str] = []

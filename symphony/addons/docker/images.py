@@ -1,4 +1,4 @@
-"""The images that an experiment declares: built, pushed, and run by their digests."""
+"""Build and push the images that an experiment declares, and use them by digest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Told = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedImage:
-    """An image that would be built and pushed as ``repository:tag``, and the processes that would run from it.
+    """An image that would be built and pushed as ``repository:tag``, and the processes that would
+    use it.
 
     All paths are absolute.
     """
@@ -36,7 +37,7 @@ class PlannedImage:
 
     @property
     def reference(self) -> str:
-        """``repository:tag``."""
+        """The reference ``repository:tag``."""
         return f"{self.repository}:{self.tag}"
 
     def __str__(self) -> str:
@@ -49,11 +50,12 @@ class PlannedImage:
 
 
 def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
-    """What would be built for an experiment, tagged with its name. Touches nothing.
+    """Return the images that would be built for an experiment, tagged with its name. Changes
+    nothing.
 
-    A process runs from an image where its ``container_image`` is that repository, without a tag or with the
-    experiment's name for one; another tag or a digest is another image. Raises `SpecError` where no image is
-    declared, and for one from which no process runs.
+    A process uses an image if its ``container_image`` is that repository, without a tag or tagged
+    with the experiment's name. Another tag or a digest is another image. Raises `SpecError` if no
+    image is declared, or if no process uses a declared image.
     """
     images = experiment.list_images()
     if not images:
@@ -71,11 +73,13 @@ def build_images(
     output: Output | None = None,
     on_step: Told | None = None,
 ) -> Experiment:
-    """Build and push the images of an experiment; the same experiment, running from just what was pushed.
+    """Build and push the images of an experiment, and return a copy of it that uses the pushed
+    images.
 
-    All are built before the first is pushed. ``output`` gets what the engine writes, line by line (standard error
-    unless given), ``on_step`` a line for each image that is to be built and that was pushed. Raises as
-    `DockerBuilder` does; `plan_images` says what is built.
+    All images are built before the first is pushed. ``output`` receives the output of the engine
+    line by line (default: standard error), and ``on_step`` a line before each build and after each
+    push. Raises the same errors as `DockerBuilder`. See `plan_images` for the images that are
+    built.
     """
     planned = plan_images(experiment)
     tell = on_step or (lambda _: None)
@@ -95,7 +99,9 @@ def build_images(
 def with_images(
     experiment: Experiment, planned: tuple[PlannedImage, ...], names: Mapping[str, str]
 ) -> Experiment:
-    """A copy of an experiment whose processes run from ``names``, by repository; the experiment is unchanged."""
+    """Return a copy of an experiment whose processes use ``names``, by repository. The
+    experiment is not changed.
+    """
     result = copy.deepcopy(experiment)
     for image in planned:
         for process in result.list_all_processes():
@@ -161,7 +167,9 @@ def _absolute(base: Path, path: str) -> str:
 
 
 def _cache(base: Path, repository: str) -> str:
-    """Where an image's context is gathered unless that is said: one folder for each project and repository."""
+    """Return the default directory for the context of an image. There is one for each project
+    and repository.
+    """
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     key = hashlib.sha256(f"{base}\0{repository}".encode()).hexdigest()[:16]
     return str(Path(home, "symphony", "images", key).absolute())

@@ -1,4 +1,4 @@
-"""What there is to gather for a context: files, folders and symbolic links, by their path in it. Only looks."""
+"""List the files, directories and symbolic links of a context by their path in it. Read-only."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from symphony.names import did_you_mean, join_names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Something to gather: where it is and what it is."""
+    """A file, directory or link: its path and its attributes."""
 
     source: str
     info: os.stat_result
 
     @property
     def kind(self) -> int:
-        """Its type, as `stat.S_IFMT` tells it."""
+        """The type of the file, as `stat.S_IFMT` returns it."""
         return stat.S_IFMT(self.info.st_mode)
 
 
 def found_in(entry: ContextEntry, own: Path) -> Iterator[tuple[str, Found]]:
-    """What an entry holds, each folder before what is in it, but nothing of the folder ``own``.
+    """Yield the content of an entry, each directory before its content, without the directory
+    ``own``.
 
-    The entry itself may be a symbolic link; links below it stay links. What vanishes meanwhile is not there, sockets
-    and devices are passed over. Raises `SpecError` for an entry that is not there, and OSError.
+    The entry itself may be a symbolic link. Links below it are kept as links. Files that disappear
+    during the scan are skipped, as are sockets and devices. Raises `SpecError` if the entry does
+    not exist, and OSError.
     """
     source = Path(entry.path)
     try:
@@ -61,7 +63,7 @@ def _missing(entry: ContextEntry) -> SpecError:
 
 
 class _Walk:
-    """One folder's content, less what its ``.dockerignore`` leaves out."""
+    """Walks one directory without the files that its ``.dockerignore`` excludes."""
 
     def __init__(self, name: str, root: Path, own: Path) -> None:
         self._name = name
@@ -76,7 +78,9 @@ class _Walk:
     def _folder(
         self, source: str, path: str, above: ignore.Matches | None, untold: list[tuple[str, Found]]
     ) -> Iterator[tuple[str, Found]]:
-        """What is below ``source``; ``untold`` are folders that are left out unless something in them is not."""
+        """Yield the content of ``source``. ``untold`` are excluded directories, which are
+        yielded only if something in them is included.
+        """
         for child in children(source):
             below = f"{path}{child.name}"
             found = _look(child.path)
@@ -95,7 +99,7 @@ class _Walk:
 
 
 def children(folder: str) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; nothing if it vanished."""
+    """Return the entries of a directory by name, or none if the directory has disappeared."""
     try:
         with os.scandir(folder) as found:
             return sorted(found, key=lambda child: child.name)

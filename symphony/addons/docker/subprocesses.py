@@ -1,4 +1,4 @@
-"""Running an engine's command line: long steps line by line as they come, short questions at once."""
+"""Run the command line of an engine: long steps line by line, and short queries."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from symphony.errors import BackendError, Unreachable
 
 Output = Callable[[str], object]
 
-# How long an engine may take to say what it is, in seconds.
+# The time limit for a query to an engine, in seconds.
 _ASKING = 20.0
-# How long an engine has to end when a step is broken off, in seconds.
+# The time that an engine has to exit when a step is interrupted, in seconds.
 _ENDING = 10.0
-# How many of the last lines of a step are kept; how many of them an error tells, and how much of each.
+# The number of last lines that are kept, the number of them in an error message, and the maximum
+# length of each.
 _KEPT, _TOLD, _WIDTH = 100, 6, 300
-# ECMA-48: control sequences and strings, which colour and move what a terminal shows; and what else is no text.
+# ECMA-48 control sequences and strings, which colour and move text on a terminal, and other control
+# characters.
 _CONTROLS = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~] | \x1b[]PX^_].*?(?:\x07|\x1b\\) | \x1b[ -/]*[0-~] | [^\t -\x7e\xa0-\U0010ffff]",
     re.VERBOSE,
@@ -34,10 +36,11 @@ def step(
     *,
     without: str = "",
 ) -> list[str]:
-    """Run a command and hand its output on line by line, each with its newline; its last lines.
+    """Run a command, pass each line of its output with its newline to ``output``, and return the
+    last lines.
 
-    A paragraph that begins with ``without`` is left out. Raises `BackendError` with the last lines where it fails;
-    ``what`` begins the message.
+    A paragraph that starts with ``without`` is skipped. Raises `BackendError` with the last lines
+    if the command fails; the message starts with ``what``.
     """
     last: deque[str] = deque(maxlen=_KEPT)
     with _running(command, env) as running:
@@ -51,7 +54,9 @@ def step(
 
 
 def _leaving_out(beginning: str, lines: Iterable[str]) -> Iterator[str]:
-    """The lines but for paragraphs that begin so, each with the indented and the empty lines that follow."""
+    """Yield the lines, without paragraphs that have this beginning. A paragraph includes the
+    indented and empty lines after it.
+    """
     within = False
     for line in lines:
         begins = bool(beginning) and line.startswith(beginning)
@@ -62,7 +67,9 @@ def _leaving_out(beginning: str, lines: Iterable[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A command that has ended at the end, by itself or because its reader was interrupted."""
+    """Yield a running command. It has exited afterwards, by itself or because the reader was
+    interrupted.
+    """
     try:
         running = subprocess.Popen(
             command,
@@ -94,7 +101,7 @@ def _end(running: subprocess.Popen[str]) -> None:
 def asked(
     command: Sequence[str], env: Mapping[str, str] | None = None, *, timeout: float | None = _ASKING
 ) -> subprocess.CompletedProcess[str]:
-    """What a short command answers. Raises `Unreachable` where it does not."""
+    """Return the output of a short command. Raises `Unreachable` if the command fails."""
     try:
         return subprocess.run(
             command,
@@ -112,7 +119,9 @@ def asked(
 
 
 def failed(what: str, code: int, lines: Iterable[str]) -> BackendError:
-    """The error of a step that failed, in one line: the last that it said stand in it, parted by ``|``."""
+    """Return the error for a failed step on one line, with its last lines of output separated by
+    ``|``.
+    """
     plain = (_CONTROLS.sub("", line).strip() for line in lines)
     told = [line for line in plain if line.strip("-")]
     said = " | ".join(line[:_WIDTH] for line in told[-_TOLD:])

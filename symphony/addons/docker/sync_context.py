@@ -1,12 +1,13 @@
-"""Making a folder hold just what was found, by as little work as is right.
+"""Make the content of a directory equal to a list of files, with as few operations as possible.
 
-A file is a hard link to its source where that is possible: it costs nothing, and it is the source, however that is
-written to. An editor that replaces the file by a new one leaves the link on the old one; so each time link and source
-are compared, and linked anew where they are two. Nothing here writes into a linked file or changes its mode.
+A file is a hard link to its source if possible. A link costs nothing, and shows every write to the
+source. An editor that replaces the file leaves the link with the old file, so each run compares
+link and source and links again if they differ. This module never writes to a linked file or changes
+its mode.
 
-Across file systems, and where the system allows no link, it is a copy. A copy is kept while its source's inode, size
-and times are those that were noted when it was made; a source that was written to so shortly before that its times
-might not tell of the next change is not noted, and copied again.
+If the system allows no link, for example across file systems, the file is copied. A copy is kept
+while the inode, size and times of its source equal those that were recorded. A source whose times
+are so recent that they might not show the next change is not recorded, and is copied again.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from pathlib import Path
 
 from symphony.addons.docker.scan import Found, children
 
-# How old a source's times must be, in seconds, before they tell of every change: the coarsest clock of a file system.
+# The age in seconds after which the times of a source show every change. This is the coarsest clock
+# of a file system.
 SETTLED = 2.0
-# Where a hard link cannot be made: another file system, too many of them, none there, or none of others' files.
+# The errors that mean a hard link is impossible: another file system, too many links, no support,
+# or files of another user.
 _NO_LINK = frozenset(
     {
         errno.EXDEV,
@@ -37,12 +40,14 @@ _NO_LINK = frozenset(
     }
 )
 
-# By path in the context: what source and copy were when the copy was made.
+# For each path in the context, the attributes of source and copy when the copy was made.
 Notes = dict[str, list[list[int]]]
 
 
 def clear(target: Path, wanted: Mapping[str, Found], anew: frozenset[str]) -> None:
-    """Remove what is not wanted, what is of another kind than is wanted, and all of the entries ``anew``."""
+    """Remove files that are not wanted or are of another kind, and all files of the entries
+    ``anew``.
+    """
 
     def visit(folder: str, path: str, keep: bool) -> None:
         os.chmod(folder, 0o700)
@@ -60,7 +65,9 @@ def clear(target: Path, wanted: Mapping[str, Found], anew: frozenset[str]) -> No
 
 
 class Filling:
-    """Makes what is wanted, over what is there already; ``notes`` are on its copies, and counted is what was done."""
+    """Creates the wanted files over the existing ones. ``notes`` describes its copies, and it
+    counts its operations.
+    """
 
     def __init__(self, target: Path, notes: Notes) -> None:
         self._target = str(target)
@@ -69,13 +76,14 @@ class Filling:
         self.files = self.linked = self.copied = 0
 
     def fill(self, wanted: dict[str, Found]) -> None:
-        """Make all of it; a source that vanished since it was found is left out."""
+        """Create all files. A source that has disappeared since the scan is skipped."""
         make = {stat.S_IFDIR: self._folder, stat.S_IFLNK: self._symlink, stat.S_IFREG: self._file}
         for path, found in wanted.items():
             place = f"{self._target}/{path}"
             with _vanishing(place):
                 make[found.kind](path, place, found)
-        # Modes come last, inner ones first: in a folder that nobody may write to, nothing could be made.
+        # Modes are set last, and inner directories first, because nothing can be created in a
+        # read-only directory.
         for path, found in reversed(wanted.items()):
             if found.kind == stat.S_IFDIR:
                 os.chmod(f"{self._target}/{path}", stat.S_IMODE(found.info.st_mode))
@@ -130,7 +138,7 @@ class Filling:
 
 
 def _signature(info: os.stat_result) -> list[int]:
-    """What changes whenever a file's content does."""
+    """Return values that change if the content of a file changes."""
     return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
@@ -148,10 +156,10 @@ def _remove(place: str) -> None:
 
 @contextlib.contextmanager
 def _vanishing(place: str) -> Iterator[None]:
-    """Leave out what belongs at ``place`` where its source vanished since it was found."""
+    """Skip the file at ``place`` if its source has disappeared since the scan."""
     try:
         yield
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(place)):
-            raise  # it is not the source that is not there
+            raise  # The missing file is not the source.
         _remove(place)

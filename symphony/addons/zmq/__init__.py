@@ -1,4 +1,5 @@
-"""ZeroMQ for experiments: sockets that take the name of a service and behave alike on every backend.
+"""ZeroMQ sockets for experiments. They take the name of a service and work the same on every
+backend.
 
 | | binds | connects |
 | --- | --- | --- |
@@ -7,7 +8,8 @@
 | topics | `ZmqPub` | `ZmqSub` |
 | acknowledged messages | `ZmqReceiver` | `ZmqSender` |
 
-`AsyncZmqClient` and its like are for asyncio. All is loaded when it is first used, and needs pyzmq then.
+`AsyncZmqClient` and the other async classes are for asyncio. Every name is loaded when it is first
+used, which needs pyzmq.
 """
 
 from __future__ import annotations

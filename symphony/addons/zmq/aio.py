@@ -1,6 +1,8 @@
-"""The classes for asyncio: the same keywords, messages and errors, with ``await``, ``async with`` and ``async for``.
+"""The classes for asyncio. They have the same keywords, messages and errors, with ``await``,
+``async with`` and ``async for``.
 
-An object belongs to one event loop. Several tasks may use it at once; requests of one client go one after the other.
+An object belongs to one event loop. Several tasks may use it at the same time. Requests of one
+client are sent one after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _log = logging.getLogger("symphony.zmq")
 
 
 class AsyncPeer(End):
-    """One end of a conversation in an event loop. Its errors are those of the other classes."""
+    """One end of a connection in an event loop. Its errors are the same as those of the other
+    classes.
+    """
 
     _topics: Sequence[bytes] = ()
 
@@ -55,7 +59,9 @@ class AsyncPeer(End):
         return sockets.opened_async(self._kind, self._setup, topics=self._topics, again=again)
 
     def close(self) -> None:
-        """Close at once; tasks that wait in a call get `ZmqClosedError`. For the thread of the event loop."""
+        """Close at once. Tasks that wait in a call get `ZmqClosedError`. Call it in the thread
+        of the event loop.
+        """
         if not self._closing:
             self._closing = True
             self._socket.close()
@@ -69,7 +75,7 @@ class AsyncPeer(End):
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Say in errors of ours what ZeroMQ says, and that this was closed."""
+        """Translate errors of ZeroMQ, and report calls on a closed object."""
         if self._closing:
             raise self._gone()
         try:
@@ -94,10 +100,10 @@ class AsyncPeer(End):
         what: str,
         deadline: float | None = None,
     ) -> Any:
-        """The result of a call on the socket, once it does not have to wait.
+        """Return the result of a call on the socket, as soon as it can be done without waiting.
 
-        ``deadline`` is when the ``timeout`` ends that began earlier. The call is made when it can be done at once: who
-        is cancelled while he waits for it could lose a message.
+        ``deadline`` is when a ``timeout`` that started earlier ends. The call is made only when it
+        cannot block, because a task that is cancelled during a blocking call could lose a message.
         """
         if deadline is None and timeout is not None:
             deadline = time.monotonic() + timeout
@@ -107,7 +113,7 @@ class AsyncPeer(End):
                 raise ZmqTimeoutError(f"{self._setup.place.what}: {what} in {timeout:g} s")
             try:
                 return await call(NOW)
-            except Fault as exc:  # another task was quicker, or this did not wait yet
+            except Fault as exc:  # Another task was faster, or this is the first attempt.
                 if not sockets.is_later(exc):
                     raise
             at_once = False
@@ -117,7 +123,7 @@ class AsyncReceiving(AsyncPeer):
     """An end that receives."""
 
     async def recv(self, *, timeout: Timeout = USUAL) -> Any:
-        """The next message."""
+        """Return the next message."""
         with self._in_words():
             frames = await self._when(
                 READABLE, self._socket.recv_multipart, self._allowed(timeout), "no message came"
@@ -126,13 +132,13 @@ class AsyncReceiving(AsyncPeer):
 
     @abc.abstractmethod
     def _message(self, frames: list[bytes]) -> Any:
-        """What the frames of a message say."""
+        """Return the message in the frames."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        """The next message, until this is closed."""
+        """Return the next message until this object is closed."""
         try:
             return await self.recv()
         except ZmqClosedError:
@@ -140,13 +146,13 @@ class AsyncReceiving(AsyncPeer):
 
 
 class AsyncZmqPush(AsyncPeer):
-    """`ZmqPush` for asyncio."""
+    """The asyncio version of `ZmqPush`."""
 
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
 
     async def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
-        """Send a message, once there is room for it; see `ZmqPush.send`."""
+        """Send a message as soon as there is room for it; see `ZmqPush.send`."""
         data = message if self._dumps is None else self._dumps(message)
         with self._in_words():
             try:
@@ -161,7 +167,7 @@ class AsyncZmqPush(AsyncPeer):
 
 
 class AsyncZmqPull(AsyncReceiving):
-    """`ZmqPull` for asyncio."""
+    """The asyncio version of `ZmqPull`."""
 
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
@@ -171,7 +177,7 @@ class AsyncZmqPull(AsyncReceiving):
 
 
 class AsyncZmqPub(AsyncPeer):
-    """`ZmqPub` for asyncio."""
+    """The asyncio version of `ZmqPub`."""
 
     _kind: ClassVar[int] = sockets.PUB
     _binds: ClassVar[bool] = True
@@ -184,7 +190,7 @@ class AsyncZmqPub(AsyncPeer):
 
 
 class AsyncZmqSub(AsyncReceiving):
-    """`ZmqSub` for asyncio."""
+    """The asyncio version of `ZmqSub`."""
 
     _kind: ClassVar[int] = sockets.SUB
     _binds: ClassVar[bool] = False
@@ -195,12 +201,12 @@ class AsyncZmqSub(AsyncReceiving):
         super().__init__(**options)
 
     def subscribe(self, topic: str) -> None:
-        """Receive what is published under a topic from now on; see `ZmqSub.subscribe`."""
+        """Subscribe to a topic; see `ZmqSub.subscribe`."""
         with self._in_words():
             sockets.subscribe(self._socket, protocol.encoded(topic), on=True)
 
     def unsubscribe(self, topic: str) -> None:
-        """End what `subscribe` or ``topics`` began with the same text."""
+        """Cancel a subscription of `subscribe` or ``topics`` with the same text."""
         with self._in_words():
             sockets.subscribe(self._socket, protocol.encoded(topic), on=False)
 
@@ -209,7 +215,7 @@ class AsyncZmqSub(AsyncReceiving):
 
 
 class AsyncZmqClient(AsyncPeer):
-    """`ZmqClient` for asyncio."""
+    """The asyncio version of `ZmqClient`."""
 
     _kind: ClassVar[int] = sockets.REQ
     _binds: ClassVar[bool] = False
@@ -221,7 +227,9 @@ class AsyncZmqClient(AsyncPeer):
         super().__init__(**options)
 
     async def request(self, message: Any, *, timeout: Timeout = USUAL) -> Any:
-        """Send a request and return the reply; see `ZmqClient.request`. The time counts from its turn on."""
+        """Send a request and return the reply; see `ZmqClient.request`. The timeout starts when
+        earlier requests are done.
+        """
         data = message if self._dumps is None else self._dumps(message)
         allowed = self._allowed(timeout)
         async with self._turn:
@@ -258,7 +266,7 @@ class AsyncZmqClient(AsyncPeer):
 
 
 class AsyncZmqServer(AsyncPeer):
-    """`ZmqServer` for asyncio: either `recv` and `send` in turns, or `serve`."""
+    """The asyncio version of `ZmqServer`: call either `recv` and `send` in turns, or `serve`."""
 
     _kind: ClassVar[int] = sockets.REP
     _binds: ClassVar[bool] = True
@@ -268,7 +276,7 @@ class AsyncZmqServer(AsyncPeer):
         super().__init__(**options)
 
     async def recv(self, *, timeout: Timeout = USUAL) -> Any:
-        """The next request, which `send` has to answer before there is another; see `ZmqServer.recv`."""
+        """Return the next request. Call `send` before the next `recv`; see `ZmqServer.recv`."""
         if self._due:
             raise ZmqOrderError(
                 f"{self._setup.place.what}: recv and send alternate, and a request waits for its answer"
@@ -285,18 +293,20 @@ class AsyncZmqServer(AsyncPeer):
             raise
 
     async def send(self, reply: Any) -> None:
-        """Answer the request that was received last. Raises `ZmqOrderError` out of turn."""
+        """Reply to the request that was received last. Raises `ZmqOrderError` if there is none."""
         await self._answer([reply if self._dumps is None else self._dumps(reply)])
 
     async def send_error(self, text: str) -> None:
-        """Answer with an error, which the client raises as `ZmqRemoteError`."""
+        """Reply with an error, which the client raises as `ZmqRemoteError`."""
         await self._answer(protocol.failure_of(text))
 
     async def serve(self, handler: Callable[[Any], Any]) -> None:
-        """Answer every request with what ``handler``, a function or a coroutine function, returns for it.
+        """Reply to every request with the result of ``handler``, a function or a coroutine
+        function.
 
-        To the end of the task, or until this is closed. What the handler raises is answered to the client as an error
-        and logged. Where the task is cancelled while it handles a request, that is answered with an error too.
+        It runs until the task is cancelled or this object is closed. An exception of the handler is
+        logged, and sent to the client as an error. If the task is cancelled while it handles a
+        request, the reply is an error as well.
         """
         if not callable(handler):
             raise ZmqOptionError(
@@ -318,7 +328,9 @@ class AsyncZmqServer(AsyncPeer):
                 raise
 
     def disown(self) -> None:
-        """Leave the socket, and whoever waits for an answer, to the parent of this process, which was forked."""
+        """Leave the socket, and the client that waits for a reply, to the parent of this forked
+        process.
+        """
         super().disown()
         self._due = False
 

@@ -1,4 +1,6 @@
-"""What every end of a conversation knows of itself, in threads and event loops: where it is, and whether it is over."""
+"""The state that every end of a connection has, in threads and in event loops: its address, and
+whether it is closed.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
 
 
 class End(abc.ABC):
-    """One end of a conversation. Until it is opened it counts as closed: there is nothing to close."""
+    """One end of a connection. It counts as closed until it is opened, because there is nothing
+    to close.
+    """
 
     _kind: ClassVar[int]
     _binds: ClassVar[bool]
-    # The keywords of this class beside those that all have.
+    # The keywords of this class in addition to those that all classes have.
     _own: ClassVar[tuple[str, ...]] = ()
     _closing = True
     _inherited = False
@@ -29,12 +33,14 @@ class End(abc.ABC):
 
     @property
     def address(self) -> str:
-        """Where this is bound or connected, as ZeroMQ writes it: ``tcp://127.0.0.1:7000``."""
+        """The address to which this is bound or connected, as ZeroMQ writes it:
+        ``tcp://127.0.0.1:7000``.
+        """
         return self._address
 
     @property
     def closed(self) -> bool:
-        """Whether this was closed."""
+        """Whether this object was closed."""
         return self._closing
 
     @property
@@ -50,20 +56,23 @@ class End(abc.ABC):
         """Close at once."""
 
     def wait_closed(self, timeout: float) -> bool:
-        """Whether the socket is closed, after at most ``timeout`` seconds."""
+        """Return whether the socket is closed, after at most ``timeout`` seconds."""
         return self._ended.wait(timeout)
 
     def disown(self) -> None:
-        """Be closed for a forked child, and leave the socket to the parent. For the one thread that a fork leaves.
+        """Mark this object as closed in a forked child, and leave the socket to the parent. Call it
+        in the only thread after a fork.
 
-        Locks are made anew: another thread may have held them when it came to the fork.
+        The locks are replaced, because another thread may have held them during the fork.
         """
         self._closing = self._inherited = True
         self._ended = threading.Event()
         self._ended.set()
 
     def __del__(self) -> None:
-        """Close what was forgotten, and say so: the end of the program waits for every open socket."""
+        """Close an object that the program forgot to close, and warn: the program waits for
+        every open socket when it exits.
+        """
         if not self._closing:
             self.close()
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)

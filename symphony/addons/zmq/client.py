@@ -1,4 +1,6 @@
-"""Those who ask and wait for the answer, one question at a time: clients, and senders of acknowledged messages."""
+"""The classes that send a message and wait for its reply: clients, and senders of acknowledged
+messages.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Asking(Peer):
-    """One who sends a message and waits for the answer to it.
+    """An end that sends a message and waits for its reply.
 
-    After a failure it goes on with a fresh socket: an answer that comes late, comes to the old one, and is never taken
-    for that to a later question.
+    After a failure it uses a new socket, so that a late reply is never taken for the reply to a
+    later message.
     """
 
     _kind: ClassVar[int] = sockets.REQ
@@ -33,7 +35,9 @@ class Asking(Peer):
         super().__init__(**options)
 
     def _ask(self, message: Any, timeout: Timeout) -> list[bytes]:
-        """The frames of the answer to a message, which is sent again while there are retries left."""
+        """Return the frames of the reply to a message, which is sent again while there are
+        retries left.
+        """
         data = message if self._dumps is None else self._dumps(message)
         for _ in range(self._retries):
             try:
@@ -85,39 +89,43 @@ class Asking(Peer):
             return sockets.frames(self._take, NOW)
 
     def _renew(self) -> None:
-        """Take a fresh socket. What the old one has not sent is never sent."""
+        """Replace the socket. Messages that the old one has not sent are discarded."""
         if not self._closing:
             self._socket.close(linger=0)
             self._use(self._open(again=self._address if self._place.bind else None))
 
 
 class ZmqClient(Asking):
-    """Asks a server; it connects, unless ``bind=True``.
+    """Sends requests to a server. It connects, unless ``bind=True``.
 
-    A request that has no reply after ``timeout`` seconds is sent ``retries`` times more, each with that time, and may
-    so be handled more than once. Without a timeout, here or in the call, it waits, and is never sent again.
+    A request without a reply after ``timeout`` seconds is sent again, ``retries`` times, with the
+    same timeout each, so the server may handle it more than once. Without a timeout, in the
+    constructor or in the call, it waits indefinitely and sends the request once.
     """
 
     def request(self, message: Any, *, timeout: Timeout = USUAL) -> Any:
         """Send a request and return the reply.
 
-        Raises `ZmqTimeoutError` where none came, `ZmqRemoteError` where the server answered with an error,
-        `ZmqClosedError`, and `ZmqMessageError` for what the serializer cannot write or read.
+        Raises `ZmqTimeoutError` if there is no reply, `ZmqRemoteError` if the server replies with
+        an error, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot write or read a
+        message.
         """
         return reply_of(self._ask(message, timeout), self._loads)
 
 
 class ZmqSender(Asking):
-    """Sends messages of which it knows that they were received; it connects, unless ``bind=True``.
+    """Sends messages and waits for their acknowledgement. It connects, unless ``bind=True``.
 
-    One that was not acknowledged after ``timeout`` seconds is sent ``retries`` times more, and may so be received more
-    than once. Without a timeout, here or in the call, it waits, and is never sent again.
+    A message without an acknowledgement after ``timeout`` seconds is sent again, ``retries`` times,
+    so it may be received more than once. Without a timeout, in the constructor or in the call, it
+    waits indefinitely and sends the message once.
     """
 
     def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
-        """Send a message and return when a `ZmqReceiver` has it.
+        """Send a message, and return when a `ZmqReceiver` has received it.
 
-        Raises `ZmqTimeoutError` where that is not known, `ZmqRemoteError` where the receiver could not read it,
-        `ZmqClosedError`, and `ZmqMessageError` for what the serializer cannot write.
+        Raises `ZmqTimeoutError` if there is no acknowledgement, `ZmqRemoteError` if the receiver
+        cannot read the message, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot
+        write it.
         """
         reply_of(self._ask(message, timeout), None)

@@ -1,8 +1,10 @@
-"""The one ZeroMQ context of a process, who opened sockets in it, and how all of it ends with the program.
+"""The ZeroMQ context of a process, the owners of its sockets, and their shutdown when the program
+exits.
 
-ZeroMQ sends in the background: a program that ends at once would lose what it sent last. Whatever is open at the end
-of the program is closed then, and the end waits for messages on their way, each socket's for its ``linger`` at most.
-So it is with a child of multiprocessing. A child made by ``os.fork`` that ends by ``os._exit`` has no such end.
+ZeroMQ sends in the background, so a program that exits at once would lose its last messages. All
+objects that are open when the program exits are closed then, and the exit waits for unsent
+messages, at most ``linger`` seconds for each socket. The same holds for a child of multiprocessing.
+It does not hold for a child of ``os.fork`` that calls ``os._exit``.
 """
 
 from __future__ import annotations
@@ -25,27 +27,29 @@ if TYPE_CHECKING:
 
     from symphony.plan.encryption_keys import Keys
 
-# How long the end of the program waits for calls of other threads to notice that their object was closed, in seconds.
+# How long the exit of the program waits for calls in other threads to notice that their object was
+# closed, in seconds.
 _NOTICE = 1.0
-# When that is in a child of multiprocessing: after what others do there. Queues, for one, are emptied at -5.
+# The priority of the shutdown in a child of multiprocessing. It is later than others; queues, for
+# example, are flushed at -5.
 _LAST = -100
 
 
 class Closable(Protocol):
-    """What has sockets open."""
+    """An owner of open sockets."""
 
     def close(self) -> None:
-        """Close them."""
+        """Close the sockets."""
 
     def wait_closed(self, timeout: float) -> bool:
-        """Whether they are closed, after at most ``timeout`` seconds."""
+        """Return whether they are closed, after at most ``timeout`` seconds."""
 
     def disown(self) -> None:
-        """Be closed for a forked child, and leave them to the parent."""
+        """Mark them as closed in a forked child, and leave them to the parent."""
 
 
 class _Process:
-    """What this process has of ZeroMQ. A fork begins anew."""
+    """The ZeroMQ state of this process. A fork starts with a new one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -82,7 +86,7 @@ def _begin_anew() -> None:
         item.disown()
     _forked.append(
         (_here, inherited)
-    )  # context and sockets are the parent's, and must not be ended here
+    )  # Context and sockets belong to the parent and must not be closed here.
     _here = _Process()
 
 
@@ -92,10 +96,12 @@ atexit.register(lambda: _here.end())
 
 
 def _end_with_child(process: _Process) -> None:
-    """Where this is a child of multiprocessing, end with it: forked ones leave by ``os._exit``, without atexit.
+    """In a child of multiprocessing, shut down when the child exits: a forked child calls
+    ``os._exit``, which skips atexit.
 
-    This comes with the first socket. What the child is told before it begins, multiprocessing has it forget, the
-    function of this module for atexit too; and who uses multiprocessing has imported it by now.
+    This runs with the first socket. multiprocessing clears its finalizers, and the atexit functions
+    of the parent, when a child starts, so registering at import would have no effect. A program
+    that uses multiprocessing has imported it by now.
     """
     util, running = (
         sys.modules.get("multiprocessing.util"),
@@ -103,16 +109,18 @@ def _end_with_child(process: _Process) -> None:
     )
     if util is None or running is None or running.parent_process() is None:
         return
-    if sys.version_info >= (3, 13):  # where this comes when the threads have ended
+    if sys.version_info >= (3, 13):  # Code runs here after the threads have finished.
         util.Finalize(None, process.end, exitpriority=_LAST)
-    elif util.is_exiting():  # and one of its threads goes on
+    elif util.is_exiting():  # A thread of the program is still running.
         _end_after_threads(process)
     else:
         util.Finalize(None, _end_after_threads, args=(process,), exitpriority=_LAST)
 
 
 def _end_after_threads(process: _Process) -> None:
-    """End after the other threads, as a program does. They are waited for when this has returned, and so is its own."""
+    """Shut down after the other threads, as a program does. They are joined after this returns,
+    and so is the thread of this function.
+    """
     Thread(target=_await_threads, args=(process,), name="symphony-end", daemon=False).start()
 
 
@@ -129,12 +137,12 @@ def _await_threads(process: _Process) -> None:
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:
-    """The context of this process."""
+    """Return the context of this process."""
     return _here.get()
 
 
 def asynchronous_context() -> zmq.asyncio.Context:
-    """The same context for sockets of asyncio."""
+    """Return the same context for asyncio sockets."""
     import zmq.asyncio
 
     shared = _here.get()
@@ -145,24 +153,28 @@ def asynchronous_context() -> zmq.asyncio.Context:
 
 
 def remember(item: Closable) -> None:
-    """Close ``item`` at the end of the program, unless it is gone by then."""
+    """Close ``item`` when the program exits, unless it has been deleted by then."""
     _here.open.add(item)
 
 
 def rest_in_peace() -> None:
-    """At the end of the program, do not come back: only daemon threads are left to wait, and they are to be silent."""
+    """Block for ever while the program exits. Only daemon threads get here, and they must not
+    print errors.
+    """
     if _here.ending:
         threading.Event().wait()
 
 
-# --- who may connect to an encrypted service ---
+# --- clients of an encrypted service ---
 
-# ZeroMQ asks at this address whether a client may come in (ZAP, https://rfc.zeromq.org/spec/27).
+# ZeroMQ asks at this address whether it may accept a client (ZAP, https://rfc.zeromq.org/spec/27).
 _ZAP = "inproc://zeromq.zap.01"
 
 
 def admit(keys: Keys) -> str:
-    """Let those in who have the clients' pair of ``keys``, and nobody else; the ZAP domain that a server names."""
+    """Accept only clients that have the clients' key pair of ``keys``. Return the ZAP domain for
+    the server.
+    """
     domain = f"symphony-{keys.other}"
     shared = _here.get()
     with _here.lock:
@@ -178,7 +190,7 @@ def admit(keys: Keys) -> str:
 
 
 def _judge(asked: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
-    """Answer who may come in, to the end of the context: the one public key of each domain."""
+    """Answer ZAP requests until the context is terminated. Each domain has one public key."""
     with contextlib.suppress(zmq.ContextTerminated), asked:
         while True:
             version, request, domain, _address, _identity, mechanism, *credentials = (

@@ -1,4 +1,6 @@
-"""Where a socket listens or connects: from a service, an address, or a host and a port. Pure."""
+"""Determine where a socket binds or connects, from a service, an address, or a host and a port.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +13,20 @@ from symphony.application import address as address_of
 from symphony.plan.encryption_keys import Keys, keys_for
 
 LOOPBACK = "127.0.0.1"
-# The transports that a process reaches others with; the values show what follows the "://".
+# The transports between processes. The values show the form of the text after "://".
 TRANSPORTS = {"tcp": "host:port", "ipc": "/path/of/a/socket", "inproc": "name"}
 _EXAMPLES = {"service": "replay", "host": LOOPBACK}
-LONGEST = 253  # letters of a name in the DNS (RFC 1035, section 2.3.4, less what is not written)
+# The maximum length of a DNS name (RFC 1035, section 2.3.4, without the parts that are not
+# written).
+LONGEST = 253
 _TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,18}|\*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An address as ZeroMQ takes it (``tcp://10.0.0.7:7000``), and whether it is listened on.
+    """An address in the form of ZeroMQ (``tcp://10.0.0.7:7000``), and whether it is bound.
 
-    ``keys`` are those of an encrypted service. ``what`` names the place in messages.
+    ``keys`` are those of an encrypted service. ``what`` names the endpoint in messages.
     """
 
     address: str
@@ -40,10 +44,10 @@ def find(
     port: int | None,
     environ: Mapping[str, str],
 ) -> Place:
-    """The one place that the keywords name.
+    """Return the endpoint that the keywords name.
 
-    Raises `ZmqAddressError` for keywords that name none or two, and for a malformed address, and `NotFound` for a
-    service that the environment does not have.
+    Raises `ZmqAddressError` if the keywords name none or two or if an address is malformed, and
+    `NotFound` if the environment does not have the service.
     """
     given = {"service": service, "address": address, "port": port if port is not None else host}
     named = [key for key, value in given.items() if value is not None]
@@ -79,7 +83,9 @@ def _of_port(host: str, port: object, bind: bool) -> Place:
 
 
 def checked(address: object, bind: bool) -> str:
-    """An address with its transport; ``host:port`` alone is TCP. Port 0 or ``*`` is any, where it is bound."""
+    """Return an address with its transport. ``host:port`` alone means TCP. Port 0 or ``*`` is
+    any port and must be bound.
+    """
     if not isinstance(address, str) or not address:
         raise ZmqAddressError(f"an address is text such as 'tcp://127.0.0.1:7000', not {address!r}")
     if "\0" in address or not _is_utf8(address):

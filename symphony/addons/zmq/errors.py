@@ -1,4 +1,5 @@
-"""What the ZeroMQ classes raise, beside `NotFound` for a service that the environment does not have.
+"""The exceptions of the ZeroMQ classes. They also raise `NotFound` if the environment does not have
+a service.
 
     ZmqError (a SymphonyError)
     ├── ZmqOptionError (also a ValueError)      a keyword that cannot be used
@@ -10,7 +11,7 @@
     ├── ZmqRemoteError                          the server's handler failed; the text is its error
     └── ZmqClosedError                          the object was closed
 
-All of them can be caught at once as `ZmqError`.
+Catch `ZmqError` to catch all of them.
 """
 
 from __future__ import annotations
@@ -19,42 +20,43 @@ from symphony.errors import SymphonyError
 
 
 class ZmqError(SymphonyError):
-    """The root of what the ZeroMQ classes raise on purpose."""
+    """The base class of all exceptions that the ZeroMQ classes raise deliberately."""
 
 
 class ZmqOptionError(ZmqError, ValueError):
-    """A keyword that cannot be used."""
+    """A keyword has an invalid value."""
 
 
 class ZmqAddressError(ZmqOptionError):
-    """An address that is malformed, in use, or of another machine."""
+    """An address is malformed, in use, or belongs to another machine."""
 
 
 class ZmqOrderError(ZmqError, ValueError):
-    """A call out of turn: a server's recv and send alternate, and no object is used by two threads at once.
+    """A call was made out of order: a server alternates recv and send, and two threads must not use
+    one object at the same time.
 
-    Nor is one that was opened before a fork used after it.
+    It is also raised if an object is used in a forked child and was opened before the fork.
     """
 
 
 class ZmqMessageError(ZmqError, ValueError):
-    """A message that the serializer cannot write or read."""
+    """The serializer cannot write or read a message."""
 
 
 class ZmqTimeoutError(ZmqError, TimeoutError):
-    """Nothing came, or could be sent, in time."""
+    """Nothing was received, or could be sent, in time."""
 
 
 class ZmqRemoteError(ZmqError):
-    """The server answered with an error; the text is the server's."""
+    """The server replied with an error. The text is that of the server."""
 
 
 class ZmqClosedError(ZmqError):
-    """The object was closed, here or by another thread."""
+    """The object was closed, by this thread or by another one."""
 
 
 def told(exc: BaseException) -> str:
-    """What an exception says of itself; nothing where it fails even at that."""
+    """Return the text of an exception, or nothing if its ``__str__`` fails."""
     try:
         return str(exc)
     except Exception:

@@ -1,4 +1,4 @@
-"""The keywords that every class takes, checked and put into one record. Pure."""
+"""Check the keywords that every class takes, and collect them in one record. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.names import did_you_mean, join_names
 
 LINGER = 5.0
-# ZeroMQ keeps numbers of messages and of milliseconds in 32 bits.
+# ZeroMQ stores numbers of messages and of milliseconds in 32 bits.
 MOST = 2**31 - 1
 
 Number = TypeVar("Number", int, float)
 
 
 class Options(TypedDict, total=False):
-    """The keywords; `docs/howto/messaging.md` tells of each."""
+    """The keywords. `docs/howto/messaging.md` describes them."""
 
     service: str | None
     address: str | None
@@ -36,7 +36,7 @@ class Options(TypedDict, total=False):
 
 
 class Usual(enum.Enum):
-    """The value of a call's ``timeout=`` that means the object's own."""
+    """The default of a call's ``timeout=``: use the timeout of the object."""
 
     USUAL = enum.auto()
 
@@ -47,9 +47,9 @@ Timeout = float | None | Usual
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a socket is opened with. ``timeout`` and ``linger`` are in seconds, ``hwm`` is in messages.
+    """The options of a socket. ``timeout`` and ``linger`` are in seconds, ``hwm`` is in messages.
 
-    No ``timeout`` and no ``linger`` are as long as it takes.
+    If ``timeout`` or ``linger`` is None, there is no limit.
     """
 
     place: Place
@@ -61,7 +61,8 @@ class Setup:
 
 
 def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
-    """The keywords given to the class ``who``, which binds unless they say otherwise, and has some of its ``own``.
+    """Return the options for the class ``who``, which binds unless the keywords change it, and has
+    additional keywords ``own``.
 
     Raises `ZmqOptionError`.
     """
@@ -94,7 +95,7 @@ def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
 
 
 def seconds(value: object, what: str) -> float | None:
-    """A number of seconds of at least 0, or None."""
+    """Return a number of seconds that is at least 0, or None."""
     if value is None:
         return None
     if (
@@ -107,7 +108,7 @@ def seconds(value: object, what: str) -> float | None:
 
 
 def whole(value: object, what: str) -> int:
-    """A whole number of at least 0."""
+    """Return a whole number that is at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ZmqOptionError(f"{what} is a whole number of at least 0, not {value!r}")
     return value

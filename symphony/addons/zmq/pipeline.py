@@ -1,4 +1,6 @@
-"""Work that is handed out: pushers and pullers. A message goes to one puller, in turns where there are several."""
+"""Distributed work: pushers and pullers. Each message goes to one puller, in turn if there are
+several.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +12,42 @@ from symphony.addons.zmq.sync import Receiving, Sending
 
 
 class ZmqPush(Sending):
-    """Sends messages to pullers; it connects, unless ``bind=True``.
+    """Sends messages to pullers. It connects, unless ``bind=True``.
 
-    What was sent may be on its way: it is lost where the puller dies. `ZmqSender` knows when it was received.
+    A message may still be in transit after `send` returns. It is lost if the puller exits.
+    `ZmqSender` waits for an acknowledgement.
     """
 
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
 
     def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
-        """Send a message, once there is room for it (``hwm``) and, where this is bound, a puller.
+        """Send a message, as soon as there is room for it (``hwm``) and, if this is bound, a puller
+        is connected.
 
-        Raises `ZmqTimeoutError`, `ZmqClosedError`, and `ZmqMessageError` for what the serializer cannot write.
+        Raises `ZmqTimeoutError`, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot
+        write the message.
         """
         self._send(message if self._dumps is None else self._dumps(message), timeout)
 
 
 class ZmqPull(Receiving):
-    """Receives what pushers send, in the order in which each sent it; it binds, unless ``bind=False``.
+    """Receives the messages of pushers, in the order in which each pusher sent them. It binds,
+    unless ``bind=False``.
 
-    It can be iterated over, until it is closed. A message of several frames, which only others send, comes frame
-    by frame.
+    It can be iterated over until it is closed. A message of several frames, which only other
+    programs send, is returned frame by frame.
     """
 
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
 
     def recv(self, *, timeout: Timeout = USUAL) -> Any:
-        """The next message; waits for it for ``timeout`` seconds, which are the object's own unless given.
+        """Return the next message. Waits for ``timeout`` seconds, by default the timeout of the
+        object.
 
-        Raises `ZmqTimeoutError`, `ZmqClosedError`, and `ZmqMessageError` for what the serializer cannot read.
+        Raises `ZmqTimeoutError`, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot
+        read the message.
         """
         raw = self._receive(timeout)
         return raw if self._loads is None else self._loads(raw)

@@ -1,4 +1,4 @@
-"""Messages as they stand on the wire, so that programs with bare ZeroMQ can talk to these. Pure.
+"""The format of messages on the wire, so that programs with bare ZeroMQ can exchange them. Pure.
 
 | | frames |
 | --- | --- |
@@ -19,7 +19,7 @@ ERROR = b"symphony-error"
 
 
 def not_bytes(data: object, dumps: Dumps | None) -> ZmqMessageError:
-    """The error for what ``dumps`` made of a message, or for the message itself, where that cannot be sent."""
+    """Return the error for a message, or for the result of ``dumps``, that is not bytes."""
     kind = type(data).__name__
     try:
         memoryview(data)  # type: ignore[arg-type]
@@ -39,14 +39,16 @@ def not_bytes(data: object, dumps: Dumps | None) -> ZmqMessageError:
 
 
 def request_of(frames: Sequence[bytes], loads: Loads | None) -> Any:
-    """The request that frames hold. Raises `ZmqMessageError`."""
+    """Return the request in the frames. Raises `ZmqMessageError`."""
     if len(frames) != 1:
         raise ZmqMessageError(f"a request has one frame, and this has {len(frames)}")
     return frames[0] if loads is None else loads(frames[0])
 
 
 def reply_of(frames: Sequence[bytes], loads: Loads | None) -> Any:
-    """The reply that frames hold. Raises `ZmqRemoteError` where it is an error, and `ZmqMessageError`."""
+    """Return the reply in the frames. Raises `ZmqRemoteError` if it is an error, and
+    `ZmqMessageError`.
+    """
     if len(frames) == 1:
         return frames[0] if loads is None else loads(frames[0])
     if len(frames) == 2 and frames[1] == ERROR:
@@ -55,26 +57,26 @@ def reply_of(frames: Sequence[bytes], loads: Loads | None) -> Any:
 
 
 def failure_of(exc: BaseException | str) -> list[bytes]:
-    """The frames of a reply that is an error."""
+    """Return the frames of a reply that is an error."""
     text = exc if isinstance(exc, str) else ": ".join(filter(None, (type(exc).__name__, told(exc))))
     return [text.encode(errors="replace"), ERROR]
 
 
 def publication(topic: object, message: Any, dumps: Dumps | None) -> tuple[bytes, Any]:
-    """The frames of a publication. Raises `ZmqMessageError`."""
+    """Return the frames of a publication. Raises `ZmqMessageError`."""
     data = message if dumps is None else dumps(message)
     if type(data) is not bytes:
         try:
             whole = memoryview(data).contiguous
         except TypeError as exc:
             raise not_bytes(data, dumps) from exc
-        if not whole:  # which ZeroMQ would say after the topic was sent
+        if not whole:  # ZeroMQ would refuse the message only after the topic was sent.
             raise not_bytes(data, dumps)
     return encoded(topic), data
 
 
 def published(frames: Sequence[bytes], loads: Loads | None) -> tuple[str, Any]:
-    """The topic and the message that the frames of a publication hold. Raises `ZmqMessageError`."""
+    """Return the topic and the message in the frames of a publication. Raises `ZmqMessageError`."""
     if len(frames) != 2:
         raise ZmqMessageError(
             f"what is published has two frames, topic and message, and this has {len(frames)}"
@@ -84,7 +86,7 @@ def published(frames: Sequence[bytes], loads: Loads | None) -> tuple[str, Any]:
 
 
 def encoded(topic: object) -> bytes:
-    """A topic as it stands on the wire. Raises `ZmqOptionError`."""
+    """Return a topic as bytes. Raises `ZmqOptionError`."""
     if not isinstance(topic, str):
         raise ZmqOptionError(f"a topic is text, not {topic!r}")
     try:
@@ -94,7 +96,7 @@ def encoded(topic: object) -> bytes:
 
 
 def encoded_topics(topics: object) -> list[bytes]:
-    """One or several topics as they stand on the wire."""
+    """Return one or several topics as bytes."""
     if isinstance(topics, str):
         return [encoded(topics)]
     if isinstance(topics, (bytes, bytearray)) or not isinstance(topics, Iterable):

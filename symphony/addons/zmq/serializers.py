@@ -1,4 +1,4 @@
-"""From a message to bytes and back, by name or by a pair of functions."""
+"""Convert messages to bytes and back, with a named serializer or a pair of functions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Codec = tuple[Dumps | None, Loads | None]
 
 
 def codec(serializer: Serializer) -> Codec:
-    """The pair of functions of a serializer; for None (bytes as they are) a pair of None.
+    """Return the pair of functions of a serializer. For None (messages are bytes) both are None.
 
-    What they raise about a message comes as `ZmqMessageError`, with their own error as its cause. ``"pickle"``
-    runs whatever code the sender of a message likes: it is for senders that are trusted like the program itself.
+    An error of theirs about a message is raised as `ZmqMessageError`, with the original error as
+    its cause. ``"pickle"`` runs arbitrary code of the sender. Use it only for trusted senders.
     """
     if serializer is None:
         return None, None
@@ -92,7 +92,7 @@ def _msgpack() -> tuple[Dumps, Loads]:
         raise PluginError(
             "the serializer 'msgpack' needs the package 'msgpack'; install it with: pip install msgpack"
         ) from None
-    # Unless told otherwise it refuses to read numbers as keys, which it writes.
+    # By default, msgpack refuses to read maps with numbers as keys, which it writes.
     return msgpack.packb, functools.partial(msgpack.unpackb, strict_map_key=False)
 
 

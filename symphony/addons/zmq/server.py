@@ -1,4 +1,6 @@
-"""Those who answer, one question after the other: servers, and receivers that acknowledge."""
+"""The classes that reply to one message after the other: servers, and receivers that
+acknowledge.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ _log = logging.getLogger("symphony.zmq")
 
 
 class Answering(Peer):
-    """One who takes a question, and then answers it."""
+    """An end that receives a message and then replies to it."""
 
     _kind: ClassVar[int] = sockets.REP
     _binds: ClassVar[bool] = True
@@ -41,7 +43,7 @@ class Answering(Peer):
         super().__init__(**options)
 
     def _next(self, flags: int, deadline: float | None) -> list[bytes] | None:
-        """The frames of the next question; None where this was woken up first."""
+        """Return the frames of the next message, or None if another thread woke this one first."""
         if self._busy:
             raise self._taken()
         self._busy = True
@@ -70,7 +72,7 @@ class Answering(Peer):
             return sockets.frames(self._take, NOW)
 
     def _read(self, frames: Sequence[bytes]) -> Any:
-        """The message of a question; one that cannot be read is answered with an error, and raises."""
+        """Return the message in the frames. If it cannot be read, reply with an error and raise."""
         try:
             return request_of(frames, self._loads)
         except ZmqMessageError as exc:
@@ -101,7 +103,9 @@ class Answering(Peer):
                 self._finish()
 
     def disown(self) -> None:
-        """Leave the socket, and whoever waits for an answer, to the parent of this process, which was forked."""
+        """Leave the socket, and the client that waits for a reply, to the parent of this forked
+        process.
+        """
         super().disown()
         self._due = False
 
@@ -114,7 +118,9 @@ class Answering(Peer):
 
 
 class ZmqServer(Answering):
-    """Answers clients; it binds, unless ``bind=False``. Either `recv` and `send` in turns, or a loop with a handler."""
+    """Replies to clients. It binds, unless ``bind=False``. Call either `recv` and `send` in
+    turns, or start a loop with a handler.
+    """
 
     def __init__(self, **options: Unpack[Options]) -> None:
         self._loop: threading.Thread | None = None
@@ -124,10 +130,11 @@ class ZmqServer(Answering):
         super().__init__(**options)
 
     def recv(self, *, timeout: Timeout = USUAL) -> Any:
-        """The next request, which `send` has to answer before there is another.
+        """Return the next request. Call `send` before the next `recv`.
 
-        Raises `ZmqOrderError` out of turn, `ZmqTimeoutError`, `ZmqClosedError`, and `ZmqMessageError` for a request
-        that the serializer cannot read, which was then answered with an error.
+        Raises `ZmqOrderError` if the last request has no reply yet, `ZmqTimeoutError`,
+        `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot read the request, to which
+        it then replies with an error.
         """
         self._refuse_beside_loop("recv")
         if self._due:
@@ -137,23 +144,23 @@ class ZmqServer(Answering):
         return self._awaited(timeout)
 
     def send(self, reply: Any) -> None:
-        """Answer the request that was received last. Raises `ZmqOrderError` out of turn."""
+        """Reply to the request that was received last. Raises `ZmqOrderError` if there is none."""
         self._refuse_beside_loop("send")
         self._answer([reply if self._dumps is None else self._dumps(reply)])
 
     def send_error(self, text: str) -> None:
-        """Answer with an error, which the client raises as `ZmqRemoteError`."""
+        """Reply with an error, which the client raises as `ZmqRemoteError`."""
         self._refuse_beside_loop("send_error")
         self._answer(failure_of(text))
 
     # --- the loop ---
 
     def start_loop(self, handler: Handler, *, blocking: bool = False) -> None:
-        """Answer every request with what ``handler`` returns for it, until `stop` or `close`.
+        """Reply to every request with the result of ``handler``, until `stop` or `close` is called.
 
-        With ``blocking`` here, else in a thread that does not keep the program from ending. What the handler raises
-        is answered to the client as an error and logged, and the loop goes on; with ``blocking``, `SystemExit` and
-        `KeyboardInterrupt` are answered, and raised here.
+        With ``blocking``, the loop runs in this thread, otherwise in a daemon thread. An exception
+        of the handler is logged and sent to the client as an error, and the loop continues. With
+        ``blocking``, `SystemExit` and `KeyboardInterrupt` are sent to the client and raised here.
         """
         _check(handler)
         self._refuse_beside_loop("start_loop")
@@ -174,22 +181,25 @@ class ZmqServer(Answering):
             self._loop.start()
 
     def stop(self) -> None:
-        """End the loop, at once: a request that is being handled is still answered, another is not begun.
+        """Stop the loop at once. It still replies to a request that is being handled, but starts no
+        other.
 
-        Any thread may call this, and so may the handler. `join` waits until the loop has ended.
+        Any thread may call this, and so may the handler. `join` waits until the loop has stopped.
         """
         self._stopping = True
         if self._loop is not None:
             self._wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the loop has ended, for ``timeout`` seconds at most; whether it has. Not from the handler."""
+        """Wait at most ``timeout`` seconds until the loop has stopped, and return whether it
+        has. The handler must not call this.
+        """
         if self._loop is threading.current_thread():
             return self._idle.is_set()
         return self._idle.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
     def disown(self) -> None:
-        """Leave the socket and the loop to the parent of this process, which was forked."""
+        """Leave the socket and the loop to the parent of this forked process."""
         super().disown()
         self._loop, self._idle = None, threading.Event()
         self._idle.set()
@@ -211,7 +221,7 @@ class ZmqServer(Answering):
             reply = handler(self._read(frames))
             self._answer([reply if self._dumps is None else self._dumps(reply)])
         except BaseException as exc:
-            # In a thread, `SystemExit` would end the loop and nothing else, without a word.
+            # In a thread, `SystemExit` would silently end the loop and nothing else.
             ends = blocking and not isinstance(exc, Exception)
             if not ends and not self._closing:
                 _log.exception("%s: a request was answered with an error", self._place.what)
@@ -242,10 +252,10 @@ def _check(handler: object) -> None:
 
 
 class ZmqReceiver(Answering, Receiving):
-    """Receives what a `ZmqSender` sends, and acknowledges it; it binds, unless ``bind=False``."""
+    """Receives and acknowledges the messages of a `ZmqSender`. It binds, unless ``bind=False``."""
 
     def recv(self, *, timeout: Timeout = USUAL) -> Any:
-        """The next message, which its sender then knows to be received; the rest is as with `ZmqPull`."""
+        """Return the next message and acknowledge it. Otherwise it works like `ZmqPull.recv`."""
         message = self._awaited(timeout)
         self._answer([b""])
         return message

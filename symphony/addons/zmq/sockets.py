@@ -1,4 +1,6 @@
-"""Sockets as they are opened here: options, keys, and what goes wrong in words. With `context`, alone imports zmq."""
+"""Open sockets with their options and keys, and translate errors. Only this module and `context`
+import zmq.
+"""
 
 from __future__ import annotations
 
@@ -32,30 +34,35 @@ READABLE, WRITABLE = zmq.POLLIN, zmq.POLLOUT
 Kind = zmq.SocketType
 REQ, REP, PUSH, PULL, PUB, SUB = zmq.REQ, zmq.REP, zmq.PUSH, zmq.PULL, zmq.PUB, zmq.SUB
 poll = zmq.zmq_poll
-# How long a call on a socket waits inside ZeroMQ, in seconds: most of what is waited for comes sooner. Only then does
-# it wait in such a way that another thread can end it, which takes longer to begin and to end.
+# How long a call on a socket waits inside ZeroMQ, in seconds. Most messages arrive sooner. After
+# that, the call waits in a way that another thread can interrupt, which takes longer to start and
+# to stop.
 QUICK = 0.01
-# The longest wait that ZeroMQ can be asked for; a longer one is several. In ms.
+# The longest wait that ZeroMQ supports, in ms. A longer one is split.
 LONGEST = MOST
-# A socket's recv, with its flags and whether to copy.
+# The recv method of a socket, with its flags and whether to copy.
 Take = Callable[[int, bool], zmq.Frame]
 
-# A connection that gets no answer is given up after this, and begun again. In ms. What is sent to a Service before it
-# knows its Pod may never get one, however often the system sends it again.
+# A connection attempt without a response is repeated after this time, in ms. An attempt that
+# reaches a Kubernetes Service before it knows its Pod may never get a response, however often the
+# system retransmits it.
 _CONNECT_TIMEOUT = 1_500
-# A peer whose machine is gone, so that nobody says goodbye, is noticed after this. In ms.
+# The heartbeat interval and the time without one after which a peer is considered lost, in ms. They
+# detect a machine that failed without closing its connections.
 _HEARTBEAT, _SILENCE = 10_000, 30_000
 _FOR_EVER = -1
-# How long an address may be in use by a socket that this program has closed, and ZeroMQ not yet. In seconds.
+# How long an address may be in use by a socket that this program has closed and ZeroMQ has not
+# closed yet, in seconds.
 _FREE_AGAIN = 0.5
 
 
 def opened(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> Socket:
-    """A socket that is bound or connected.
+    """Return a socket that is bound or connected.
 
-    ``again`` is the address that an earlier one got. Raises `ZmqAddressError` for one that cannot be bound.
+    ``again`` is the address that an earlier socket got. Raises `ZmqAddressError` if the address
+    cannot be bound.
     """
     with _said(setup.place):
         socket = context.context().socket(kind)
@@ -67,7 +74,7 @@ def opened(
 def opened_async(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> AsyncSocket:
-    """The same for asyncio."""
+    """Return the same for asyncio."""
     with _said(setup.place):
         socket = context.asynchronous_context().socket(kind)
     _ready(socket, setup, topics, again)
@@ -76,7 +83,7 @@ def opened_async(
 
 @contextlib.contextmanager
 def _said(place: Place) -> Iterator[None]:
-    """Say why there is no socket: too many files or sockets are open."""
+    """Report why there is no socket: too many files or sockets are open."""
     try:
         yield
     except zmq.ZMQError as exc:
@@ -94,7 +101,8 @@ def _ready(socket: AnySocket, setup: Setup, topics: Sequence[bytes], again: str 
 
 def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     """Set the options of a socket that is not bound or connected yet."""
-    # Subscriptions to a publisher that has gone are messages on their way too, and nobody waits for those.
+    # Subscriptions to a publisher that has exited count as unsent messages, for which the program
+    # must not wait.
     socket.linger = (
         0
         if socket.type == zmq.SUB
@@ -132,18 +140,20 @@ def _attach(socket: AnySocket, place: Place, address: str) -> None:
         except zmq.ZMQError as exc:
             if exc.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise ZmqAddressError(_refusal(place, exc)) from exc
-            time.sleep(0.005)  # ZeroMQ closes in the background and tells nobody when it has
+            time.sleep(0.005)  # ZeroMQ closes sockets in the background and has no event for it.
 
 
 def _is_taken(address: str) -> bool:
-    """Whether somebody listens at an ipc address, from whom ZeroMQ would take it without a word."""
+    """Return whether another socket listens on an ipc address. ZeroMQ would silently take the
+    address over.
+    """
     path = address.removeprefix("ipc://")
     if path in (address, "*"):
         return False
     with (
         contextlib.suppress(OSError),
         plain.socket(plain.AF_UNIX) as probe,
-    ):  # a path that is too long is for ZeroMQ to tell
+    ):  # ZeroMQ reports a path that is too long.
         probe.setblocking(False)
         said = probe.connect_ex(f"\0{path[1:]}" if path.startswith("@") else path)
         return said in (0, errno.EAGAIN, errno.EPROTOTYPE)
@@ -167,31 +177,33 @@ def _refusal(place: Place, exc: zmq.ZMQError) -> str:
 
 
 def is_later(exc: zmq.ZMQError) -> bool:
-    """Whether a call on a socket only has to wait."""
+    """Return whether the error is EAGAIN: the call would block."""
     return exc.errno == errno.EAGAIN
 
 
 def failure(place: Place, exc: zmq.ZMQError) -> ZmqError:
-    """What ZeroMQ said, as an error of ours."""
+    """Return the exception for an error of ZeroMQ."""
     return ZmqError(f"{place.what}: {exc.strerror}")
 
 
 def endpoint(socket: AnySocket, address: str) -> str:
-    """Where a socket is that was bound or connected to ``address``, with the port that it got."""
+    """Return the address of a socket that was bound or connected to ``address``, with its actual
+    port.
+    """
     try:
         last = socket.getsockopt(zmq.LAST_ENDPOINT)
-    except zmq.ZMQError:  # longer than pyzmq can tell
+    except zmq.ZMQError:  # The address is longer than pyzmq can return.
         return address
     return last.decode().rstrip("\0") if isinstance(last, bytes) else address
 
 
 def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
-    """Begin or end to receive what is published under a topic."""
+    """Start or cancel the subscription to a topic."""
     socket.setsockopt(zmq.SUBSCRIBE if on else zmq.UNSUBSCRIBE, topic)
 
 
 def milliseconds(deadline: float | None) -> int:
-    """How long is left, as ZeroMQ takes it, and as much of it as it takes; -1 for ever."""
+    """Return the remaining time in ms, limited to what ZeroMQ accepts. -1 means no limit."""
     return (
         -1
         if deadline is None
@@ -200,12 +212,14 @@ def milliseconds(deadline: float | None) -> int:
 
 
 def is_over(deadline: float | None) -> bool:
-    """Whether nothing is left."""
+    """Return whether no time remains."""
     return deadline is not None and time.monotonic() >= deadline
 
 
 def frames(take: Take, flags: int) -> list[bytes]:
-    """The frames of the next message. A frame knows whether there are more; to ask the socket takes longer."""
+    """Return the frames of the next message. Asking a frame whether there are more is faster
+    than asking the socket.
+    """
     frame = take(flags, False)
     found = [frame.bytes]
     while frame.more:
@@ -215,8 +229,10 @@ def frames(take: Take, flags: int) -> list[bytes]:
 
 
 async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bool:
-    """Wait until a socket of asyncio is readable or writable; False where it is not before the deadline."""
-    asking: Any = socket.poll  # whose types pyzmq has only for other sockets
+    """Wait until an asyncio socket is readable or writable. Return False if it is not before the
+    deadline.
+    """
+    asking: Any = socket.poll  # pyzmq has type annotations only for other sockets.
     while not await asking(milliseconds(deadline), event):
         if is_over(deadline):
             return False
@@ -224,25 +240,27 @@ async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bo
 
 
 class Waker:
-    """Ends a wait for sockets from another thread: something that is readable once `wake` was called."""
+    """Interrupts a wait for sockets from another thread. Its descriptor is readable after `wake`
+    was called.
+    """
 
     def __init__(self) -> None:
         if hasattr(os, "eventfd"):
             self.fd = self._write = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        else:  # not on Linux
+        else:  # This is used on systems other than Linux.
             self.fd, self._write = os.pipe()
             os.set_blocking(self.fd, False)
 
     def wake(self) -> None:
-        """Be readable."""
+        """Make the descriptor readable."""
         os.write(self._write, (1).to_bytes(8, "little"))
 
     def rest(self) -> None:
-        """Be readable no longer."""
+        """Make the descriptor unreadable again."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 8 if self.fd == self._write else 4096)
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         for descriptor in {self.fd, self._write}:
             os.close(descriptor)

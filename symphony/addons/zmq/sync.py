@@ -1,10 +1,12 @@
-"""What all classes have in common: a life from opening to closing, and waiting that other threads can end.
+"""The base of the synchronous classes: opening, closing, and waits that other threads can
+interrupt.
 
-A socket of ZeroMQ must not be used by two threads at once, so who closes an object while another thread is in a call
-must leave the socket alone and wake that thread up, which then closes it. Who is first is told by two flags: a call
-sets ``_busy`` and then looks at ``_closing``, `Peer.close` sets ``_closing`` and then looks at ``_busy``. That costs
-a call next to nothing, unlike a lock. The same flag refuses a second thread in a call, which would make ZeroMQ end
-the whole program: CPython gives no other thread its turn between looking at the flag and setting it.
+Two threads must not use a ZeroMQ socket at the same time. A thread that closes an object while
+another thread is in a call therefore leaves the socket alone and wakes the other thread, which
+closes it. Two flags decide which thread closes: a call sets ``_busy`` and then reads ``_closing``,
+and `Peer.close` sets ``_closing`` and then reads ``_busy``. This costs much less than a lock. The
+first flag also refuses a second thread in a call, which would make ZeroMQ abort the program:
+CPython does not switch threads between reading the flag and setting it.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class Peer(End):
-    """One end of a conversation. It belongs to one thread at a time, but for `close`.
+    """One end of a connection. It belongs to one thread at a time, except for `close`.
 
-    Raises `ZmqOptionError` for a keyword, `ZmqAddressError` for an address and `NotFound` for a service that cannot
-    be used.
+    Raises `ZmqOptionError` for an invalid keyword, `ZmqAddressError` for an address and `NotFound`
+    for a service that cannot be used.
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
@@ -58,15 +60,18 @@ class Peer(End):
         return sockets.opened(self._kind, self._setup, again=again)
 
     def _use(self, socket: Socket) -> None:
-        """Take ``socket`` as one's own. Its methods are called without what pyzmq's own class puts around them."""
+        """Store ``socket`` as the socket of this object. Its methods are called without the
+        wrappers of pyzmq's own class.
+        """
         self._socket = socket
         self._put: Any = super(type(socket), socket).send
         self._take: Any = socket.recv
 
-    # --- the end ---
+    # --- closing ---
 
     def close(self) -> None:
-        """Close at once; messages on their way have ``linger`` seconds more. Any thread may call this, twice too.
+        """Close at once. Unsent messages have ``linger`` more seconds. Any thread may call this,
+        more than once.
 
         A thread that waits in a call gets `ZmqClosedError`.
         """
@@ -83,7 +88,7 @@ class Peer(End):
         self.close()
 
     def disown(self) -> None:
-        """Leave the socket to the parent of this process, which was forked."""
+        """Leave the socket to the parent of this forked process."""
         super().disown()
         self._end, self._busy = threading.Lock(), False
 
@@ -108,7 +113,9 @@ class Peer(End):
     # --- waiting ---
 
     def _deadline(self, timeout: Timeout, flags: int = NOW) -> float | None:
-        """When the patience of a call ends, of which a first try with ``flags`` had its part already."""
+        """Return the deadline of a call after its first attempt with ``flags`` has used its
+        share of the time.
+        """
         self._patience = (
             self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
         )
@@ -116,9 +123,10 @@ class Peer(End):
         return None if self._patience is None else time.monotonic() + self._patience - spent
 
     def _wait(self, event: int, deadline: float | None, what: str) -> bool:
-        """Wait until the socket is readable or writable; False where this was woken up.
+        """Wait until the socket is readable or writable. Return False if another thread woke this
+        one.
 
-        Raises `ZmqTimeoutError`, which says that ``what`` did not happen, and `ZmqClosedError`.
+        Raises `ZmqTimeoutError` with ``what`` as the missing event, and `ZmqClosedError`.
         """
         while True:
             ready = sockets.poll(
@@ -129,7 +137,7 @@ class Peer(End):
                 context.rest_in_peace()
                 raise self._gone() from None
             if ready:
-                return ready[0] != self._woken  # the socket comes first
+                return ready[0] != self._woken  # The socket has priority.
             if sockets.is_over(deadline):
                 raise ZmqTimeoutError(
                     f"{self._place.what}: {what} in {self._patience:g} s"
@@ -141,7 +149,7 @@ class Receiving(Peer):
 
     @abc.abstractmethod
     def recv(self, *, timeout: Timeout = USUAL) -> Any:
-        """The next message."""
+        """Return the next message."""
 
     def _receive(self, timeout: Timeout) -> Any:
         flags = self._flags if timeout is USUAL else NOW
@@ -172,7 +180,7 @@ class Receiving(Peer):
         return self
 
     def __next__(self) -> Any:
-        """The next message, until this is closed."""
+        """Return the next message until this object is closed."""
         try:
             return self.recv()
         except ZmqClosedError:

@@ -1,4 +1,6 @@
-"""Publishing under topics. A message goes to every subscriber of its topic that is connected by then."""
+"""Publish messages under topics. A message goes to every subscriber of its topic that is
+connected at that time.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,19 @@ if TYPE_CHECKING:
 
 
 class ZmqPub(Sending):
-    """Publishes messages under topics; it binds, unless ``bind=False``.
+    """Publishes messages under topics. It binds, unless ``bind=False``.
 
-    It never waits: what a subscriber is too slow for (``hwm``) is lost to it, and so is what came before it.
+    It never waits. A subscriber misses messages that were sent before it connected, and messages
+    that it is too slow to receive (``hwm``).
     """
 
     _kind: ClassVar[int] = sockets.PUB
     _binds: ClassVar[bool] = True
 
     def send(self, topic: str, message: Any) -> None:
-        """Publish a message. Raises `ZmqClosedError`, `ZmqMessageError`, and `ZmqOptionError` for the topic."""
+        """Publish a message. Raises `ZmqClosedError`, `ZmqMessageError`, and `ZmqOptionError`
+        for an invalid topic.
+        """
         self._send(protocol.publication(topic, message, self._dumps), None)
 
     def _use(self, socket: Socket) -> None:
@@ -42,10 +47,10 @@ class ZmqPub(Sending):
 
 
 class ZmqSub(Receiving):
-    """Receives what is published under topics; it connects, unless ``bind=True``.
+    """Receives messages of topics. It connects, unless ``bind=True``.
 
-    ``topics`` is one or several beginnings of topics: ``"a"`` stands for ``"a"``, ``"ab"`` and ``"a/b"``; ``""``,
-    which it is unless given, for all. `recv` returns the topic and the message.
+    ``topics`` is one or several prefixes of topics: ``"a"`` matches ``"a"``, ``"ab"`` and
+    ``"a/b"``. The default ``""`` matches every topic. `recv` returns the topic and the message.
     """
 
     _kind: ClassVar[int] = sockets.SUB
@@ -57,15 +62,17 @@ class ZmqSub(Receiving):
         super().__init__(**options)
 
     def recv(self, *, timeout: Timeout = USUAL) -> tuple[str, Any]:
-        """The topic and the message of what was published next; the rest is as with `ZmqPull`."""
+        """Return the topic and the message of the next publication. Otherwise it works like
+        `ZmqPull.recv`.
+        """
         return protocol.published(self._receive(timeout), self._loads)
 
     def subscribe(self, topic: str) -> None:
-        """Receive what is published under a topic from now on; the publisher learns of it in a moment."""
+        """Subscribe to a topic. The publisher learns of it after a moment."""
         self._change(topic, on=True)
 
     def unsubscribe(self, topic: str) -> None:
-        """End what `subscribe` or ``topics`` began with the same text."""
+        """Cancel a subscription of `subscribe` or ``topics`` with the same text."""
         self._change(topic, on=False)
 
     def _change(self, topic: str, *, on: bool) -> None:

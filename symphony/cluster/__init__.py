@@ -1,4 +1,4 @@
-"""The abstract cluster, and how a backend is found and opened."""
+"""The abstract cluster, and how the cluster of a backend is found and created."""
 
 from symphony.cluster.cluster import Cluster, ExecResult, Manifest, OnChange, Progress, Tunnel
 

@@ -1,19 +1,19 @@
-"""The abstract cluster: one set of verbs for every backend."""
+"""The abstract cluster: the methods that every backend has."""
 
 from __future__ import annotations
 
 import abc
 import contextlib
 import functools
+import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
-from symphony.cluster.matching import Until, find_status, fuzzy_match
+from symphony.cluster.matching import Until, experiment_exists, find_status, fuzzy_match
 from symphony.errors import NotFound, SpecError, Unsupported
 from symphony.names import did_you_mean
 from symphony.status import ExperimentStatus, LogLine, ProcessStatus
@@ -21,6 +21,7 @@ from symphony.status import ExperimentStatus, LogLine, ProcessStatus
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from symphony.config import SymphonyConfig
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.resolve import Defaults, Ignored
@@ -36,9 +37,9 @@ Progress = Callable[[int, int | None], None]
 
 
 class Manifest(abc.ABC):
-    """What a backend would make of a plan. Its text is the dry run, and the first half of the real launch.
+    """The objects that a backend creates for a plan. Its text is what a dry run prints.
 
-    The text is whole, with the newline at its end: without that one, YAML may mean something else.
+    The text ends with a newline, because YAML without it can have a different meaning.
     """
 
     experiment: str
@@ -49,33 +50,38 @@ class Manifest(abc.ABC):
 
     @abc.abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as JSON knows it."""
+        """Return the manifest as a dictionary that can be written as JSON."""
 
     def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
-        """Write the manifest with the values of secrets to a file that only its owner can read.
+        """Write the manifest, with the values of secrets, to a file that only its owner can read.
 
-        With ``dry_run`` nothing is written, and what would be refused is.
+        With ``dry_run``, make the same checks and write nothing. Raises `Unsupported` if the
+        manifest of the backend has no values of secrets.
         """
         raise Unsupported(
-            f"the manifest of {self.experiment!r} has no values of secrets in it on this backend"
+            f"the manifest of {self.experiment!r} contains no values of secrets on this backend"
         )
 
 
 class Cluster(abc.ABC):
-    """Launches experiments and tells how they are. One subclass per backend; see docs/writing-a-backend.md.
+    """Launches experiments and reports their status. Each backend has one subclass.
 
-    ``preamble_cmds`` and ``start_dir`` hold for every experiment launched here, before its own.
-    Every method that takes the name of an experiment raises `NotFound` for one that is not there.
+    ``preamble_cmds`` and ``start_dir`` apply to every experiment that is launched here, before the
+    experiment's own settings. Every method that takes the name of an experiment raises `NotFound`
+    if there is no such experiment.
     """
 
     backend: ClassVar[str]
-    # Whether commands run on this machine, and so get Ctrl-C from its terminal as the command line does.
+    # Whether commands run on this machine. They then receive Ctrl-C from the terminal of the
+    # command line directly.
     commands_run_here: ClassVar[bool] = False
-    # Whether a plain dry run looks at what is live; else only ``"server"`` does, and the plain one asks nobody.
+    # Whether a dry run checks that no running experiment has the name. If not, only
+    # `dry_run="server"` checks it, and a plain dry run sends no request to the backend.
     dry_run_checks_name: ClassVar[bool] = True
     # Whether every process must have a container image.
     requires_image: ClassVar[bool] = False
     _resources: Mapping[str, str] = MappingProxyType({})
+    _configuration: SymphonyConfig | None = None
 
     def __init__(
         self, *, preamble_cmds: Strings | None = None, start_dir: str | None = None
@@ -83,74 +89,92 @@ class Cluster(abc.ABC):
         self._preamble_cmds = preamble_cmds
         self._start_dir = start_dir
         if preamble_cmds is not None or start_dir is not None:
-            _ = self.defaults  # what is wrong must show here, not at the first launch
+            # Validate the options here, so that an error is raised before the first launch.
+            _ = self.defaults
 
     @functools.cached_property
     def defaults(self) -> Defaults:
-        """What holds for every experiment launched here, before its own settings."""
+        """The settings that apply to every experiment launched here, before its own."""
         from symphony.model.validators import lines, path
         from symphony.plan.resolve import Defaults
 
+        preamble = self._preamble_cmds
+        start_dir = self._start_dir
         return Defaults(
-            preamble_cmds=tuple(lines(self._preamble_cmds, "preamble_cmds"))
-            if self._preamble_cmds
-            else (),
-            start_dir=None if self._start_dir is None else path(self._start_dir, "start_dir"),
+            preamble_cmds=tuple(lines(preamble, "preamble_cmds")) if preamble else (),
+            start_dir=None if start_dir is None else path(start_dir, "start_dir"),
             resource_request=dict(self._resources),
         )
 
     @staticmethod
     def new(name: str | None = None, **options: Any) -> Cluster:
-        """The cluster of a backend, by name or alias: ``local``, ``tmux``, ``kube`` or a third party's.
+        """Return the cluster of a backend: ``local``, ``tmux``, ``kube`` or a third party's.
 
-        ``options`` are those of the backend's class. Without a name it is the backend of `SymphonyConfig`, and what
-        is configured holds where an option is not given; a backend's class knows nothing of the configuration.
-        Imports that backend alone. Raises `PluginError`.
+        ``name`` is the name or an alias of a backend. If it is None, the backend is the one in
+        `SymphonyConfig`. ``options`` are the keywords of the backend's class. The configuration
+        provides those that are not given. Only the module of that backend is imported.
+
+        Raises `PluginError` if the backend cannot be loaded, and `SpecError` if an option is wrong.
         """
-        from symphony.cluster.plugins import open_backend
-        from symphony.config import SymphonyConfig
+        from symphony.cluster.factory import create_cluster
 
-        config = SymphonyConfig()
-        wanted = config.backend if name is None else name
-        if config.is_empty():
-            return open_backend(wanted).with_options(wanted, options)
-        from symphony.config.clusters import configured
-
-        return configured(config, wanted, options)
+        return create_cluster(name, options)
 
     @classmethod
     def with_options(cls, name: str, options: Mapping[str, Any]) -> Cluster:
-        """A cluster with these keywords; one that it does not know is a `SpecError` with the near miss.
+        """Return a cluster that is constructed with these keywords.
 
-        The error's ``path`` is that keyword.
+        ``name`` is the name of the backend for error messages. Raises `SpecError` if the class does
+        not take one of the keywords. The ``path`` of the error is that keyword.
         """
-        try:
-            return cls(**options)
-        except TypeError as exc:
-            found = re.search(r"unexpected keyword argument '(\w+)'", str(exc))
-            unknown = found.group(1) if found else ""
-            if unknown not in options:
-                raise
-            hint = did_you_mean(unknown, cls.option_names())
-            raise SpecError(
-                f"backend {name!r} knows no option {unknown!r}{hint}", path=(unknown,)
-            ) from exc
-
-    def set_default_resources(self, resources: Mapping[str, str]) -> None:
-        """What processes request that say nothing of it: ``{"cpu": "2", "memory": "4Gi"}``."""
-        self._resources = resources
-        vars(self).pop("defaults", None)
+        known = cls.option_names()
+        for option in options:
+            if option not in known:
+                hint = did_you_mean(option, known)
+                raise SpecError(f"backend {name!r} has no option {option!r}{hint}", path=(option,))
+        return cls(**options)
 
     @classmethod
     def option_names(cls) -> list[str]:
-        """The keywords that this backend takes."""
-        import inspect
+        """Return the keywords that this class takes.
 
-        found: dict[str, None] = {}
+        If a constructor takes ``**options``, the keywords of its base class are included, because
+        the constructor passes them on.
+        """
+        names: dict[str, None] = {}
         for base in cls.__mro__:
-            if "__init__" in vars(base) and base is not object:
-                found.update(dict.fromkeys(list(inspect.signature(base.__init__).parameters)[1:]))  # type: ignore[misc]
-        return [name for name in found if name not in {"options", "kwargs", "args"}]
+            if "__init__" not in vars(base):
+                continue
+            parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+            kinds = {parameter.kind for parameter in parameters}
+            for parameter in parameters:
+                if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                    names[parameter.name] = None
+            if inspect.Parameter.VAR_KEYWORD not in kinds:
+                break
+        return list(names)
+
+    def set_default_resources(self, resources: Mapping[str, str]) -> None:
+        """Set the resources, such as ``{"cpu": "2"}``, of processes that request none."""
+        self._resources = resources
+        vars(self).pop("defaults", None)
+
+    @property
+    def configuration(self) -> SymphonyConfig:
+        """The configuration that applies to the experiments of this cluster.
+
+        `Cluster.new` sets it. A cluster that is constructed directly uses the `SymphonyConfig` of
+        the program.
+        """
+        if self._configuration is None:
+            from symphony.config import SymphonyConfig
+
+            self._configuration = SymphonyConfig()
+        return self._configuration
+
+    @configuration.setter
+    def configuration(self, configuration: SymphonyConfig) -> None:
+        self._configuration = configuration
 
     # --- describing ---
 
@@ -163,15 +187,15 @@ class Cluster(abc.ABC):
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> Experiment:
-        """An empty experiment; nothing is launched. The keywords are those of `Experiment`.
+        """Return an empty experiment. Nothing is launched. The keywords are those of `Experiment`.
 
-        Where `SymphonyConfig` has a user name, the experiment's begins with it: ``sarah-rl``.
+        If the configuration has a user name, the name of the experiment begins with it, as in
+        ``sarah-rl``. Raises `SpecError` if the name is not valid.
         """
-        from symphony.config import SymphonyConfig
         from symphony.model import Experiment
 
         return Experiment(
-            SymphonyConfig().experiment_name(name),
+            self.configuration.experiment_name(name),
             secrets=secrets,
             port_range=port_range,
             preamble_cmds=preamble_cmds,
@@ -180,7 +204,10 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def manifest(self, experiment: Experiment) -> Manifest:
-        """What a launch would do, without doing it. Raises `SpecError`."""
+        """Return the objects that a launch would create. Nothing is created.
+
+        Raises `SpecError` if the experiment cannot be launched.
+        """
 
     # --- launching ---
 
@@ -192,18 +219,23 @@ class Cluster(abc.ABC):
         dry_run: bool | Literal["server"] = False,
         on_change: OnChange = None,
     ) -> Manifest:
-        """Start an experiment and return once all is created, with what was made of it.
+        """Start an experiment and return its manifest once everything is created.
 
-        A live experiment of that name is refused (`AlreadyExists`) and left alone, unless ``force`` replaces
-        it; one that has ended gives way. A launch that fails takes back what it had started (`LaunchFailed`).
-        With an experiment folder (`SymphonyConfig`) it is saved there, and a name that is saved needs ``force`` too.
-        ``dry_run`` writes the manifest to standard output and starts nothing; it refuses such a name alike, see
-        `dry_run`. ``"server"`` has the backend's server check it first. A backend on which a launch takes time calls
-        ``on_change`` with the status as it changes meanwhile.
+        If an experiment of that name is running, it is not changed and `AlreadyExists` is raised,
+        unless ``force`` is set: the new experiment then replaces it. An experiment that has
+        finished is replaced in any case. If the launch fails, everything that it started is removed
+        and `LaunchFailed` is raised.
+
+        If an experiment directory is configured (`SymphonyConfig`), the launch is saved in it. A
+        name that is saved there already also needs ``force``.
+
+        With ``dry_run``, write the manifest to standard output and start nothing; see `dry_run`.
+        The value ``"server"`` also has the server of the backend validate the manifest. On a
+        backend that takes time to launch, ``on_change`` is called with each change of the status.
         """
         if dry_run not in (True, False, "server"):
-            raise SpecError(f"dry_run is True, False or 'server', not {dry_run!r}")
-        _check_experiment(experiment)
+            raise SpecError(f"dry_run must be True, False or 'server', not {dry_run!r}")
+        _check_is_experiment(experiment)
         if not dry_run:
             return self._launch_and_save(experiment, force=force, on_change=on_change)
         manifest = self.dry_run(experiment, force=force, server=dry_run == "server")
@@ -213,44 +245,49 @@ class Cluster(abc.ABC):
     def dry_run(
         self, experiment: Experiment, *, force: bool = False, server: bool = False
     ) -> Manifest:
-        """What a launch would do, without doing it; a name that it would refuse is refused (`AlreadyExists`).
+        """Return the manifest of a launch after checking that the launch would be accepted.
 
-        ``server`` has the backend's server check it. On a backend whose dry run asks nobody, as on Kubernetes, only
-        that looks whether the name is live.
+        Nothing is created. With ``server``, the server of the backend validates the manifest.
+        Raises `AlreadyExists` if the name is in use and ``force`` is not set. If
+        `dry_run_checks_name` is False, as on Kubernetes, running experiments are only considered
+        with ``server``.
         """
         if not force:
-            self._refuse_taken(experiment.name, look=server or self.dry_run_checks_name)
+            self._check_not_saved(experiment.name)
+            if server or self.dry_run_checks_name:
+                self._check_not_running(experiment.name)
         manifest = self.manifest(experiment)
         if server:
             self.check(manifest)
         return manifest
 
-    def _refuse_taken(self, name: str, *, look: bool) -> None:
-        """Raise `AlreadyExists` for a name that is saved or, where ``look`` says to look, live."""
-        from symphony.cluster.matching import experiment_exists
-        from symphony.config import SymphonyConfig
+    def _check_not_saved(self, name: str) -> None:
+        """Raise `AlreadyExists` if the experiment directory contains an experiment of that name."""
+        directory = self.configuration.experiment_folder
+        if directory is not None:
+            from symphony.cluster.save_experiment import check_not_saved
 
-        folder = SymphonyConfig().experiment_folder
-        if folder is not None:
-            from symphony.config.launches import refuse_saved
+            check_not_saved(name, directory)
 
-            refuse_saved(name, folder)
+    def _check_not_running(self, name: str) -> None:
+        """Raise `AlreadyExists` if an experiment of that name has not finished."""
         with contextlib.suppress(NotFound):
-            if look and not self.describe_experiment(name).ended:
+            if not self.describe_experiment(name).ended:
                 raise experiment_exists(name)
 
     def _launch_and_save(
         self, experiment: Experiment, *, force: bool, on_change: OnChange
     ) -> Manifest:
-        """Launch, and save it where an experiment folder is configured. A launch that cannot be saved is taken back."""
-        from symphony.config import SymphonyConfig
+        """Launch, and save the launch if an experiment directory is configured.
 
-        folder = SymphonyConfig().experiment_folder
-        if folder is None:
+        If saving fails, the experiment is deleted.
+        """
+        directory = self.configuration.experiment_folder
+        if directory is None:
             return self._launch(experiment, force=force, on_change=on_change)
-        from symphony.config.launches import saving
+        from symphony.cluster.save_experiment import saving
 
-        with saving(experiment, self.backend, folder, force=force) as save:
+        with saving(experiment, self.backend, directory, force=force) as save:
             manifest = self._launch(experiment, force=force, on_change=on_change)
             try:
                 save(manifest)
@@ -263,29 +300,41 @@ class Cluster(abc.ABC):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
-        """Start ``experiment``, all or nothing."""
+        """Start all processes of ``experiment``, or none if one of them cannot be started."""
 
     def check(self, manifest: Manifest) -> None:
-        """Have the backend's server say whether it would take ``manifest``; it makes nothing."""
+        """Have the server of the backend validate ``manifest``. Nothing is created.
+
+        Raises `Unsupported` if the backend has no server.
+        """
         raise Unsupported(
-            f"the {self.backend} backend has no server that could check {manifest.experiment!r}"
+            f"the {self.backend} backend has no server that can check {manifest.experiment!r}"
         )
 
     def launch_batch(
         self, experiments: Iterable[Experiment], *, force: bool = False, dry_run: bool = False
     ) -> list[Manifest]:
-        """Launch several experiments in turn; one that fails leaves those before it running."""
+        """Launch several experiments in order.
+
+        If one fails, the experiments before it keep running and those after it are not launched.
+        """
         return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in experiments]
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""
+        """Stop an experiment and keep its logs and its status.
+
+        With ``at_once``, processes are killed without a grace period.
+        """
         raise Unsupported(
             f"the {self.backend} backend cannot stop an experiment and keep it; delete it"
         )
 
     @abc.abstractmethod
     def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove all of it. One that is not there is no error."""
+        """Stop an experiment and remove everything of it.
+
+        If there is no experiment of that name, nothing happens.
+        """
 
     def delete_batch(self, experiments: Iterable[str]) -> None:
         """Delete several experiments."""
@@ -296,16 +345,19 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def list_experiments(self) -> list[str]:
-        """The names of the experiments that symphony made here, in the order of their names."""
+        """Return the names of the experiments that symphony launched here, sorted."""
 
     @abc.abstractmethod
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """An experiment and its processes as they are now."""
+        """Return the current status of an experiment and its processes."""
 
     def describe_process_group(
         self, experiment: str, process_group: str
     ) -> tuple[ProcessStatus, ...]:
-        """The members of a group as they are now."""
+        """Return the current status of each member of a group.
+
+        Raises `NotFound` if the experiment has no such group.
+        """
         members = tuple(p for p in self.describe_experiment(experiment) if p.group == process_group)
         if not members:
             raise NotFound(f"experiment {experiment!r} has no group {process_group!r}")
@@ -314,21 +366,21 @@ class Cluster(abc.ABC):
     def describe_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessStatus:
-        """A process as it is now."""
+        """Return the current status of a process. Raises `NotFound` if there is no such process."""
         return find_status(self.describe_experiment(experiment), process, process_group)
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """All that matters about one process: its status, what it is, its addresses, and what happened to it."""
+        """Return the status of a process with its settings, its addresses and its events."""
         from symphony.process_details import ProcessDetails
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
 
     def describe_topology(self, experiment: str) -> Topology:
-        """Who binds, exposes and connects to what in an experiment as it was launched, with the ports in use."""
+        """Return the services of a launched experiment, with their ports and connections."""
         raise Unsupported(
-            f"the {self.backend} backend does not tell who is joined with whom in {experiment!r}"
+            f"the {self.backend} backend cannot report the connections of {experiment!r}"
         )
 
     @abc.abstractmethod
@@ -340,11 +392,13 @@ class Cluster(abc.ABC):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has ended; ``timeout`` is in seconds and raises `TimeoutError`.
+        """Block until every process has finished, and return the status of the experiment.
 
-        ``on_change`` is called with each status that differs from the one before. ``until`` may ask for less: that
-        every process has ``"started"``, or is ``"ready"``. Who has ended is not waited for either way, nor for being
-        ready who is `not_ready_in_time`: the status says of each what became of it.
+        ``timeout`` is in seconds; `TimeoutError` is raised when it expires. ``on_change`` is called
+        with each status that differs from the one before. With ``until="started"`` or
+        ``until="ready"``, block only until every process has started or is ready. A process that
+        has finished is not waited for, nor is one that was not ready in time. The returned status
+        reports the state of each process.
         """
 
     # --- using ---
@@ -374,15 +428,18 @@ class Cluster(abc.ABC):
         tail: int | None = None,
         previous: bool = False,
     ) -> str | Iterator[str]:
-        """What a process has written so far, or with ``follow`` its lines as they come; see `iter_logs`.
+        """Return the log of a process. With ``follow``, return an iterator over its lines instead.
 
-        ``previous`` shows only what it wrote before its last restart, where the backend keeps that by itself.
+        ``since`` and ``tail`` are those of `iter_logs`. With ``previous``, return only the output
+        before the last restart, if the backend keeps it separately. Raises `SpecError` if both
+        ``previous`` and ``follow`` are set.
         """
         name = self.describe_process(experiment, process, process_group).name
         if previous:
             if follow:
                 raise SpecError(
-                    "what was written before a restart cannot be followed: previous or follow, not both"
+                    "a log from before a restart cannot be followed: "
+                    "set previous or follow, not both"
                 )
             return self._read_previous_log(experiment, name, since=since, tail=tail)
         if not follow:
@@ -394,14 +451,15 @@ class Cluster(abc.ABC):
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        """What a process has written so far, as it wrote it."""
+        """Return the output of a process so far, unchanged."""
 
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        """What a process wrote before its last restart."""
+        """Return the output of a process before its last restart."""
         raise Unsupported(
-            f"the {self.backend} backend keeps one log of a process, over its restarts: {process!r} has no previous one"
+            f"the {self.backend} backend keeps one log of a process, which continues after a "
+            f"restart: {process!r} has no previous one"
         )
 
     def save_logs(
@@ -414,21 +472,25 @@ class Cluster(abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> dict[str, Path]:
-        """Write the logs of processes (all, unless named) to a folder, ``<process>.log`` each; the files by process.
+        """Write logs to files in a directory and return the file of each process.
 
-        A file of that name is replaced once the new one is whole. ``follow`` goes on writing until the processes
-        have ended. So logs outlive what the backend keeps of them.
+        ``processes`` defaults to all processes. The file of a process is ``<process>.log``. An
+        existing file is replaced once the new one is complete. With ``follow``, lines are written
+        until the processes have exited. Use this to keep logs longer than the backend does.
         """
-        from symphony.cluster.save_logs import follow_into, save_into
+        from symphony.cluster.save_logs import save_following, save_once
 
         names = [self.find_process(experiment, name).name for name in processes or ()]
-        names = names or [process.name for process in self.describe_experiment(experiment)]
+        if not names:
+            names = [process.name for process in self.describe_experiment(experiment)]
         if follow:
             lines = self.iter_logs(experiment, names, follow=True, since=since, tail=tail)
-            return follow_into(folder, names, lines)
-        return save_into(
-            folder, names, lambda name: self._read_log(experiment, name, since=since, tail=tail)
-        )
+            return save_following(folder, names, lines)
+
+        def read(name: str) -> str:
+            return self._read_log(experiment, name, since=since, tail=tail)
+
+        return save_once(folder, names, read)
 
     @abc.abstractmethod
     def iter_logs(
@@ -440,10 +502,11 @@ class Cluster(abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """What processes (all, unless named) wrote, line by line, in the order in which they wrote it.
+        """Iterate over the lines of several logs in the order in which they were written.
 
-        ``follow`` goes on until they have ended. ``since`` is a number of seconds or a duration back from now
-        (``"90s"``, ``"5m"``, ``"2h"``) or an ISO 8601 time; ``tail`` the number of last lines of each process.
+        ``processes`` defaults to all processes. With ``follow``, continue until they have exited.
+        ``since`` is a number of seconds or a duration before now (``"90s"``, ``"5m"``, ``"2h"``),
+        or an ISO 8601 time. ``tail`` is the number of last lines of each process.
         """
 
     def exec_command(
@@ -455,16 +518,19 @@ class Cluster(abc.ABC):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command beside a running process, in its environment and folder.
+        """Run a command in the environment and the working directory of a running process.
 
-        ``interactive`` leaves it the terminal and captures nothing.
+        With ``interactive``, the command uses the terminal and its output is not captured.
         """
-        raise Unsupported(f"the {self.backend} backend runs no commands beside a process")
+        raise Unsupported(
+            f"the {self.backend} backend cannot run commands in the environment of a process"
+        )
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to a process."""
         raise Unsupported(
-            f"the {self.backend} backend attaches no terminal; exec runs a command beside {process!r}, logs follows it"
+            f"the {self.backend} backend cannot attach a terminal to {process!r}; "
+            "'symphony exec' runs a command in its environment, 'symphony logs -f' follows its log"
         )
 
     def transfer_file(
@@ -478,16 +544,19 @@ class Cluster(abc.ABC):
     ) -> None:
         """Copy a file or a directory to or from a process, as ``cp -r`` does.
 
-        The path in the process is ``process:path`` or ``group/process:path``. If it is relative, it begins
-        in the working directory of the process. ``progress`` is called with the number of bytes copied so
-        far and the total, or None if the total is unknown; a backend that copies at once may never call it.
-        ``dry_run`` checks both paths and copies nothing.
+        The path in the process is ``process:path`` or ``group/process:path``. A relative path is
+        relative to the working directory of the process. ``progress`` is called with the number of
+        bytes copied so far and the total, or None if the total is unknown. A backend on which
+        copying takes no time does not call it. With ``dry_run``, check both paths and copy nothing.
         """
-        raise Unsupported(f"the {self.backend} backend copies no files")
+        raise Unsupported(f"the {self.backend} backend cannot copy files")
 
     def external_url(self, experiment: str, service: str) -> str:
-        """Where an exposed service is reached from outside the experiment: ``host:port``."""
-        raise Unsupported(f"the {self.backend} backend exposes no services")
+        """Return the address of an exposed service from outside the experiment, as ``host:port``.
+
+        Raises `NotFound` if the experiment exposes no such service.
+        """
+        raise Unsupported(f"the {self.backend} backend cannot expose services")
 
     def port_forward(
         self,
@@ -498,50 +567,63 @@ class Cluster(abc.ABC):
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
     ) -> Tunnel:
-        """Lead a port of this machine to one of a process or a service, for as long as the route is open.
+        """Forward a local port to a process or a service until the returned tunnel is closed.
 
-        A service has a port of its own. ``local_port`` is any free one unless given. ``on_error`` is called, from
-        another thread, with what went wrong with a connection.
+        ``port`` is only needed for a process, because a service has a port. ``local_port`` defaults
+        to any free port. ``on_error`` is called from another thread with a message if a connection
+        fails.
         """
-        raise Unsupported(f"the {self.backend} backend forwards no ports")
+        raise Unsupported(f"the {self.backend} backend cannot forward ports")
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
     ) -> Tunnel:
-        """A way from here to an exposed service: its own address, else a port that is forwarded to it."""
+        """Return a tunnel to an exposed service.
+
+        If the service has an external address, the tunnel has that address. Otherwise a local port
+        is forwarded to the service.
+        """
         return Tunnel(self.external_url(experiment, service))
 
     # --- names ---
 
     def find_process(self, experiment: str, process: str) -> ProcessStatus:
-        """The process that ``process`` or ``group/process`` names, exactly."""
+        """Return the process with the name ``process`` or ``group/process``."""
         group, _, name = process.rpartition("/")
         return find_status(self.describe_experiment(experiment), name, group or None)
 
     def fuzzy_match_experiment(self, name: str) -> list[str]:
-        """The experiments that ``name`` may mean: those equal to it, else with it first, last or inside."""
+        """Return the experiments that ``name`` can stand for.
+
+        These are the names equal to ``name``. If there are none, they are the names that begin
+        with it, then those that end with it, then those that contain it.
+        """
         return fuzzy_match(name, self.list_experiments())
 
     def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
-        """The processes of an experiment that ``name`` may mean."""
+        """Return the processes of an experiment that ``name`` can stand for."""
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
 
 
-def _check_experiment(given: object) -> None:
-    """Raise `SpecError` for what is no experiment, such as the name of one."""
+def _check_is_experiment(value: object) -> None:
+    """Raise `SpecError` if ``value`` is not an `Experiment`, for example only the name of one."""
     from symphony.model import Experiment
 
-    if not isinstance(given, Experiment):
-        what = repr(given) if isinstance(given, str) else type(given).__name__
+    if not isinstance(value, Experiment):
+        found = repr(value) if isinstance(value, str) else type(value).__name__
         raise SpecError(
-            f"launch takes an Experiment, not {what}; make one with cluster.new_experiment(name), or read a file with "
-            "Experiment.load_file(path)"
+            f"launch takes an Experiment, not {found}; "
+            "create one with cluster.new_experiment(name), "
+            "or read a file with Experiment.load_file(path)"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecResult:
-    """How a command ended: its exit code (128 + n for signal n), and its output where it was captured."""
+    """The result of a command: its exit code, and its output if it was captured.
+
+    The exit code is 128 + n if signal n killed the command.
+    """
 
     exit_code: int
     stdout: str = ""
@@ -549,9 +631,10 @@ class ExecResult:
 
 
 class Tunnel:
-    """A way to a service from this machine: ``address`` is ``host:port``. A context manager.
+    """A connection from this machine to a service. Can be used as a context manager.
 
-    One that is ``forwarded`` lasts until it is closed, any other by itself.
+    ``address`` is ``host:port``. If ``forwarded`` is true, the address works until the tunnel is
+    closed. Otherwise it is an address of the service itself, and closing has no effect.
     """
 
     def __init__(self, address: str, *, close: Callable[[], None] | None = None) -> None:
@@ -560,7 +643,7 @@ class Tunnel:
         self._close = close
 
     def close(self) -> None:
-        """End what is forwarded."""
+        """Stop forwarding."""
         if self._close is not None:
             self._close()
 

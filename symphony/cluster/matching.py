@@ -1,23 +1,26 @@
-"""Which experiment or process is meant, and the words in which every backend says that one is not there, live or late.
+"""Finding experiments and processes by name, and the errors that every backend raises about them.
 
-Pure: names and statuses in, names, statuses and errors out.
+The functions work on names and statuses and do not access a backend.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from symphony.errors import AlreadyExists, NotFound, SpecError
 from symphony.names import did_you_mean, join_names
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus
 
-# How far processes have come that `Cluster.wait` waits for.
+# The condition that `Cluster.wait` waits for.
 Until = Literal["started", "ready", "ended"]
 
 
 def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
-    """The names that ``name`` may mean: equal, else beginning, else ending with it, else holding it.
+    """Return the known names that ``name`` can stand for.
+
+    These are the names equal to ``name``. If there are none, they are the names that begin with it,
+    then those that end with it, then those that contain it.
 
     >>> fuzzy_match("agent", ["agent-1", "agent-2", "big-agent"])
     ['agent-1', 'agent-2']
@@ -28,62 +31,71 @@ def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
         lambda other: other.endswith(name),
         lambda other: name in other,
     )
-    matches = ([other for other in known if test(other)] for test in tests)
-    return next((found for found in matches if found), [])
+    for test in tests:
+        matches = [other for other in known if test(other)]
+        if matches:
+            return matches
+    return []
 
 
 def find_status(
     status: ExperimentStatus, process: str, process_group: str | None = None
 ) -> ProcessStatus:
-    """One process out of an experiment's; a wrong group is an error, never another group's process."""
-    by_name: Mapping[str, ProcessStatus] = {item.name: item for item in status}
+    """Return the status of one process of an experiment.
+
+    Raises `NotFound` if there is no such process, or if it is not in ``process_group``.
+    """
+    by_name = {item.name: item for item in status}
     found = by_name.get(process)
     if found is None:
-        hint = did_you_mean(process, by_name) or f"; it has {join_names(by_name)}"
+        hint = did_you_mean(process, by_name) or f"; its processes are {join_names(by_name)}"
         raise NotFound(f"experiment {status.name!r} has no process {process!r}{hint}")
     if process_group is not None and found.group != process_group:
-        where = f"in group {found.group!r}" if found.group else "in no group"
+        actual = f"in group {found.group!r}" if found.group else "in no group"
         raise NotFound(
-            f"process {process!r} of experiment {status.name!r} is {where}, not in {process_group!r}"
+            f"process {process!r} of experiment {status.name!r} is {actual}, "
+            f"not in {process_group!r}"
         )
     return found
 
 
-def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
-    """The processes that `Cluster.wait` still waits for: those that may yet come so far.
-
-    Raises `SpecError` for what cannot be waited for.
-    """
-    if until not in _COME_SO_FAR:
-        raise SpecError(
-            f"until is {', '.join(_COME_SO_FAR)}, not {until!r}{did_you_mean(str(until), _COME_SO_FAR)}"
-        )
-    there = _COME_SO_FAR[until]
-    return [process.path for process in status if process.state not in ENDED and not there(process)]
-
-
-_COME_SO_FAR: dict[str, Callable[[ProcessStatus], bool]] = {
+_CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {
     "started": lambda process: process.started is not None,
     "ready": lambda process: process.ready or process.not_ready_in_time,
     "ended": lambda _: False,
 }
 
 
-def wait_timeout(name: str, until: Until, going: Sequence[str], timeout: float) -> TimeoutError:
-    """The error of `Cluster.wait` when the time is up, in the words that every backend uses."""
-    what = "still runs" if until == "ended" else f"is not {until}"
-    return TimeoutError(f"experiment {name!r} {what} after {timeout:g} s: {join_names(going)}")
+def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
+    """Return the processes for which `Cluster.wait` has to wait longer.
+
+    A process that has finished is not waited for, nor is one that was not ready in time. Raises
+    `SpecError` if ``until`` is not a valid condition.
+    """
+    if until not in _CONDITION_MET:
+        hint = did_you_mean(str(until), _CONDITION_MET)
+        raise SpecError(f"until must be {', '.join(_CONDITION_MET)}, not {until!r}{hint}")
+    is_met = _CONDITION_MET[until]
+    return [
+        process.path for process in status if process.state not in ENDED and not is_met(process)
+    ]
+
+
+def wait_timeout(name: str, until: Until, awaited: Sequence[str], timeout: float) -> TimeoutError:
+    """Return the error that `Cluster.wait` raises after ``timeout`` seconds."""
+    state = "is still running" if until == "ended" else f"is not {until}"
+    return TimeoutError(f"experiment {name!r} {state} after {timeout:g} s: {join_names(awaited)}")
 
 
 def experiment_exists(name: str) -> AlreadyExists:
-    """The refusal of a live name, in the words that every backend uses."""
+    """Return the error for a launch under the name of a running experiment."""
     return AlreadyExists(
-        f"experiment {name!r} is live and was left alone; delete it, or launch with force"
+        f"experiment {name!r} is running and was not changed; delete it, or launch with force"
     )
 
 
 def experiment_not_found(name: str, known: Iterable[str]) -> NotFound:
-    """The error for a name that is not there, in the words that every backend uses."""
+    """Return the error for an unknown experiment. ``known`` are the names of the existing ones."""
     known = list(known)
-    hint = did_you_mean(name, known) or f"; there are {join_names(known)}"
+    hint = did_you_mean(name, known) or f"; existing experiments: {join_names(known)}"
     return NotFound(f"no experiment {name!r}{hint}")

@@ -1,12 +1,13 @@
-"""Finding and opening backends: entry points tell the names, pluggy checks the plug-ins.
+"""Finding and loading backends.
 
-Looking a name up reads metadata and imports nothing; opening a backend imports its plug-in alone.
+The names come from entry points, and pluggy validates the plug-ins. Looking up a name reads package
+metadata and imports nothing. Loading a backend imports only the plug-in of that backend.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
@@ -24,163 +25,176 @@ HOOK = "symphony_backend"
 
 
 def backend_names() -> list[str]:
-    """Every name and alias under which a backend is installed."""
+    """Return every name and alias under which a backend is installed, sorted."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def open_backend(name: str) -> type[Cluster]:
-    """The `Cluster` class of a backend, by its name or an alias of it in any case.
+    """Return the `Cluster` class of a backend. ``name`` is its name or an alias, in any case.
 
-    Raises `PluginError` for a name that nobody has or two distributions claim, a plug-in that fails to import
-    or has no valid hook, and a missing extra (with the command that installs it).
+    Raises `PluginError` if there is no such backend, if two distributions provide it, if its
+    plug-in cannot be imported or has no valid hook, or if the packages of an extra are missing. In
+    the last case the message contains the command that installs them.
     """
     info = find_backend(name)
-    module_name, _, attribute = info.load.partition(":")
+    module_name, _, class_name = info.load.partition(":")
     try:
-        loaded = getattr(importlib.import_module(module_name), attribute)
+        loaded = getattr(importlib.import_module(module_name), class_name)
     except ModuleNotFoundError as exc:
-        raise PluginError(_missing(info, module_name, exc)) from exc
+        raise PluginError(_missing_module(info, module_name, exc)) from exc
     except Exception as exc:
         raise PluginError(
-            f"backend {info.name!r} cannot be loaded from {info.load!r}: {_said(exc)}"
+            f"backend {info.name!r} cannot be loaded from {info.load!r}: {_first_line(exc)}"
         ) from exc
     from symphony.cluster import Cluster
 
     if not (isinstance(loaded, type) and issubclass(loaded, Cluster)):
-        raise PluginError(f"backend {info.name!r}: {info.load!r} is no symphony.Cluster class")
+        raise PluginError(
+            f"backend {info.name!r}: {info.load!r} is not a subclass of symphony.Cluster"
+        )
     return loaded
 
 
 def find_backend(name: str) -> BackendInfo:
-    """The record of one backend, importing its plug-in alone."""
+    """Return the description of one backend. Only the plug-in of that backend is imported.
+
+    Raises `PluginError` in the same cases as `open_backend`, except for those of the class.
+    """
     wanted = name.lower()
     points = list(entry_points(group=GROUP))
     matching = [point for point in points if point.name.lower() == wanted]
     if not matching:
         known = sorted({point.name for point in points})
+        hint = did_you_mean(wanted, known)
         raise PluginError(
-            f"no backend {name!r}{did_you_mean(wanted, known)}; installed are {join_names(known, limit=20)}"
+            f"no backend {name!r}{hint}; installed backends: {join_names(known, limit=20)}"
         )
-    return _record(_only(matching))
+    return _load_info(_single(matching))
 
 
 def installed_backends() -> list[BackendInfo]:
-    """The record of every backend that is installed, once each, by name.
+    """Return the description of each installed backend, sorted by name.
 
-    One whose plug-in is broken, or whose name two distributions claim, has a record that says so in its
-    ``summary`` and an empty ``load``: it must not hide the others.
+    If a plug-in is broken, or two distributions provide the same name, the ``summary`` of the
+    description is the error and its ``load`` is empty. The other backends are still listed.
     """
     targets: dict[str, set[str]] = {}
     for point in entry_points(group=GROUP):
         targets.setdefault(point.name.lower(), set()).add(point.value)
-    same: dict[frozenset[str], list[str]] = {}
+    # Names with the same targets are the name of one backend and its aliases.
+    names_by_targets: dict[frozenset[str], list[str]] = {}
     for name in sorted(targets):
-        same.setdefault(frozenset(targets[name]), []).append(name)
+        names_by_targets.setdefault(frozenset(targets[name]), []).append(name)
     found: dict[str, BackendInfo] = {}
-    for together in same.values():
-        record = _listed(together)
-        if record.name not in found or not record.load:
-            found[record.name] = record
-    return sorted(found.values(), key=lambda record: record.name)
+    for names in names_by_targets.values():
+        info = _info_or_error(names)
+        if info.name not in found or not info.load:
+            found[info.name] = info
+    return sorted(found.values(), key=lambda info: info.name)
 
 
-def _listed(together: list[str]) -> BackendInfo:
-    """The record behind names that lead to the same place, or one that says why there is none."""
+def _info_or_error(names: Sequence[str]) -> BackendInfo:
+    """Return the description of the backend with these names, or one whose summary is the error."""
     try:
-        return find_backend(together[0])
+        return find_backend(names[0])
     except PluginError as exc:
         return BackendInfo(
-            name=together[0], aliases=tuple(together[1:]), summary=f"cannot be used: {exc}", load=""
+            name=names[0], aliases=tuple(names[1:]), summary=f"cannot be used: {exc}", load=""
         )
 
 
-def _only(points: Iterable[EntryPoint]) -> EntryPoint:
-    """The one entry point, or an error that names the distributions that claim its name."""
-    points = list(points)
-    if len(points) == 1:
-        return points[0]
+def _single(points: Sequence[EntryPoint]) -> EntryPoint:
+    """Return the entry point of a name. Raise `PluginError` if several distributions provide it."""
+    # One distribution can be found twice, for example if its directory is on the path twice.
     by_target = {(point.value, _distribution(point)): point for point in points}
     if len(by_target) > 1:
-        claims = " and ".join(sorted(f"{dist} ({value})" for value, dist in by_target))
-        name = next(iter(by_target.values())).name.lower()
-        raise PluginError(
-            f"two distributions claim the backend {name!r}: {claims}; uninstall one of them"
+        claims = " and ".join(
+            sorted(f"{distribution} ({value})" for value, distribution in by_target)
         )
-    return next(iter(by_target.values()))
+        raise PluginError(
+            f"two distributions provide the backend {points[0].name.lower()!r}: {claims}; "
+            "uninstall one of them"
+        )
+    return points[0]
 
 
 def _distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist else "an unnamed distribution"
 
 
-def _record(point: EntryPoint) -> BackendInfo:
+def _load_info(point: EntryPoint) -> BackendInfo:
     try:
         module = point.load()
     except Exception as exc:
         raise PluginError(
-            f"the plug-in {point.value!r} of {_distribution(point)} (backend {point.name!r}) fails to import: "
-            f"{_said(exc)}"
+            f"the plug-in {point.value!r} of {_distribution(point)} (backend {point.name!r}) "
+            f"cannot be imported: {_first_line(exc)}"
         ) from exc
-    return _ask(module, point)
+    return _call_hook(module, point)
 
 
-def _ask(module: ModuleType, point: EntryPoint) -> BackendInfo:
+def _call_hook(module: ModuleType, point: EntryPoint) -> BackendInfo:
+    """Return the result of a plug-in's hook. Raise `PluginError` if it is not a `BackendInfo`."""
     import pluggy
 
     from symphony import hookspecs
 
-    where = f"the plug-in {point.value!r} of {_distribution(point)}"
+    plugin = f"the plug-in {point.value!r} of {_distribution(point)}"
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
         manager.register(module)
     except pluggy.PluginValidationError as exc:
-        raise PluginError(f"{where} has a hook {HOOK} that takes arguments; it takes none") from exc
-    _refuse_unknown_hooks(module, where)
+        raise PluginError(f"{plugin} has a hook {HOOK} with parameters; it must have none") from exc
+    _refuse_unknown_hooks(module, plugin)
     try:
-        answers = manager.hook.symphony_backend()
+        results = manager.hook.symphony_backend()
     except Exception as exc:
-        raise PluginError(f"{where} fails in its hook {HOOK}: {_said(exc)}") from exc
-    if len(answers) != 1 or not isinstance(answers[0], BackendInfo):
-        given = "nothing" if not answers else repr(answers[0])
         raise PluginError(
-            f"{where} must have one hook {HOOK} that returns a BackendInfo, not {given}"
-        )
-    return _of_that_name(answers[0], point, where)
-
-
-def _refuse_unknown_hooks(module: ModuleType, where: str) -> None:
-    for name in dir(module):
-        if name != HOOK and hasattr(getattr(module, name), f"{PROJECT}_impl"):
-            raise PluginError(
-                f"{where} has a hook {name!r} that symphony does not know{did_you_mean(name, [HOOK])}"
-            )
-
-
-def _of_that_name(info: BackendInfo, point: EntryPoint, where: str) -> BackendInfo:
-    """Refuse a record that does not know the name by which it was found: the two would drift apart."""
-    known = (info.name, *info.aliases)
-    if point.name.lower() not in {name.lower() for name in known}:
+            f"{plugin} raises an error in its hook {HOOK}: {_first_line(exc)}"
+        ) from exc
+    if len(results) != 1 or not isinstance(results[0], BackendInfo):
+        found = repr(results[0]) if results else "nothing"
         raise PluginError(
-            f"{where} is installed as {point.name!r}, but its record says {join_names(known)}; "
-            "make the names of its entry points and of its record the same"
+            f"{plugin} must have one hook {HOOK} that returns a BackendInfo, not {found}"
         )
+    info = results[0]
+    _check_name(info, point, plugin)
     return info
 
 
-def _missing(info: BackendInfo, module: str, exc: ModuleNotFoundError) -> str:
-    absent = exc.name or ""
-    own = f"{module}.".startswith(
-        f"{absent}."
-    )  # the very module that the record names, or a package of it
-    if info.extra and not own:
+def _refuse_unknown_hooks(module: ModuleType, plugin: str) -> None:
+    for name in dir(module):
+        if name != HOOK and hasattr(getattr(module, name), f"{PROJECT}_impl"):
+            raise PluginError(f"{plugin} has an unknown hook {name!r}{did_you_mean(name, [HOOK])}")
+
+
+def _check_name(info: BackendInfo, point: EntryPoint, plugin: str) -> None:
+    """Raise `PluginError` if a description does not have the name of its entry point."""
+    known = (info.name, *info.aliases)
+    if point.name.lower() not in {name.lower() for name in known}:
+        raise PluginError(
+            f"{plugin} is installed as {point.name!r}, but its BackendInfo has the names "
+            f"{join_names(known)}; use the same names in its entry points and its BackendInfo"
+        )
+
+
+def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) -> str:
+    """Return the message for a module that is not installed."""
+    missing = exc.name or ""
+    is_own_module = f"{module}.".startswith(f"{missing}.")
+    if info.extra and not is_own_module:
         return (
-            f"backend {info.name!r} needs the package {absent!r}; "
+            f"backend {info.name!r} needs the package {missing!r}; "
             f"install it with: pip install '{DISTRIBUTION}[{info.extra}]'"
         )
-    return f"backend {info.name!r} cannot be loaded from {info.load!r}: no module {absent!r} is installed"
+    return (
+        f"backend {info.name!r} cannot be loaded from {info.load!r}: "
+        f"module {missing!r} is not installed"
+    )
 
 
-def _said(exc: Exception) -> str:
-    first = (str(exc).strip().splitlines() or [""])[0]
-    return f"{type(exc).__name__}: {first}"
+def _first_line(exc: Exception) -> str:
+    """Return the class of an error and the first line of its message."""
+    lines = str(exc).strip().splitlines() or [""]
+    return f"{type(exc).__name__}: {lines[0]}"

@@ -1,7 +1,7 @@
-"""The two ends of a copy, as they are typed: a path of this machine, and one beside a process. Pure.
+"""The source and the target of a copy, as the user writes them.
 
-What is beside a process is ``process:path`` or ``group/process:path``; a path of this machine with a colon in it
-begins with ``./`` or ``/``.
+A path in a process is ``process:path`` or ``group/process:path``. A local path that contains a
+colon begins with ``./`` or ``/``.
 """
 
 from __future__ import annotations
@@ -14,43 +14,44 @@ from symphony.names import is_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePath:
-    """A path beside a process; a relative one begins in the folder of the process."""
+    """A path in a process. A relative path is relative to the process's working directory."""
 
     process: str
     group: str | None
     path: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.group}/{self.process}:{self.path}"
-            if self.group
-            else f"{self.process}:{self.path}"
-        )
+        if self.group:
+            return f"{self.group}/{self.process}:{self.path}"
+        return f"{self.process}:{self.path}"
 
 
 def parse_remote_path(text: str) -> RemotePath | None:
-    """``process:path`` or ``group/process:path``; None for a path of this machine.
+    """Parse ``process:path`` or ``group/process:path``. Return None if ``text`` is a local path.
 
     >>> parse_remote_path("learner:out/model.pt").path
     'out/model.pt'
     >>> parse_remote_path("./learner:out")
     """
-    whose, colon, path = text.partition(":")
-    parts = whose.split("/")
-    if not colon or len(parts) > 2 or not all(map(is_name, parts)):
+    before, colon, path = text.partition(":")
+    names = before.split("/")
+    if not colon or len(names) > 2 or not all(is_name(name) for name in names):
         return None
-    return RemotePath(
-        process=parts[-1], group=parts[0] if len(parts) == 2 else None, path=path or "."
-    )
+    group = names[0] if len(names) == 2 else None
+    return RemotePath(process=names[-1], group=group, path=path or ".")
 
 
 def parse_transfer(source: str, target: str) -> tuple[RemotePath | None, RemotePath | None]:
-    """What is beside a process of ``source`` and ``target``: exactly one of them, else `SpecError`."""
-    from_there, to_there = parse_remote_path(source), parse_remote_path(target)
-    if (from_there is None) == (to_there is None):
-        what = "two paths of this machine" if from_there is None else "two processes"
+    """Parse the source and the target of a copy. The result has None for the local path.
+
+    Raises `SpecError` if both paths are local, or both are in a process.
+    """
+    remote_source = parse_remote_path(source)
+    remote_target = parse_remote_path(target)
+    if (remote_source is None) == (remote_target is None):
+        kind = "local paths" if remote_source is None else "paths in processes"
         raise SpecError(
-            f"{source!r} and {target!r} are {what}: one of them is process:path, the other a path here (a path with "
-            "a colon begins with ./)"
+            f"{source!r} and {target!r} are both {kind}: one of them must be process:path and the "
+            "other a local path (a local path with a colon begins with ./)"
         )
-    return from_there, to_there
+    return remote_source, remote_target

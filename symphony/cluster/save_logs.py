@@ -1,4 +1,4 @@
-"""Logs as files: one for each process, in a folder of the user's."""
+"""Saving logs as files, one for each process, in a directory of the user."""
 
 from __future__ import annotations
 
@@ -12,77 +12,91 @@ from typing import TextIO
 from symphony.errors import with_filename
 from symphony.status import LogLine
 
-# How many logs are asked for at once, and how many files are open at once.
-AT_ONCE = 8
-OPEN_FILES = 128
+MAX_CONCURRENT_READS = 8
+MAX_OPEN_LOG_FILES = 128
 
 
-def save_into(
-    folder: str | os.PathLike[str], names: Sequence[str], read: Callable[[str], str]
+def save_once(
+    directory: str | os.PathLike[str], names: Sequence[str], read: Callable[[str], str]
 ) -> dict[str, Path]:
-    """Write what ``read`` returns for each name to its file; a file is replaced once the new one is whole."""
-    files = _files(folder, names)
+    """Write the log of each process to its file and return the files by process.
+
+    ``read`` returns the log of a process. A file is replaced once the new one is complete.
+    """
+    files = _log_files(directory, names)
 
     def save(name: str) -> None:
         _replace(files[name], read(name))
 
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+    with ThreadPoolExecutor(max_workers=MAX_CONCURRENT_READS) as pool:
+        # Iterating over the results raises the first error of a thread.
         for _ in pool.map(save, names):
             pass
     return files
 
 
-def follow_into(
-    folder: str | os.PathLike[str], names: Sequence[str], lines: Iterable[LogLine]
+def save_following(
+    directory: str | os.PathLike[str], names: Sequence[str], lines: Iterable[LogLine]
 ) -> dict[str, Path]:
-    """Write lines to the files of their processes as they come, until there are no more."""
-    files = _files(folder, names)
+    """Write each line to the file of its process until ``lines`` is exhausted.
+
+    Return the files by process.
+    """
+    files = _log_files(directory, names)
     for path in files.values():
         path.write_text("")
-    with _Open() as opened:
+    with _LogWriters() as writers:
         for line in lines:
-            with with_filename(files[line.process]):
-                opened.file(files[line.process]).write(f"{line.text}\n")
+            path = files[line.process]
+            with with_filename(path):
+                writers.get(path).write(f"{line.text}\n")
     return files
 
 
-def _files(folder: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Path]:
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
-    return {name: place / f"{name}.log" for name in names}
+def _log_files(directory: str | os.PathLike[str], names: Sequence[str]) -> dict[str, Path]:
+    parent = Path(directory)
+    parent.mkdir(parents=True, exist_ok=True)
+    return {name: parent / f"{name}.log" for name in names}
 
 
 def _replace(path: Path, text: str) -> None:
-    made = path.with_name(f".{path.name}.{os.getpid()}")
+    """Write ``text`` to a temporary file and rename it to ``path``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with with_filename(path):
-            with made.open("w", encoding="utf-8", newline="") as file:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
                 file.write(text)
-            made.replace(path)
+            temporary.replace(path)
     except BaseException:
-        made.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-class _Open:
-    """Files that are being added to; of many, those that were written to last are kept open."""
+class _LogWriters:
+    """Files that are open for appending.
+
+    At most `MAX_OPEN_LOG_FILES` are open at once. The file that was not used for the longest time
+    is closed first.
+    """
 
     def __init__(self) -> None:
         self._files: OrderedDict[Path, TextIO] = OrderedDict()
 
-    def __enter__(self) -> _Open:
+    def __enter__(self) -> _LogWriters:
         return self
 
     def __exit__(self, *_: object) -> None:
         for file in self._files.values():
             file.close()
 
-    def file(self, path: Path) -> TextIO:
-        """A file to add to, line by line."""
+    def get(self, path: Path) -> TextIO:
+        """Return the line-buffered file for ``path``, and open it if needed."""
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
-        if len(self._files) >= OPEN_FILES:
-            self._files.popitem(last=False)[1].close()
-        self._files[path] = path.open("a", encoding="utf-8", buffering=1, newline="")
-        return self._files[path]
+        if len(self._files) >= MAX_OPEN_LOG_FILES:
+            _, oldest = self._files.popitem(last=False)
+            oldest.close()
+        file = path.open("a", encoding="utf-8", buffering=1, newline="")
+        self._files[path] = file
+        return file

@@ -1,6 +1,7 @@
-"""Configuration: what holds for all experiments of a user or a project, from files, variables and the program.
+"""Configuration: the settings of a user or a project for all experiments.
 
-Most runs have none, and then nothing but this package's `SymphonyConfig` and `symphony.config.finding` is imported.
+They come from files, environment variables and the program. Most programs have none, and then only
+`symphony.config.config` and `symphony.config.locations` are imported.
 """
 
 from __future__ import annotations

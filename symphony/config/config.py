@@ -1,300 +1,394 @@
-"""`SymphonyConfig`: what is configured here and now, and the one object that says it."""
+"""`SymphonyConfig`: the effective configuration of this program."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.config import finding
+from symphony.config import locations
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from symphony.config.fields import Place
-    from symphony.config.merging import Given, Layer
+    from symphony.config.fields import KeyPath
+    from symphony.config.merging import ConfigSource, SourcedValue
 
 Handler = Callable[[Any], object]
 
 DEFAULT_BACKEND = "local"
-BUILT_IN = "built-in"
-PROGRAM = "the program"
+# The names of sources that are neither a file nor a variable nor an option.
+BUILT_IN_SOURCE = "built-in"
+PROGRAM_SOURCE = "the program"
 BACKEND_OPTION, PROFILE_OPTION = "--backend", "--profile"
 
 
 class SymphonyConfig:
-    """The configuration of this program: one object, whichever call returns it.
+    """The configuration of this program. Every call returns the same object.
 
-    What holds is decided by the first of these that says anything of a field: the command line, this program (`update`
-    and the other methods here), variables of the environment, the profile that is chosen, the file of the project
-    (``.symphony.yml`` of the working directory or the nearest folder above), the file that ``SYMPHONY_CONFIG`` names,
-    and the user's own (``~/.config/symphony/config.yml``). A profile that is chosen on the command line or by the
-    program stands right below what chose it. None takes away what sources further down say.
+    The value of a field comes from the first of these sources that sets it:
 
-    Files are read when a value is first asked for, and again when the working directory or the environment says
-    otherwise. What is wrong in one raises `SpecError` with the file and the line.
+    1. the command line
+    2. the program, by `update` and the other methods of this class
+    3. environment variables
+    4. the selected profile
+    5. the file of the project: ``.symphony.yml`` in the working directory or its nearest parent
+    6. the file that the environment variable ``SYMPHONY_CONFIG`` names
+    7. the user's own file: ``~/.config/symphony/config.yml``
+
+    A profile that the command line or the program selects ranks directly below that source.
+
+    Files are read when a value is first needed, and again when the working directory or an
+    environment variable changes. A `SpecError` about a file contains its path and the line.
     """
 
-    _the_one: ClassVar[SymphonyConfig | None] = None
+    _instance: ClassVar[SymphonyConfig | None] = None
 
-    _program: list[Layer]
-    _typed: dict[str, str]
+    _program_sources: list[ConfigSource]
+    _command_line: dict[str, str]
     _handlers: dict[str, list[Handler]]
-    _read: tuple[object, list[Layer]] | None
-    _merged: dict[Place, Given] | None
+    # The sources outside the program, with the key of the environment that they were read in.
+    _cached_sources: tuple[object, list[ConfigSource]] | None
+    _merged: dict[KeyPath, SourcedValue] | None
 
     def __new__(cls) -> SymphonyConfig:
-        if cls._the_one is None:
-            cls._the_one = super().__new__(cls)
-            cls._the_one.reset()
-        return cls._the_one
+        """Return the only instance."""
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+            cls._instance.reset()
+        return cls._instance
 
     def __repr__(self) -> str:
         return "SymphonyConfig()"
 
-    # --- what holds ---
+    # --- the effective values ---
 
     @property
     def username(self) -> str | None:
-        """The user's name, with which the names of new experiments begin."""
+        """The prefix of the names of new experiments."""
         return self._value("username")  # type: ignore[no-any-return]
 
     @property
     def experiment_folder(self) -> Path | None:
-        """The folder in which every launch is saved."""
-        found = self._value("experiment_folder")
-        if found is None:
+        """The directory in which every launch is saved."""
+        path = self._value("experiment_folder")
+        if path is None:
             return None
         from pathlib import Path
 
-        return Path(found)
+        return Path(path)
 
     @property
     def backend(self) -> str:
-        """The backend that is used where none is named."""
+        """The backend that is used if none is given."""
         return self._value("backend") or DEFAULT_BACKEND
 
     @property
     def profile(self) -> str | None:
-        """The profile that is chosen."""
+        """The selected profile."""
         return self._value("profile")  # type: ignore[no-any-return]
 
     def get(self, field: str, default: Any = None) -> Any:
-        """The value of a field, or ``default``; of ``resources`` and ``options`` the mapping of all that they hold.
+        """Return the value of a field, or ``default`` if it is not set.
 
-        Raises `SpecError` for a field that nobody knows.
+        The value of ``resources`` and ``options`` is a dictionary. Raises `SpecError` if there is
+        no such field.
         """
         self._check_known(field)
         if field == "backend":
             return self.backend
-        found = self._value(field)
-        return default if found is None else found
+        value = self._value(field)
+        return default if value is None else value
 
-    def settings(self) -> dict[str, Given]:
-        """Everything that is set, with where it was said, by field (``resources.cpu``)."""
-        from symphony.config.merging import Given
+    def settings(self) -> dict[str, SourcedValue]:
+        """Return every value that is set, with its source, by field (``resources.cpu``)."""
+        from symphony.config.merging import SourcedValue
 
-        found = {".".join(place): given for place, given in self._effective().items()}
-        return {
-            **({} if "backend" in found else {"backend": Given(DEFAULT_BACKEND, BUILT_IN)}),
-            **found,
-        }
+        settings = {".".join(key): sourced for key, sourced in self._effective().items()}
+        if "backend" in settings:
+            return settings
+        return {"backend": SourcedValue(DEFAULT_BACKEND, BUILT_IN_SOURCE), **settings}
 
     def experiment_name(self, name: str) -> str:
-        """What a new experiment is called: with the user's name before it, where there is one."""
+        """Return the name of a new experiment: ``name`` with the user name as a prefix, if set."""
         username = self.username
         if username is None:
             return name
-        from symphony.config.naming import with_user
+        from symphony.config.fields import with_username
 
-        return with_user(username, name)
+        return with_username(username, name)
 
     def options_for(self, backend: str, names: Iterable[str]) -> dict[str, Any]:
-        """What is configured for a backend: keywords for its class, of which ``names`` are those that it knows."""
+        """Return the options that are configured for a backend.
+
+        ``names`` are the options that its class takes.
+        """
         if self.is_empty():
             return {}
-        from symphony.config.fields import OF_BACKENDS
+        from symphony.config.fields import BACKEND_OPTION_FIELDS
 
         known = set(names)
-        found = {field: self._value(field) for field in OF_BACKENDS if field in known}
-        given = {field: value for field, value in found.items() if value is not None}
-        return {**given, **(self._value("options") or {}).get(backend, {})}
+        options: dict[str, Any] = {}
+        for field in BACKEND_OPTION_FIELDS:
+            value = self._value(field) if field in known else None
+            if value is not None:
+                options[field] = value
+        by_backend = self._value("options") or {}
+        options.update(by_backend.get(backend, {}))
+        return options
 
     def source(self, field: str) -> str | None:
-        """Where the value of a field was said: a file with its line, a variable, ``--profile``; None of a built-in."""
-        found = {} if self.is_empty() else self._effective()
-        given = found.get((field,))
-        return None if given is None else given.source
+        """Return the source of a field's value: a file with a line, a variable, or ``--profile``.
 
-    def profile_of(self, field: str) -> str | None:
-        """The profile that says the value that holds; None where none does."""
-        way = () if self.is_empty() else self._said_at((field,))[1]
-        return way[-1] if way else None
-
-    def position(self, *place: str) -> str | None:
-        """Where in a file a value, or a group of values, was said (``"options", "kube"``); None of all else."""
+        Return None if the value is built in.
+        """
         if self.is_empty():
             return None
-        layer, way = self._said_at(place)
-        return None if layer is None or layer.where is None else layer.where((*way, *place))
+        sourced = self._effective().get((field,))
+        return None if sourced is None else sourced.source
+
+    def profile_of(self, field: str) -> str | None:
+        """Return the profile that sets the effective value of a field, or None if none does."""
+        if self.is_empty():
+            return None
+        _, parent = self._find_source((field,))
+        return parent[-1] if parent else None
+
+    def position(self, *keys: str) -> str | None:
+        """Return the position in a file of a value or a group, such as ``"options", "kube"``.
+
+        Return None if it is not set in a file.
+        """
+        if self.is_empty():
+            return None
+        source, parent = self._find_source(keys)
+        if source is None or source.position is None:
+            return None
+        return source.position((*parent, *keys))
 
     def profiles(self) -> list[str]:
-        """The names of the profiles that there are."""
-        layers = [*self._program, *self._outside()]
-        return list(dict.fromkeys(name for layer in layers for name in layer.profiles))
+        """Return the names of all profiles."""
+        names: dict[str, None] = {}
+        for source in [*self._program_sources, *self._external_sources()]:
+            names.update(dict.fromkeys(source.profiles))
+        return list(names)
 
     def is_empty(self) -> bool:
-        """Whether nothing is configured but the backend that was typed, which is quick to tell."""
-        return not (self._program or PROFILE_OPTION in self._typed or self._outside())
+        """Return whether nothing is configured, except by ``--backend``. This is fast."""
+        if self._program_sources or PROFILE_OPTION in self._command_line:
+            return False
+        return not self._external_sources()
 
-    # --- what the program sets ---
+    # --- changes by the program ---
 
     def set_username(self, username: str | None) -> None:
-        """Let the names of new experiments begin with ``username-``. Raises `SpecError` for one that cannot."""
+        """Set the prefix of the names of new experiments. Raises `SpecError` if it is not valid."""
         self.update({"username": username})
 
     def set_experiment_folder(self, folder: str | os.PathLike[str] | None) -> None:
-        """Save every launch in a folder of its name below ``folder``."""
+        """Save every launch in a subdirectory of ``folder`` with the name of the experiment."""
         self.update({"experiment_folder": None if folder is None else os.fspath(folder)})
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Set several fields, in the form of a file; relative paths are relative to the working directory.
+        """Set several fields, in the form of a file.
 
-        Unknown keys raise `SpecError` with the near miss, and then nothing is set.
+        Relative paths are relative to the working directory. Raises `SpecError` if a key or a value
+        is wrong; then nothing is set.
         """
-        from symphony.config import sources
+        from symphony.config.sources import from_program
 
-        self._set(sources.of_program(settings, PROGRAM, self._own()))
+        self._add_source(from_program(settings, PROGRAM_SOURCE, self._own_fields()))
 
     def load_config_file(self, path: str | os.PathLike[str]) -> None:
-        """Set what a YAML, JSON or TOML file says, as if the program said it. Raises `NotFound` and `SpecError`."""
+        """Set the values of a YAML, JSON or TOML file, with the priority of the program.
+
+        Raises `NotFound` if there is no such file, and `SpecError` if its content is wrong.
+        """
         from pathlib import Path
 
-        from symphony.config import files
+        from symphony.config.files import read_file
 
-        self._set(files.layer(Path(path), self._own(), found=False))
+        self._add_source(read_file(Path(path), self._own_fields(), is_found_file=False))
 
     def register_handler(self, field: str, handler: Handler) -> None:
-        """Call ``handler`` with the new value whenever this program changes a field, and now if it is set already.
+        """Call ``handler`` with the new value whenever the program changes a field.
 
-        A value that is no longer set is None. A field that symphony does not know becomes one of the program's own,
-        which `update` and `load_config_file` take from then on; in files that are looked for, keys of your own begin
-        with ``x-``. A handler that raises refuses the change, and `SpecError` says so.
+        If the field is set already, call it at once. The new value is None if the field is no
+        longer set. A field that symphony does not have is added to those that `update` and
+        `load_config_file` take. In files that are found by searching, the names of your own keys
+        must begin with ``x-``.
+
+        A handler that raises an error rejects the change, and `SpecError` is raised.
         """
-        from symphony.config import handling
-
-        handling.check(field, handler)
-        new = field not in self._handlers
+        _check_handler(field, handler)
+        is_new = field not in self._handlers
         self._handlers.setdefault(field, []).append(handler)
         try:
             value = self._value(field)
             if value is not None:
-                handling.call(field, handler, value)
+                _call_handler(field, handler, value)
         except BaseException:
             self._handlers[field].remove(handler)
-            if new:
+            if is_new:
                 del self._handlers[field]
             raise
 
     def reset(self) -> None:
-        """Forget what the program set and its handlers: what files and the environment say holds again."""
-        self._program = []
-        self._typed = {}
-        self._handlers = {}
-        self._read = self._merged = None
+        """Remove the handlers and everything that the program set.
 
-    def set_command_line(self, typed: Mapping[str, str]) -> None:
-        """What was typed, by option (``{"--profile": "gke"}``), over all else; of the command line that runs now."""
-        self._typed = dict(typed)
+        The values of files and environment variables apply again.
+        """
+        self._program_sources = []
+        self._command_line = {}
+        self._handlers = {}
+        self._cached_sources = None
         self._merged = None
 
-    # --- inside ---
+    def set_command_line(self, options: Mapping[str, str]) -> None:
+        """Set the options of the command line that is running (``{"--profile": "gke"}``)."""
+        self._command_line = dict(options)
+        self._merged = None
 
-    def _own(self) -> list[str]:
-        return [*self._handlers]
+    # --- implementation ---
+
+    def _own_fields(self) -> list[str]:
+        """Return the fields with a handler, which the program may have added."""
+        return list(self._handlers)
 
     def _check_known(self, field: str) -> None:
         from symphony.config import fields
         from symphony.errors import SpecError
         from symphony.names import did_you_mean
 
-        known = (*fields.FIELDS, *fields.GROUPS, *self._own())
-        if field not in known and not field.startswith(fields.OWN):
-            raise SpecError(f"a configuration knows no {field!r}{did_you_mean(field, known)}")
+        known = (*fields.FIELDS, *fields.GROUPS, *self._own_fields())
+        if field not in known and not field.startswith(fields.OWN_KEY_PREFIX):
+            raise SpecError(f"a configuration has no key {field!r}{did_you_mean(field, known)}")
 
     def _value(self, field: str) -> Any:
         if self.is_empty():
-            return self._typed.get(BACKEND_OPTION) if field == "backend" else None
+            return self._command_line.get(BACKEND_OPTION) if field == "backend" else None
         from symphony.config.fields import GROUPS, nested
 
-        found = self._effective()
+        effective = self._effective()
         if field in GROUPS:
-            return (
-                nested(
-                    {place[1:]: given.value for place, given in found.items() if place[0] == field}
-                )
-                or None
-            )
-        given = found.get((field,))
-        return None if given is None else given.value
+            members = {
+                key[1:]: sourced.value for key, sourced in effective.items() if key[0] == field
+            }
+            return nested(members) or None
+        sourced = effective.get((field,))
+        return None if sourced is None else sourced.value
 
-    def _effective(self) -> dict[Place, Given]:
-        outside = self._outside()  # which forgets what was merged where it is no longer so
+    def _effective(self) -> dict[KeyPath, SourcedValue]:
+        # Reading the sources resets self._merged if they have changed.
+        external = self._external_sources()
         if self._merged is None:
-            from symphony.config.merging import merged
-            from symphony.config.sources import of_command_line
+            from symphony.config.merging import merge_sources
+            from symphony.config.sources import from_command_line
 
-            self._merged = merged([of_command_line(self._typed), *self._program, *outside])
+            command_line = from_command_line(self._command_line)
+            self._merged = merge_sources([command_line, *self._program_sources, *external])
         return self._merged
 
-    def _said_at(self, place: Place) -> tuple[Layer | None, Place]:
-        """What says the value that holds at a place, or the first of those below it, and where in that it is."""
-        size = len(place)
-        first = next((item for item in self._effective().items() if item[0][:size] == place), None)
-        if first is not None:
-            for layer in [*self._program, *self._outside()]:
-                way = layer.way_to(*first)
-                if way is not None:
-                    return layer, way
+    def _find_source(self, key: KeyPath) -> tuple[ConfigSource | None, KeyPath]:
+        """Return the source of a value, and the key below which the source sets it.
+
+        If ``key`` is a group, return the source of its first value. If it is not set, the source is
+        None.
+        """
+        for found_key, sourced in self._effective().items():
+            if found_key[: len(key)] != key:
+                continue
+            for source in [*self._program_sources, *self._external_sources()]:
+                parent = source.parent_of(found_key, sourced)
+                if parent is not None:
+                    return source, parent
+            break
         return None, ()
 
-    def _outside(self) -> list[Layer]:
-        """The environment and the files, read again where they may be others than before."""
-        folder = finding.working_folder()
-        key = (folder, *(os.environ.get(name) for name in finding.WATCHED))
-        if self._read is None or self._read[0] != key:
+    def _external_sources(self) -> list[ConfigSource]:
+        """Return the environment variables and the files. Read them again if they may differ."""
+        directory = locations.working_directory()
+        watched = [os.environ.get(name) for name in locations.WATCHED_VARIABLES]
+        cache_key = (directory, *watched)
+        if self._cached_sources is None or self._cached_sources[0] != cache_key:
             self._merged = None
-            self._read = (key, _outside(folder))
-        return self._read[1]
+            self._cached_sources = (cache_key, _read_external_sources(directory))
+        return self._cached_sources[1]
 
-    def _set(self, layer: Layer) -> None:
-        """Put a layer over the program's others and tell the handlers; where one refuses, all is as before."""
-        from symphony.config import handling
+    def _add_source(self, source: ConfigSource) -> None:
+        """Add a source of the program with the highest priority, and call the handlers.
 
-        watched = self._own()
-        before, program = {field: self._value(field) for field in watched}, self._program
-        self._program, self._merged = [layer, *program], None
-        told: list[str] = []
+        If a handler raises an error, the source is removed, and the handlers that have been called
+        already are called again with the previous values.
+        """
+        fields = self._own_fields()
+        previous_values = {field: self._value(field) for field in fields}
+        previous_sources = self._program_sources
+        self._program_sources = [source, *previous_sources]
+        self._merged = None
+        changed: list[str] = []
         try:
-            for field in watched:
+            for field in fields:
                 value = self._value(field)
-                if value != before[field]:
-                    told.append(field)
-                    for handler in self._handlers[field]:
-                        handling.call(field, handler, value)
+                if value == previous_values[field]:
+                    continue
+                changed.append(field)
+                for handler in self._handlers[field]:
+                    _call_handler(field, handler, value)
         except BaseException:
-            self._program, self._merged = program, None
-            handling.tell_again(self._handlers, {field: before[field] for field in told})
+            self._program_sources = previous_sources
+            self._merged = None
+            for field in changed:
+                for handler in self._handlers[field]:
+                    # The first error is raised, not those of restoring the values.
+                    with contextlib.suppress(Exception):
+                        handler(previous_values[field])
             raise
 
 
-def _outside(folder: Path | None) -> list[Layer]:
-    environ = os.environ
-    variables = any(name in environ for name in finding.VARIABLES)
-    project = [] if folder is None else finding.project_files(folder, finding.home_folder(environ))
-    named, user = environ.get(finding.FILE_VARIABLE), finding.user_files(environ)
-    if not (variables or project or named or user):
-        return []
-    from symphony.config import sources
+def _check_handler(field: object, handler: object) -> None:
+    """Raise `SpecError` if ``field`` cannot have handlers, or ``handler`` cannot be called."""
+    from symphony.config.fields import PROFILES
+    from symphony.errors import SpecError
 
-    return sources.of_surroundings(environ, project, named, user)
+    if not isinstance(field, str) or not field:
+        raise SpecError(f"a field of a configuration must be text, not {field!r}")
+    if field == PROFILES:
+        raise SpecError(
+            f"{PROFILES!r} cannot have handlers: register one for the fields that profiles set"
+        )
+    if not callable(handler):
+        raise SpecError(
+            f"the handler of {field!r} must be a function of the new value, not {handler!r}"
+        )
+
+
+def _call_handler(field: str, handler: Handler, value: Any) -> None:
+    """Call a handler. Raise `SpecError` for errors that are not a `SymphonyError`."""
+    from symphony.errors import SpecError, SymphonyError
+
+    try:
+        handler(value)
+    except SymphonyError:
+        raise
+    except Exception as exc:
+        message = f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__
+        raise SpecError(f"{field} cannot be {value!r}: its handler failed: {message}") from exc
+
+
+def _read_external_sources(directory: Path | None) -> list[ConfigSource]:
+    """Read the environment variables and the files, if there are any."""
+    environ = os.environ
+    has_variables = any(name in environ for name in locations.VARIABLES)
+    project_files = []
+    if directory is not None:
+        project_files = locations.project_files(directory, locations.home_directory(environ))
+    named_file = environ.get(locations.FILE_VARIABLE)
+    user_files = locations.user_files(environ)
+    if not (has_variables or project_files or named_file or user_files):
+        return []
+    # Import the readers only if there is something to read, because most programs have nothing.
+    from symphony.config.sources import read_sources
+
+    return read_sources(environ, project_files, named_file, user_files)

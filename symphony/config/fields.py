@@ -1,7 +1,7 @@
-"""The fields of a configuration: what each holds, and how what was written is checked.
+"""The fields of a configuration, and how their values are validated.
 
-A configuration is held flat, by where a value stands in it: ``("resources", "cpu")``. None takes away what a lower
-source says.
+A configuration is stored flat. The key of a value is its path, such as ``("resources", "cpu")``.
+The value None removes the value of a source with a lower priority.
 """
 
 from __future__ import annotations
@@ -14,181 +14,225 @@ from typing import Any, NamedTuple
 from symphony.errors import SpecError, error_path
 from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_names
 
-Place = tuple[str, ...]
-Values = dict[Place, Any]
+KeyPath = tuple[str, ...]
+Values = dict[KeyPath, Any]
 
-OWN = "x-"  # how keys of the user's own begin, in files that all programs read
+# The prefix of the user's own keys, which every program accepts.
+OWN_KEY_PREFIX = "x-"
 PROFILES = "profiles"
 
 
 class Field(NamedTuple):
-    """What a field is for, and how a value of it is read; paths are relative to the given folder."""
+    """The description of a field, and the function that validates its value.
 
-    about: str
+    The function takes the value and the directory that relative paths are relative to.
+    """
+
+    description: str
     read: Callable[[object, Path], Any]
 
 
 class Content(NamedTuple):
-    """What one file, or one update, says: its own values, and those of each of its profiles."""
+    """The values that one source sets, and those that each of its profiles sets."""
 
     values: Values
     profiles: dict[str, Values]
 
 
-def user_name(value: object) -> str:
-    """A user name, which names of experiments begin with. Raises `SpecError`."""
-    return check_name(_filled(value, "username"), "user")
+def with_username(username: str, name: str) -> str:
+    """Return the name of a user's experiment: ``rl`` becomes ``sarah-rl``.
+
+    A name that begins with the user name already is not changed. Raises `SpecError` if ``name`` is
+    not valid, or if the result is too long.
+
+    >>> with_username("sarah", "rl"), with_username("sarah", "sarah-rl")
+    ('sarah-rl', 'sarah-rl')
+    >>> with_username("sarah", "sarahs-x")
+    'sarah-sarahs-x'
+    """
+    check_name(name, "experiment")
+    if name.startswith(f"{username}-"):
+        return name
+    result = f"{username}-{name}"
+    if len(result) > MAX_LENGTH:
+        raise SpecError(
+            f"experiment {name!r} of user {username!r} would have the name {result!r} with "
+            f"{len(result)} characters, but at most {MAX_LENGTH} are allowed; "
+            "shorten one of the two"
+        )
+    return result
 
 
-def _filled(value: object, what: str) -> str:
+def _nonempty_text(value: object, what: str) -> str:
+    """Return ``value`` if it is text that is not empty. Raise `SpecError` otherwise."""
     if isinstance(value, str) and value and "\0" not in value:
         return value
-    from symphony.model import (
-        validators,
-    )  # what is wrong, or no text yet: variables are read without this
+    # Only other values need this module, so that valid variables are read without importing it.
+    from symphony.model import validators
 
     return validators.path(value, what)
 
 
-def _text(what: str) -> Callable[[object, Path], str]:
-    return lambda value, _: _filled(value, what)
+def _read_username(value: object, _: Path) -> str:
+    return check_name(_nonempty_text(value, "username"), "user")
 
 
-def _path(what: str) -> Callable[[object, Path], str]:
-    return lambda value, base: absolute(value, base, what)
-
-
-def absolute(value: object, base: Path, what: str) -> str:
-    """A path as an absolute one: relative to ``base``, and ``~`` is the user's home."""
-    given = Path(_filled(value, what)).expanduser()
-    return os.path.normpath(base / given)
-
-
-def _namespace(value: object, _: Path) -> str:
-    name = _filled(value, "namespace")
+def _read_namespace(value: object, _: Path) -> str:
+    name = _nonempty_text(value, "namespace")
     if not is_name(name):
-        raise SpecError(f"a namespace is a-z, 0-9 and '-', at most {MAX_LENGTH}, not {name!r}")
+        raise SpecError(
+            f"a namespace must consist of a-z, 0-9 and '-', at most {MAX_LENGTH} characters, "
+            f"not {name!r}"
+        )
     return name
 
 
+def _text_field(name: str, description: str) -> Field:
+    return Field(description, lambda value, _: _nonempty_text(value, name))
+
+
+def _path_field(name: str, description: str) -> Field:
+    """Return a field whose value becomes an absolute path. ``~`` is the user's home directory."""
+
+    def read(value: object, base: Path) -> str:
+        path = Path(_nonempty_text(value, name)).expanduser()
+        return os.path.normpath(base / path)
+
+    return Field(description, read)
+
+
 FIELDS: dict[str, Field] = {
-    "username": Field("begins the names of new experiments", lambda value, _: user_name(value)),
-    "experiment_folder": Field("where every launch is saved", _path("experiment_folder")),
-    "backend": Field("where processes run", _text("backend")),
-    "profile": Field("the profile that holds", _text("profile")),
-    "context": Field("the context of the kubeconfig", _text("context")),
-    "namespace": Field("a namespace that exists, for all experiments", _namespace),
-    "kubeconfig": Field("the kubeconfig", _path("kubeconfig")),
-    "image": Field("the image of processes that name none", _text("image")),
+    "username": Field("prefix of the names of new experiments", _read_username),
+    "experiment_folder": _path_field("experiment_folder", "directory that launches are saved in"),
+    "backend": _text_field("backend", "backend that experiments are launched on"),
+    "profile": _text_field("profile", "profile in use"),
+    "context": _text_field("context", "context of the kubeconfig"),
+    "namespace": Field("existing namespace for all experiments", _read_namespace),
+    "kubeconfig": _path_field("kubeconfig", "kubeconfig file"),
+    "image": _text_field("image", "container image of processes that set none"),
 }
-# Those that hold others: {resource: amount}, and by backend the keywords of its class.
+# The fields that contain others: an amount by resource, and the options of each backend.
 GROUPS = ("resources", "options")
 RESOURCES = ("cpu", "memory", "mem")
-# Those that the class of a backend takes as a keyword of the same name.
-OF_BACKENDS = ("context", "namespace", "kubeconfig", "image")
+# The fields that the class of a backend takes as an option of the same name.
+BACKEND_OPTION_FIELDS = ("context", "namespace", "kubeconfig", "image")
 
 KNOWN = (*FIELDS, *GROUPS, PROFILES)
 IN_PROFILES = tuple(name for name in (*FIELDS, *GROUPS) if name != "profile")
 
 
-def is_text(place: tuple[str | int, ...], key: str, inherited: bool) -> bool:
-    """Whether what stands under ``key`` of a configuration is text, however YAML would read it."""
-    outermost = not place or (len(place) == 2 and place[0] == PROFILES)
-    return inherited or (outermost and key in FIELDS)
+def is_text(path: tuple[str | int, ...], key: str, inherited: bool) -> bool:
+    """Return whether the value of ``key`` is text, even if YAML would read it as another type."""
+    is_top_level = not path or (len(path) == 2 and path[0] == PROFILES)
+    return inherited or (is_top_level and key in FIELDS)
 
 
-def read(data: object, base: Path, own: Collection[str] = ()) -> Content:
-    """Check a configuration. ``own`` are fields of the user's beside those that begin with ``x-``.
+def read_content(data: object, base: Path, own_fields: Collection[str] = ()) -> Content:
+    """Validate a configuration.
 
-    Raises `SpecError` with the path to what is wrong.
+    ``base`` is the directory that relative paths are relative to. ``own_fields`` are fields that
+    the program has added. Raises `SpecError` whose ``path`` is that of the wrong key or value.
     """
     from symphony.model import validators
 
     given = validators.mapping(data, "a configuration")
+    described = given.pop(PROFILES, None)
     profiles: dict[str, Values] = {}
     with error_path(PROFILES):
-        described = given.pop(PROFILES, None)
-        for name, profile in validators.mapping(
-            {} if described is None else described, PROFILES
-        ).items():
+        by_name = validators.mapping({} if described is None else described, PROFILES)
+        for name, profile in by_name.items():
+            what = f"profile {name!r}"
             with error_path(name):
-                settings = validators.mapping(
-                    {} if profile is None else profile, f"profile {name!r}"
-                )
-                profiles[name] = _read(settings, base, IN_PROFILES, own, f"profile {name!r}")
-    return Content(_read(given, base, KNOWN, own, "a configuration"), profiles)
+                settings = validators.mapping({} if profile is None else profile, what)
+                profiles[name] = _read_values(settings, base, IN_PROFILES, own_fields, what)
+    values = _read_values(given, base, KNOWN, own_fields, "a configuration")
+    return Content(values, profiles)
 
 
-def _read(
-    given: Mapping[str, Any], base: Path, known: Collection[str], own: Collection[str], what: str
+def _read_values(
+    given: Mapping[str, Any],
+    base: Path,
+    known: Collection[str],
+    own_fields: Collection[str],
+    what: str,
 ) -> Values:
-    found: Values = {}
+    values: Values = {}
     for key, value in given.items():
+        is_own = key.startswith(OWN_KEY_PREFIX) or (key in own_fields and key not in KNOWN)
         with error_path(key):
-            if key.startswith(OWN) or (key in own and key not in KNOWN):
-                found[(key,)] = value
+            if is_own:
+                values[(key,)] = value
             elif key not in known:
-                hint = (
-                    did_you_mean(key, {*known, *own}) or f"; it knows {join_names(known, limit=20)}"
-                )
-                raise SpecError(
-                    f"{what} knows no {key!r}{hint} (keys of your own begin with {OWN!r})"
-                )
+                raise _unknown_key(key, known, own_fields, what)
             elif value is None:
-                found[(key,)] = None
+                values[(key,)] = None
             elif key == "resources":
-                found.update(_resources(value))
+                values.update(_read_resources(value))
             elif key == "options":
-                found.update(_options(value))
+                values.update(_read_options(value))
             else:
-                found[(key,)] = FIELDS[key].read(value, base)
-    return found
+                values[(key,)] = FIELDS[key].read(value, base)
+    return values
 
 
-def _resources(value: object) -> Values:
-    """What a process requests that says nothing of it."""
+def _unknown_key(
+    key: str, known: Collection[str], own_fields: Collection[str], what: str
+) -> SpecError:
+    hint = did_you_mean(key, {*known, *own_fields})
+    if not hint:
+        hint = f"; the keys are {join_names(known, limit=20)}"
+    return SpecError(
+        f"{what} has no key {key!r}{hint} (your own keys must begin with {OWN_KEY_PREFIX!r})"
+    )
+
+
+def _read_resources(value: object) -> Values:
+    """Validate the resources of processes that request none themselves."""
     from symphony.model import validators
 
     given = validators.mapping(value, "resources")
     validators.refuse_unknown(given, RESOURCES, "resources")
     if given.get("mem") is not None and given.get("memory") is not None:
-        raise SpecError("memory and mem are one setting, and both are given")
-    found: Values = {}
+        raise SpecError("memory and mem are the same setting; set only one of them")
+    values: Values = {}
     for key, amount in given.items():
+        name = "memory" if key == "mem" else key
         with error_path(key):
-            name = "memory" if key == "mem" else key
-            found["resources", name] = None if amount is None else validators.quantity(amount, name)
-    return found
+            text = None if amount is None else validators.quantity(amount, name)
+        values["resources", name] = text
+    return values
 
 
-def _options(value: object) -> Values:
-    """By backend, keywords for its class."""
+def _read_options(value: object) -> Values:
+    """Validate the options of each backend. The class of the backend validates their values."""
     from symphony.model import validators
 
-    found: Values = {}
+    values: Values = {}
     for backend, options in validators.mapping(value, "options").items():
         with error_path(backend):
             if options is not None and not isinstance(options, Mapping):
                 raise SpecError(
-                    f"options are by backend, as in {{kube: {{expose: none}}}}, not {options!r}"
+                    "options must be grouped by backend, as in {kube: {expose: none}}, "
+                    f"not {options!r}"
                 )
-            for name, item in validators.mapping(
-                {} if options is None else options, f"options of {backend!r}"
-            ).items():
-                found["options", backend.lower(), name] = item
-    return found
+            given = {} if options is None else options
+            by_name = validators.mapping(given, f"options of {backend!r}")
+            for name, option in by_name.items():
+                values["options", backend.lower(), name] = option
+    return values
 
 
-def nested(found: Mapping[Place, Any]) -> Any:
-    """What stands at places below one another, as the mappings that they make up.
+def nested(values: Mapping[KeyPath, Any]) -> dict[str, Any]:
+    """Return flat values as nested dictionaries.
 
     >>> nested({("cpu",): "2", ("kube", "expose"): "none"})
     {'cpu': '2', 'kube': {'expose': 'none'}}
     """
     result: dict[str, Any] = {}
-    for place, value in found.items():
-        inner = result
-        for part in place[:-1]:
-            inner = inner.setdefault(part, {})
-        inner[place[-1]] = value
+    for path, value in values.items():
+        *parents, key = path
+        mapping = result
+        for parent in parents:
+            mapping = mapping.setdefault(parent, {})
+        mapping[key] = value
     return result

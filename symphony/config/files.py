@@ -1,4 +1,7 @@
-"""Reading a configuration file: YAML, JSON or TOML, told apart by name, and by content where the name says nothing."""
+"""Reading a configuration file in YAML, JSON or TOML.
+
+The suffix of the file decides its format. If there is no such suffix, the content decides.
+"""
 
 from __future__ import annotations
 
@@ -8,114 +11,131 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from symphony.config import fields
-from symphony.config.merging import Given, Layer
+from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import SpecError
 from symphony.model.files import Where, from_json, from_yaml, read_text, told
 
-_FORMS = {".yml": "YAML", ".yaml": "YAML", ".json": "JSON", ".toml": "TOML"}
-# A line that begins a table or sets a key, as TOML writes them and YAML does not.
+_FORMATS = {".yml": "YAML", ".yaml": "YAML", ".json": "JSON", ".toml": "TOML"}
+# A line that begins a table or sets a key in TOML, but not in YAML.
 _TOML_LINE = re.compile(r"""\s*(\[{1,2}[-\w."' ]+\]{1,2}|[-\w."' ]+=.*)\s*(#.*)?$""")
 
 
-def layer(path: Path, own: Collection[str] = (), *, found: bool) -> Layer:
-    """What a file says. ``found`` is whether it was looked for, not named. Raises `SpecError` and `NotFound`."""
+def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bool) -> ConfigSource:
+    """Read a configuration file.
+
+    ``own_fields`` are fields that the program has added. ``is_found_file`` is true if the file was
+    found by searching, and false if the program loads it. Raises `NotFound` if there is no such
+    file, and `SpecError` if its content is wrong.
+    """
     text = read_text(path)
-    data, where = _READERS[form(path, text)](path, text)
-    with told(where):
-        content = fields.read({} if data is None else data, path.absolute().parent, own)
-    return Layer(
-        values=_given(content.values, where),
-        profiles={
-            name: _given(settings, where, (fields.PROFILES, name))
-            for name, settings in content.profiles.items()
-        },
-        file=found,
-        where=where,
+    parse = _PARSERS[detect_format(path, text)]
+    data, position = parse(path, text)
+    with told(position):
+        base = path.absolute().parent
+        content = fields.read_content({} if data is None else data, base, own_fields)
+    profiles = {
+        name: _with_positions(values, position, (fields.PROFILES, name))
+        for name, values in content.profiles.items()
+    }
+    return ConfigSource(
+        values=_with_positions(content.values, position),
+        profiles=profiles,
+        is_found_file=is_found_file,
+        position=position,
     )
 
 
-def _given(
-    settings: fields.Values, where: Where, below: fields.Place = ()
-) -> dict[fields.Place, Given]:
-    return {place: Given(value, where((*below, *place))) for place, value in settings.items()}
+def _with_positions(
+    values: fields.Values, position: Where, parent: fields.KeyPath = ()
+) -> dict[fields.KeyPath, SourcedValue]:
+    return {key: SourcedValue(value, position((*parent, *key))) for key, value in values.items()}
 
 
-def form(path: Path, text: str) -> str:
-    """``YAML``, ``JSON`` or ``TOML``."""
-    named = _FORMS.get(path.suffix.lower())
-    if named:
-        return named
+def detect_format(path: Path, text: str) -> str:
+    """Return the format of a file: ``YAML``, ``JSON`` or ``TOML``."""
+    by_suffix = _FORMATS.get(path.suffix.lower())
+    if by_suffix:
+        return by_suffix
     if text.lstrip().startswith("{"):
         return "JSON"
-    first = next(
-        (line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")),
-        "",
-    )
-    return "TOML" if _TOML_LINE.match(first) else "YAML"
+    for line in text.splitlines():
+        is_comment = line.lstrip().startswith("#")
+        if line.strip() and not is_comment:
+            return "TOML" if _TOML_LINE.match(line) else "YAML"
+    return "YAML"
 
 
-def _yaml(path: Path, text: str) -> tuple[Any, Where]:
+def _parse_yaml(path: Path, text: str) -> tuple[Any, Where]:
     return from_yaml(path, text, fields.is_text)
 
 
-def _json(path: Path, text: str) -> tuple[Any, Where]:
+def _parse_json(path: Path, text: str) -> tuple[Any, Where]:
     return from_json(path, text)
 
 
-def _toml(path: Path, text: str) -> tuple[Any, Where]:
+def _parse_toml(path: Path, text: str) -> tuple[Any, Where]:
     try:
-        data = _toml_reader(path)(text)
+        data = _toml_loads(path)(text)
     except ValueError as exc:
-        what, _, place = str(exc).partition(" (at ")
-        found = re.match(r"line (\d+), column (\d+)", place)
-        where = f":{found[1]}:{found[2]}" if found else ""
-        raise SpecError(f"{path}{where}: not TOML: {what.rstrip('.')}") from exc
-    # TOML has dates, which no value here is; as text they are what was written.
-    return json.loads(json.dumps(data, default=str)), lambda _: str(path)
+        message, _, position = str(exc).partition(" (at ")
+        match = re.match(r"line (\d+), column (\d+)", position)
+        suffix = f":{match[1]}:{match[2]}" if match else ""
+        raise SpecError(f"{path}{suffix}: not TOML: {message.rstrip('.')}") from exc
+    # TOML has dates, but no field is a date. Replace them by the text in the file.
+    data = json.loads(json.dumps(data, default=str))
+    # The parser of TOML does not report positions.
+    return data, lambda _: str(path)
 
 
-def _toml_reader(path: Path) -> Callable[[str], dict[str, Any]]:
+def _toml_loads(path: Path) -> Callable[[str], dict[str, Any]]:
     name = "tomllib" if sys.version_info >= (3, 11) else "tomli"
     try:
         loads: Callable[[str], dict[str, Any]] = importlib.import_module(name).loads
     except ModuleNotFoundError as exc:
         raise SpecError(
-            f"{path}: reading TOML on this Python needs the package {name!r}: pip install {name}; or write YAML"
+            f"{path}: reading TOML on this version of Python needs the package {name!r}: "
+            f"pip install {name}; or use YAML"
         ) from exc
     return loads
 
 
-_READERS: dict[str, Callable[[Path, str], tuple[Any, Where]]] = {
-    "YAML": _yaml,
-    "JSON": _json,
-    "TOML": _toml,
+_PARSERS: dict[str, Callable[[Path, str], tuple[Any, Where]]] = {
+    "YAML": _parse_yaml,
+    "JSON": _parse_json,
+    "TOML": _parse_toml,
 }
 
 
-def only(paths: Collection[Path]) -> Path:
-    """The one file of a folder, or an error that names the others."""
-    first, *others = paths
-    if others:
+def only_file(paths: Sequence[Path]) -> Path:
+    """Return the only configuration file of a directory. Raise `SpecError` if there are several."""
+    if len(paths) > 1:
         names = " and ".join(path.name for path in paths)
         raise SpecError(
-            f"{first.parent}: {names} are two configurations of one folder; keep one of them"
+            f"{paths[0].parent}: {names} are configurations of the same directory; keep one of them"
         )
-    return first
+    return paths[0]
 
 
-def refuse_strangers(path: Path) -> None:
-    """Refuse a file that anybody could have put there: one of another user in a folder that all may write to."""
+def refuse_untrusted(path: Path) -> None:
+    """Raise `SpecError` if another user may have created a file to attack this user.
+
+    This is a file that belongs to another user, in a directory that every user may write to. A
+    configuration can name commands, so such a file must not be read.
+    """
     try:
-        owner, folder = path.stat().st_uid, path.parent.stat()
+        owner = path.stat().st_uid
+        directory_mode = path.parent.stat().st_mode
     except OSError:
-        return  # reading it will say what is wrong
-    if owner not in (0, os.getuid()) and folder.st_mode & stat.S_IWOTH:
+        # Reading the file reports the error.
+        return
+    is_owned_by_another = owner not in (0, os.getuid())
+    if is_owned_by_another and directory_mode & stat.S_IWOTH:
         raise SpecError(
-            f"{path}: belongs to another user, in a folder that everybody may write to, and is not read; "
-            f"if you trust it, name it: SYMPHONY_CONFIG={path}"
+            f"{path}: belongs to another user, in a directory that every user may write to, and is "
+            f"not read; if you trust it, set SYMPHONY_CONFIG={path}"
         )

@@ -1,80 +1,95 @@
-"""From what every source says to what holds. Pure."""
+"""Merging the sources of a configuration into the effective one. The functions do no I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from symphony.config.fields import GROUPS, PROFILES, Place
+from symphony.config.fields import GROUPS, PROFILES, KeyPath
 from symphony.errors import SpecError
 from symphony.names import did_you_mean, join_names
 
-PROFILE: Place = ("profile",)
+PROFILE_KEY: KeyPath = ("profile",)
 
 
-class Given(NamedTuple):
-    """A value, and where it was said: ``.symphony.yml:3:1``, ``SYMPHONY_BACKEND``."""
+class SourcedValue(NamedTuple):
+    """A value and its source, such as ``.symphony.yml:3:1`` or ``SYMPHONY_BACKEND``."""
 
     value: Any
     source: str
 
 
-class Layer(NamedTuple):
-    """One source: its values, and those of its profiles. ``file`` is whether it is a file that was found.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSource:
+    """One source of configuration: its values, and the values of its profiles.
 
-    ``where`` tells where in it a place of its own is, such as ``("profiles", "gke", "options", "kube")``.
+    ``is_found_file`` is true for a file that was found by searching, and false for one that the
+    program loads. ``position`` returns the position of a key of the source as text, for example of
+    ``("profiles", "gke", "options", "kube")``; it is None if the source is not a file.
     """
 
-    values: Mapping[Place, Given]
-    profiles: Mapping[str, Mapping[Place, Given]] = MappingProxyType({})
-    file: bool = False
-    where: Callable[[Place], str] | None = None
+    values: Mapping[KeyPath, SourcedValue]
+    profiles: Mapping[str, Mapping[KeyPath, SourcedValue]] = field(default_factory=dict)
+    is_found_file: bool = False
+    position: Callable[[KeyPath], str] | None = None
 
-    def way_to(self, place: Place, given: Given) -> Place | None:
-        """Where it says this very value at a place: ``()`` by itself, ``("profiles", "gke")`` in a profile."""
-        if self.values.get(place) is given:
+    def parent_of(self, key: KeyPath, value: SourcedValue) -> KeyPath | None:
+        """Return the key below which this source sets ``value`` itself for ``key``.
+
+        It is ``()`` for a value of the source, ``("profiles", "gke")`` for one of a profile, and
+        None if another source sets the value.
+        """
+        if self.values.get(key) is value:
             return ()
-        return next(
-            ((PROFILES, name) for name, said in self.profiles.items() if said.get(place) is given),
-            None,
-        )
+        for name, values in self.profiles.items():
+            if values.get(key) is value:
+                return (PROFILES, name)
+        return None
 
 
-def merged(layers: Sequence[Layer]) -> dict[Place, Given]:
-    """What holds, with the first of ``layers`` over the others.
+def merge_sources(sources: Sequence[ConfigSource]) -> dict[KeyPath, SourcedValue]:
+    """Return the effective configuration. ``sources`` are sorted from the highest priority down.
 
-    The values of the profile stand right below what chose it, and over every file. Raises `SpecError` where nothing
-    has a profile of that name.
+    The selected profile ranks directly below the source that selects it, and above all files.
+    Raises `SpecError` if no source has a profile of that name.
     """
-    found: dict[Place, Given] = {}
-    closed: set[Place] = set()  # groups of which lower layers say nothing any more
-    for values in _ordered(layers):
-        for place, given in values.items():
-            if place not in found and place[:1] not in closed:
-                found[place] = given
-        closed |= {
-            place for place, given in values.items() if given.value is None and place[0] in GROUPS
-        }
-    return {place: given for place, given in found.items() if given.value is not None}
+    merged: dict[KeyPath, SourcedValue] = {}
+    # The groups that a source has removed. Sources with a lower priority cannot set them again.
+    removed_groups: set[KeyPath] = set()
+    for values in _by_priority(sources):
+        for key, sourced in values.items():
+            if key not in merged and key[:1] not in removed_groups:
+                merged[key] = sourced
+        for key, sourced in values.items():
+            if sourced.value is None and key[0] in GROUPS:
+                removed_groups.add(key)
+    return {key: sourced for key, sourced in merged.items() if sourced.value is not None}
 
 
-def _ordered(layers: Sequence[Layer]) -> list[Mapping[Place, Given]]:
-    values = [layer.values for layer in layers]
-    chosen = next((index for index, layer in enumerate(layers) if PROFILE in layer.values), None)
-    if chosen is None or values[chosen][PROFILE].value is None:
-        return values
-    files = next((index for index, layer in enumerate(layers) if layer.file), len(layers))
-    place = min(chosen + 1, files)
-    return [*values[:place], *_profile(layers, values[chosen][PROFILE]), *values[place:]]
+def _by_priority(sources: Sequence[ConfigSource]) -> list[Mapping[KeyPath, SourcedValue]]:
+    """Return the values of the sources, with those of the selected profile inserted."""
+    all_values = [source.values for source in sources]
+    selecting = [index for index, values in enumerate(all_values) if PROFILE_KEY in values]
+    if not selecting:
+        return all_values
+    selected = all_values[selecting[0]][PROFILE_KEY]
+    if selected.value is None:
+        return all_values
+    found_files = [index for index, source in enumerate(sources) if source.is_found_file]
+    insert_at = min([selecting[0] + 1, *found_files])
+    profile = _profile_values(sources, selected)
+    return [*all_values[:insert_at], *profile, *all_values[insert_at:]]
 
 
-def _profile(layers: Sequence[Layer], asked: Given) -> list[Mapping[Place, Given]]:
-    """What each source that has the profile says of it."""
-    name = asked.value
-    parts = [layer.profiles[name] for layer in layers if name in layer.profiles]
-    if not parts:
-        known = dict.fromkeys(known for layer in layers for known in layer.profiles)
-        hint = did_you_mean(name, known) or f"; there are {join_names(known)}"
-        raise SpecError(f"{asked.source}: no profile {name!r}{hint}")
-    return parts
+def _profile_values(
+    sources: Sequence[ConfigSource], selected: SourcedValue
+) -> list[Mapping[KeyPath, SourcedValue]]:
+    """Return the values that each source sets for the selected profile."""
+    name = selected.value
+    values = [source.profiles[name] for source in sources if name in source.profiles]
+    if not values:
+        known = dict.fromkeys(profile for source in sources for profile in source.profiles)
+        hint = did_you_mean(name, known) or f"; the profiles are {join_names(known)}"
+        raise SpecError(f"{selected.source}: no profile {name!r}{hint}")
+    return values

@@ -1,4 +1,4 @@
-"""The sources of a configuration, each as a layer."""
+"""Reading the sources of a configuration: the command line, the program, variables and files."""
 
 from __future__ import annotations
 
@@ -6,107 +6,112 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.config import fields, finding
-from symphony.config.merging import Given, Layer
+from symphony.config import fields, locations
+from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import NotFound, SpecError, error_path
 
 # The options of the command line that set a field.
-TYPED = {"--backend": "backend", "--profile": "profile"}
+COMMAND_LINE_OPTIONS = {"--backend": "backend", "--profile": "profile"}
 
 
-def of_command_line(typed: Mapping[str, str]) -> Layer:
-    """What was typed, by option."""
-    return Layer(values={(TYPED[option],): Given(value, option) for option, value in typed.items()})
+def from_command_line(options: Mapping[str, str]) -> ConfigSource:
+    """Return the source of the options on the command line, given with their values."""
+    values: dict[fields.KeyPath, SourcedValue] = {}
+    for option, value in options.items():
+        values[(COMMAND_LINE_OPTIONS[option],)] = SourcedValue(value, option)
+    return ConfigSource(values=values)
 
 
-def of_program(settings: Mapping[str, Any], source: str, own: Collection[str] = ()) -> Layer:
-    """What the program says, in the form of a file. Raises `SpecError`, which names the key."""
+def from_program(
+    settings: Mapping[str, Any], name: str, own_fields: Collection[str] = ()
+) -> ConfigSource:
+    """Return the source of settings that the program makes, in the form of a file.
+
+    ``name`` is the name of the source. Raises `SpecError` whose message contains the wrong key.
+    """
+    base = locations.working_directory() or Path("/")
     try:
-        content = fields.read(settings, finding.working_folder() or Path("/"), own)
+        content = fields.read_content(settings, base, own_fields)
     except SpecError as exc:
-        place = ".".join(map(str, exc.path))
-        raise SpecError(f"{place}: {exc}" if place else str(exc), path=exc.path) from exc
-    return Layer(
-        values=_said(content.values, source),
-        profiles={name: _said(settings, source) for name, settings in content.profiles.items()},
-    )
+        key = ".".join(map(str, exc.path))
+        raise SpecError(f"{key}: {exc}" if key else str(exc), path=exc.path) from exc
+    profiles = {profile: _with_source(values, name) for profile, values in content.profiles.items()}
+    return ConfigSource(values=_with_source(content.values, name), profiles=profiles)
 
 
-def _said(settings: fields.Values, source: str) -> dict[fields.Place, Given]:
-    return {place: Given(value, source) for place, value in settings.items()}
+def _with_source(values: fields.Values, source: str) -> dict[fields.KeyPath, SourcedValue]:
+    return {key: SourcedValue(value, source) for key, value in values.items()}
 
 
-def of_environment(environ: Mapping[str, str]) -> Layer:
-    """What variables say; an empty one takes away what sources further down say. Raises `SpecError`."""
-    found: dict[fields.Place, Given] = {}
-    for variable, field in finding.VARIABLES.items():
-        written = environ.get(variable)
-        if written is None:
+def from_environment(environ: Mapping[str, str]) -> ConfigSource:
+    """Return the source of the environment variables.
+
+    An empty variable removes the value of a source with a lower priority. Raises `SpecError` whose
+    message contains the variable with a wrong value.
+    """
+    base = locations.working_directory() or Path("/")
+    values: dict[fields.KeyPath, SourcedValue] = {}
+    for variable, field in locations.VARIABLES.items():
+        text = environ.get(variable)
+        if text is None:
             continue
-        try:
-            with error_path(field):
-                value = (
-                    fields.FIELDS[field].read(written, finding.working_folder() or Path("/"))
-                    if written
-                    else None
-                )
-        except SpecError as exc:
-            raise SpecError(f"{variable}: {exc}", path=exc.path) from exc
-        found[(field,)] = Given(value, variable)
-    return Layer(values=found)
+        value = None
+        if text:
+            try:
+                with error_path(field):
+                    value = fields.FIELDS[field].read(text, base)
+            except SpecError as exc:
+                raise SpecError(f"{variable}: {exc}", path=exc.path) from exc
+        values[(field,)] = SourcedValue(value, variable)
+    return ConfigSource(values=values)
 
 
-def of_surroundings(
-    environ: Mapping[str, str], project: Sequence[Path], named: str | None, user: Sequence[Path]
-) -> list[Layer]:
-    """The environment and the files, those first that win; one file that is found twice counts once."""
-    environment = of_environment(environ)
-    found = _of_files(project, named, user) if project or named or user else []
-    return [*([environment] if environment.values else []), *found]
+def read_sources(
+    environ: Mapping[str, str],
+    project_files: Sequence[Path],
+    named_file: str | None,
+    user_files: Sequence[Path],
+) -> list[ConfigSource]:
+    """Read the environment variables and the files. The source with the highest priority is first.
+
+    A file that is found in two ways is read once. Raises `SpecError` if one directory has several
+    files, or if a file is wrong, and `NotFound` if the named file does not exist.
+    """
+    sources = []
+    environment = from_environment(environ)
+    if environment.values:
+        sources.append(environment)
+    if project_files or named_file or user_files:
+        sources += _read_files(project_files, named_file, user_files)
+    return sources
 
 
-def _of_files(project: Sequence[Path], named: str | None, user: Sequence[Path]) -> list[Layer]:
+def _read_files(
+    project_files: Sequence[Path], named_file: str | None, user_files: Sequence[Path]
+) -> list[ConfigSource]:
+    # This module imports the parsers of YAML and JSON.
     from symphony.config import files
 
-    found: dict[Path, Layer] = {}
-    for path in [
-        *([files.only(project)] if project else []),
-        *_named(named),
-        *([files.only(user)] if user else []),
-    ]:
-        real = path.resolve()
-        if real not in found:
-            if path in project:
-                files.refuse_strangers(path)
-            found[real] = files.layer(path, found=True)
-    return list(found.values())
+    paths = []
+    if project_files:
+        paths.append(files.only_file(project_files))
+    if named_file:
+        paths.append(_named_path(named_file))
+    if user_files:
+        paths.append(files.only_file(user_files))
+    sources: dict[Path, ConfigSource] = {}
+    for path in paths:
+        resolved = path.resolve()
+        if resolved in sources:
+            continue
+        if path in project_files:
+            files.refuse_untrusted(path)
+        sources[resolved] = files.read_file(path, is_found_file=True)
+    return list(sources.values())
 
 
-def _named(named: str | None) -> list[Path]:
-    """The file that the variable names."""
-    if not named:
-        return []
-    path = Path(named).expanduser()
+def _named_path(named_file: str) -> Path:
+    path = Path(named_file).expanduser()
     if not path.exists():
-        raise NotFound(f"{finding.FILE_VARIABLE} names {path}, and there is no such file")
-    return [path]
-
-
-def places(environ: Mapping[str, str]) -> list[tuple[str, Path, bool]]:
-    """Where files are looked for, those first that win: which it is, its path, and whether it is there."""
-    folder, home = finding.working_folder(), finding.home_folder(environ)
-    project = [] if folder is None else finding.project_files(folder, home)
-    nearest = (folder or Path()) / finding.PROJECT_NAMES[0]
-    named = environ.get(finding.FILE_VARIABLE)
-    user, own = finding.user_files(environ), finding.user_folder(environ) / finding.USER_NAMES[0]
-    return [
-        *[("project", path, True) for path in project or ()],
-        *([] if project else [("project", nearest, False)]),
-        *(
-            [(finding.FILE_VARIABLE, Path(named).expanduser(), Path(named).expanduser().exists())]
-            if named
-            else []
-        ),
-        *[("user", path, True) for path in user],
-        *([] if user else [("user", own, False)]),
-    ]
+        raise NotFound(f"{locations.FILE_VARIABLE} is {path}, but there is no such file")
+    return path

@@ -157,7 +157,7 @@ class BackendContract:
         )
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
-        with pytest.raises(AlreadyExists, match="'contract' is live"):
+        with pytest.raises(AlreadyExists, match="'contract' is running"):
             cluster.launch(experiment, dry_run=True if cluster.dry_run_checks_name else "server")
         assert capsys.readouterr().out == ""
         for manifest in (
@@ -512,7 +512,7 @@ class BackendContract:
         assert (back / "link").readlink() == Path("deep/tool")
         assert (tmp_path / "link").read_text() == "new"
         assert not (tmp_path / "dry").exists()
-        with pytest.raises(SpecError, match="two paths of this machine"):
+        with pytest.raises(SpecError, match="both local paths"):
             cluster.transfer_file("contract", str(sent), str(back))
         with pytest.raises(NotFound, match="did you mean 'worker'"):
             cluster.transfer_file("contract", "wroker:x", str(tmp_path))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from symphony.cluster import Cluster
-from symphony.config.finding import FILE_VARIABLE, VARIABLES
+from symphony.config.locations import FILE_VARIABLE, VARIABLES
 from tests.cli import in_process
 from tests.cli.terminal import Terminal
 

@@ -62,7 +62,7 @@ def test_a_backend_without_a_server_says_so(program: Program, form: str) -> None
     path = program.file("rl", {"worker": "true"})
     done = program("launch", str(path), form)
     assert done.returncode == 2
-    assert "the local backend has no server that could check 'rl'" in done.stderr
+    assert "the local backend has no server that can check 'rl'" in done.stderr
     assert program.json("ls") == []
 
 

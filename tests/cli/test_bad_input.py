@@ -159,7 +159,7 @@ def test_a_live_name_is_left_alone(program: Program) -> None:
     program.launched("rl", {"a": FOREVER})
     before = program.json("ps", "rl")
     said = refused(program, "launch", program.file("rl", {"b": "true"}))
-    assert "'rl' is live and was left alone; delete it, or launch with --force\n" in said
+    assert "'rl' is running and was not changed; delete it, or launch with --force\n" in said
     assert program.json("ps", "rl") == before
 
 

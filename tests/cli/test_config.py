@@ -100,7 +100,7 @@ def test_a_wrong_word_after_it(program: Program) -> None:
     [
         (
             "options: {kube: {namespce: 1}}",
-            "1:18: options.kube.namespce: backend 'kube' knows no option 'namespce'; did ",
+            "1:18: options.kube.namespce: backend 'kube' has no option 'namespce'; did ",
         ),
         (
             "options:\n  kub: {expose: none}",
@@ -157,7 +157,11 @@ def test_one_run_knows_nothing_of_the_options_of_another(
     ("args", "env", "said"),
     [
         (("ls", "--profile", "gek"), {}, "--profile: no profile 'gek'; did you mean 'gke'?"),
-        (("ls",), {"SYMPHONY_PROFILE": "x"}, "SYMPHONY_PROFILE: no profile 'x'; there are gke"),
+        (
+            ("ls",),
+            {"SYMPHONY_PROFILE": "x"},
+            "SYMPHONY_PROFILE: no profile 'x'; the profiles are gke",
+        ),
         (
             ("ls",),
             {"SYMPHONY_BACKEND": "kub"},
@@ -166,7 +170,7 @@ def test_one_run_knows_nothing_of_the_options_of_another(
         (
             ("ls",),
             {"SYMPHONY_CONFIG": "no.yml"},
-            "SYMPHONY_CONFIG names no.yml, and there is no such file",
+            "SYMPHONY_CONFIG is no.yml, but there is no such file",
         ),
         (("ls", "--profile"), {}, "--profile: expected one argument; see symphony ls --help"),
     ],
@@ -184,7 +188,7 @@ def test_a_broken_file_is_one_line_with_its_place(program: Program, verb: str) -
     program.file("rl", {"a": "true"})
     write(program, "image: i\nusernam: sarah\n")
     said = (
-        ".symphony.yml:2:1: usernam: a configuration knows no 'usernam'; did you mean 'username'?"
+        ".symphony.yml:2:1: usernam: a configuration has no key 'usernam'; did you mean 'username'?"
     )
     assert refused(program, *verb.split()).startswith(said)
     assert program.left() == []
@@ -225,7 +229,7 @@ def test_of_two_the_users_own_is_meant(configured: Program) -> None:
 
 def test_a_name_that_becomes_too_long(configured: Program) -> None:
     said = refused(configured, "launch", configured.file("x" * 60, {"a": "true"}))
-    assert "of user 'sarah' would be called 'sarah-xxx" in said
+    assert "of user 'sarah' would have the name 'sarah-xxx" in said
     assert configured.left() == []
 
 

@@ -48,8 +48,8 @@ CALLS: dict[str, list[str]] = {
 }
 # What each of them refuses, dry or not.
 REFUSED = {
-    "attach live server": "the local backend attaches no terminal",
-    "forward live db": "forwards no ports",
+    "attach live server": "the local backend cannot attach a terminal",
+    "forward live db": "cannot forward ports",
 }
 # What would show that the comparison sees a change: each of these makes one when it is not dry.
 CHANGING = (
@@ -233,10 +233,10 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ),
         ("cp live nothing server:", "cannot copy 'nothing': there is no such file or folder here"),
         ("cp live server:other.yml .", "they are the same file"),
-        ("cp live other.yml made", "are two paths of this machine"),
-        ("launch LIVE-FILE", "experiment 'live' is live and was left alone"),
-        ("launch LIVE-FILE --json", "experiment 'live' is live and was left alone"),
-        ("launch FILE --name live", "experiment 'live' is live and was left alone"),
+        ("cp live other.yml made", "are both local paths"),
+        ("launch LIVE-FILE", "experiment 'live' is running and was not changed"),
+        ("launch LIVE-FILE --json", "experiment 'live' is running and was not changed"),
+        ("launch FILE --name live", "experiment 'live' is running and was not changed"),
         (
             "submit --name live -- true",
             "job 'live' already exists (running) and cannot be changed",
@@ -248,7 +248,7 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("graph live -o made.png", "which form has made.png?"),
         ("logs live nobody --save made", "no process 'nobody'"),
         ("delete live nowhere", "no experiment 'nowhere'"),
-        ("render FILE --with-secrets made", "has no values of secrets in it on this backend"),
+        ("render FILE --with-secrets made", "contains no values of secrets on this backend"),
     ],
 )
 def test_it_refuses_what_would_be_refused(running: Running, call: str, said: str) -> None:

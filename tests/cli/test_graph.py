@@ -225,7 +225,7 @@ def test_where_a_backend_tells_of_no_services_the_rest_is_drawn(
         "├─ clients, a group of 1",
     ]
     assert done.stderr == (
-        "symphony: drawn without services: the local backend does not tell who is joined with whom in 'live'\n"
+        "symphony: drawn without services: the local backend cannot report the connections of 'live'\n"
     )
 
 
@@ -281,7 +281,8 @@ def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(
     [
         (
             ("rl",),
-            "no experiment 'rl'; there are none; to draw the file, run: symphony graph rl.yml",
+            "no experiment 'rl'; existing experiments: none; "
+            "to draw the file, run: symphony graph rl.yml",
         ),
         (("nowhere",), "no experiment 'nowhere'"),
         (("nowhere.yml",), "nowhere.yml: no such file"),

@@ -70,7 +70,10 @@ class TestSave:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["logs", "rl", "--previous"], "keeps one log of a process, over its restarts"),
+        (
+            ["logs", "rl", "--previous"],
+            "keeps one log of a process, which continues after a restart",
+        ),
         (
             ["logs", "rl", "--previous", "-f"],
             "--previous and --follow cannot be combined",

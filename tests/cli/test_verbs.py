@@ -276,7 +276,9 @@ class TestWait:
     def test_the_time_is_up(self, program: Program, rl: str) -> None:
         done = program("wait", rl, "--timeout", "0.1")
         assert (done.returncode, done.stdout) == (1, "")
-        assert re.fullmatch(r"symphony: error: .*still runs after 0.1 s: learner.*\n", done.stderr)
+        assert re.fullmatch(
+            r"symphony: error: .*is still running after 0.1 s: learner.*\n", done.stderr
+        )
 
     def test_what_symphony_stopped_is_no_failure(self, program: Program, rl: str) -> None:
         program.cluster.stop(rl)  # type: ignore[attr-defined]
@@ -408,6 +410,6 @@ class TestAttach:
         done = program(verb, rl, "workers/w1")
         assert (done.returncode, done.stdout) == (2, "")
         assert (
-            "the local backend attaches no terminal; exec runs a command beside 'w1', logs follows it"
+            "the local backend cannot attach a terminal to 'w1'; 'symphony exec' runs a command in its environment, 'symphony logs -f' follows its log"
             in done.stderr
         )

@@ -1,4 +1,4 @@
-"""The words that every backend shares: how names are matched, what is told of what is not there."""
+"""The abstract cluster: matching names, the errors that all backends share, and options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUS = ExperimentStatus(
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("agent", ["agent"]),
         ("agent-", ["agent-1", "agent-2"]),
@@ -34,11 +34,11 @@ STATUS = ExperimentStatus(
         ("x", []),
     ],
 )
-def test_fuzzy_match(name: str, found: list[str]) -> None:
-    assert fuzzy_match(name, ["agent", "agent-1", "agent-2", "big-agent"]) == found
+def test_fuzzy_match(name: str, expected: list[str]) -> None:
+    assert fuzzy_match(name, ["agent", "agent-1", "agent-2", "big-agent"]) == expected
 
 
-def test_a_process_is_found_by_name_and_by_its_group() -> None:
+def test_find_status() -> None:
     assert find_status(STATUS, "member").group == "g"
     assert find_status(STATUS, "member", "g").name == "member"
 
@@ -47,61 +47,85 @@ def test_a_process_is_found_by_name_and_by_its_group() -> None:
     ("process", "group", "message"),
     [
         ("membre", None, "experiment 'e' has no process 'membre'; did you mean 'member'"),
-        ("zzz", None, "experiment 'e' has no process 'zzz'; it has lone, member"),
+        ("zzz", None, "experiment 'e' has no process 'zzz'; its processes are lone, member"),
         ("member", "h", "process 'member' of experiment 'e' is in group 'g', not in 'h'"),
         ("lone", "g", "process 'lone' of experiment 'e' is in no group, not in 'g'"),
     ],
 )
-def test_a_process_that_is_not_there(process: str, group: str | None, message: str) -> None:
-    with pytest.raises(NotFound) as missing:
+def test_unknown_process(process: str, group: str | None, message: str) -> None:
+    with pytest.raises(NotFound) as error:
         find_status(STATUS, process, group)
-    assert message in str(missing.value)
+    assert message in str(error.value)
 
 
-def test_an_experiment_that_is_not_there() -> None:
-    assert (
-        str(experiment_not_found("lerner", ["learner", "x"]))
-        == "no experiment 'lerner'; did you mean 'learner'?"
-    )
-    assert str(experiment_not_found("zzz", ["rl"])) == "no experiment 'zzz'; there are rl"
-    assert "left alone; delete it, or launch with force" in str(experiment_exists("rl"))
+def test_errors_about_an_experiment() -> None:
+    similar = experiment_not_found("lerner", ["learner", "x"])
+    assert str(similar) == "no experiment 'lerner'; did you mean 'learner'?"
+    other = experiment_not_found("zzz", ["rl"])
+    assert str(other) == "no experiment 'zzz'; existing experiments: rl"
+    assert "was not changed; delete it, or launch with force" in str(experiment_exists("rl"))
 
 
-def test_a_new_experiment_takes_the_keywords_of_experiment() -> None:
-    cluster = Cluster.new("local")
-    made = cluster.new_experiment(
-        "e", secrets="token", port_range=(1, 2), preamble_cmds="a", start_dir="d"
-    )
-    expected = Experiment("e", secrets="token", port_range=(1, 2), preamble_cmds="a", start_dir="d")
-    assert made.dump_dict() == expected.dump_dict()
-
-
-@pytest.mark.parametrize(("option", "near"), [("state_dri", "state_dir"), ("gpu", "gpus")])
-def test_an_unknown_option_of_a_backend_is_refused_with_the_near_miss(
-    option: str, near: str
-) -> None:
-    with pytest.raises(
-        SpecError, match=rf"backend 'local' knows no option '{option}'; did you mean '{near}'"
-    ):
-        Cluster.new("local", **{option: "x"})
+def test_new_experiment_takes_the_keywords_of_experiment() -> None:
+    options: dict[str, Any] = {
+        "secrets": "token",
+        "port_range": (1, 2),
+        "preamble_cmds": "a",
+        "start_dir": "d",
+    }
+    created = Cluster.new("local").new_experiment("e", **options)
+    assert created.dump_dict() == Experiment("e", **options).dump_dict()
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize(
-    ("given", "what"), [("x1", "'x1'"), ({"name": "x1"}, "dict"), (None, "NoneType")]
+    ("value", "found"), [("x1", "'x1'"), ({"name": "x1"}, "dict"), (None, "NoneType")]
 )
-def test_what_is_launched_is_an_experiment(
-    tmp_path: Path, given: Any, what: str, dry_run: bool
+def test_launch_of_something_else_than_an_experiment(
+    tmp_path: Path, value: Any, found: str, dry_run: bool
 ) -> None:
     cluster = Cluster.new("local", state_dir=tmp_path)
-    with pytest.raises(
-        SpecError, match=rf"launch takes an Experiment, not {what}; make one with cluster\.new_exp"
-    ):
-        cluster.launch(given, dry_run=dry_run)
+    with pytest.raises(SpecError, match=rf"launch takes an Experiment, not {found}; create one"):
+        cluster.launch(value, dry_run=dry_run)
 
 
-def test_a_wrong_option_of_a_backend_is_refused() -> None:
-    with pytest.raises(
-        SpecError, match="hold_ports is started, bound, not 'bounded'; did you mean 'bound'"
-    ):
+# --- options ---
+
+
+@pytest.mark.parametrize(("option", "similar"), [("state_dri", "state_dir"), ("gpu", "gpus")])
+def test_unknown_option(option: str, similar: str) -> None:
+    message = rf"backend 'local' has no option '{option}'; did you mean '{similar}'"
+    with pytest.raises(SpecError, match=message) as error:
+        Cluster.new("local", **{option: "x"})
+    assert error.value.path == (option,)
+
+
+def test_wrong_value_of_an_option() -> None:
+    with pytest.raises(SpecError, match="hold_ports .* not 'bounded'; did you mean 'bound'"):
         Cluster.new("local", hold_ports="bounded")
+
+
+def test_options_of_base_classes() -> None:
+    local = type(Cluster.new("local"))
+
+    class WithOptions(local):  # type: ignore[valid-type,misc]
+        def __init__(self, *, own: str, **options: Any) -> None:
+            super().__init__(**options)
+
+    class WithoutOptions(local):  # type: ignore[valid-type,misc]
+        def __init__(self, *, own: str) -> None:
+            super().__init__()
+
+    assert {"own", "state_dir", "start_dir"} <= set(WithOptions.option_names())
+    assert WithoutOptions.option_names() == ["own"]
+    with pytest.raises(SpecError, match="backend 'mine' has no option 'start_dir'"):
+        WithoutOptions.with_options("mine", {"start_dir": "/"})
+
+
+def test_a_type_error_in_a_constructor_is_not_an_unknown_option() -> None:
+    class Broken(type(Cluster.new("local"))):  # type: ignore[misc]
+        def __init__(self, *, own: str) -> None:
+            raise TypeError("got an unexpected keyword argument 'own'")
+
+    with pytest.raises(TypeError):
+        Broken.with_options("broken", {"own": "x"})

@@ -1,8 +1,8 @@
-"""Files of configuration: where they are looked for, how their form is told, and what is said of one that is wrong."""
+"""Configuration files: their locations, their formats, and errors in them."""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -12,34 +12,35 @@ import pytest
 
 from symphony import NotFound, SpecError, SymphonyConfig
 from symphony.config import files, sources
-from tests.unit.configured import Surroundings, surroundings
+from symphony.config.locations import file_locations
+from tests.unit.config_environment import ConfigEnvironment, environment
 
-__all__ = ["surroundings"]
+__all__ = ["environment"]
 
 HAS_TOML = sys.version_info >= (3, 11) or importlib.util.find_spec("tomli") is not None
-needs_toml = pytest.mark.skipif(not HAS_TOML, reason="no package reads TOML here")
+needs_toml = pytest.mark.skipif(not HAS_TOML, reason="no parser of TOML is installed")
 
 
-def refusal(surroundings: Surroundings) -> str:
-    """What is said of the project's file, without the folder."""
-    with pytest.raises(SpecError) as caught:
+def error_message(environment: ConfigEnvironment) -> str:
+    """Return the error that reading the configuration raises, without the directory."""
+    with pytest.raises(SpecError) as error:
         SymphonyConfig().settings()
-    message = str(caught.value)
+    message = str(error.value)
     assert len(message.splitlines()) == 1
-    return message.replace(f"{surroundings.work}/", "")
+    return message.replace(f"{environment.work}/", "")
 
 
-# --- where ---
+# --- locations ---
 
 
-def test_the_nearest_of_the_folders_above_wins(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_the_nearest_directory_with_a_file_is_the_project(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deep = surroundings.work / "a" / "b"
+    deep = environment.work / "a" / "b"
     deep.mkdir(parents=True)
     monkeypatch.chdir(deep)
-    surroundings.project("username: project\nimage: project\n")
-    (surroundings.home / ".symphony.yml").write_text("username: home\n")
+    environment.write_project("username: project\nimage: project\n")
+    (environment.home / ".symphony.yml").write_text("username: home\n")
     config = SymphonyConfig()
     assert config.username == "project"
     (deep.parent / ".symphony.json").write_text('{"username": "nearer"}')
@@ -47,111 +48,131 @@ def test_the_nearest_of_the_folders_above_wins(
     assert (config.username, config.get("image")) == ("nearer", None)
 
 
-def test_above_the_home_folder_none_is_looked_for(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_directories_above_the_home_directory_are_not_searched(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (surroundings.home.parent / ".symphony.yml").write_text("username: above\n")
+    (environment.home.parent / ".symphony.yml").write_text("username: above\n")
     config = SymphonyConfig()
     assert config.username is None
-    (surroundings.home / ".symphony.yml").write_text("username: home\n")
+    (environment.home / ".symphony.yml").write_text("username: home\n")
     config.reset()
     assert config.username == "home"
-    outside = surroundings.home.parent / "elsewhere"
+    outside = environment.home.parent / "outside"
     outside.mkdir()
     monkeypatch.chdir(outside)
     assert config.username == "above"
 
 
-def test_the_users_own_is_in_the_xdg_folder(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_the_user_file_is_in_the_xdg_directory(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    surroundings.user("username: home\n")
+    environment.write_user("username: home\n")
     assert SymphonyConfig().username == "home"
-    folder = surroundings.home / "xdg" / "symphony"
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text("username: xdg\n")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.parent))
+    directory = environment.home / "xdg" / "symphony"
+    directory.mkdir(parents=True)
+    (directory / "config.yaml").write_text("username: xdg\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(directory.parent))
     assert SymphonyConfig().username == "xdg"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
     assert SymphonyConfig().username == "home"
 
 
-def test_two_in_one_folder_are_refused(surroundings: Surroundings) -> None:
-    surroundings.project("username: a\n")
-    (surroundings.work / ".symphony.json").write_text("{}")
-    said = refusal(surroundings)
-    assert said.endswith(
-        ": .symphony.yml and .symphony.json are two configurations of one folder; keep one of them"
+def test_two_files_in_one_directory(environment: ConfigEnvironment) -> None:
+    environment.write_project("username: a\n")
+    (environment.work / ".symphony.json").write_text("{}")
+    assert error_message(environment).endswith(
+        ": .symphony.yml and .symphony.json are configurations of the same directory; "
+        "keep one of them"
     )
 
 
-def test_one_file_counts_once(surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
-    surroundings.project("username: a\n")
-    monkeypatch.setenv("SYMPHONY_CONFIG", str(surroundings.project_file))
-    assert len(sources.of_surroundings({}, [surroundings.project_file], ".symphony.yml", [])) == 1
+def test_a_file_is_read_once(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.write_project("username: a\n")
+    monkeypatch.setenv("SYMPHONY_CONFIG", str(environment.project_file))
+    found = sources.read_sources({}, [environment.project_file], ".symphony.yml", [])
+    assert len(found) == 1
     assert SymphonyConfig().username == "a"
 
 
-def test_the_file_that_is_named_has_to_be_there(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_the_named_file_must_exist(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYMPHONY_CONFIG", "~/nowhere.yml")
-    with pytest.raises(
-        NotFound, match=rf"SYMPHONY_CONFIG names {surroundings.home}/nowhere\.yml, and there is no"
-    ):
+    message = rf"SYMPHONY_CONFIG is {environment.home}/nowhere\.yml, but there is no such file"
+    with pytest.raises(NotFound, match=message):
         SymphonyConfig().settings()
     monkeypatch.setenv("SYMPHONY_CONFIG", "")
     assert SymphonyConfig().username is None
 
 
-def test_paths_are_relative_to_the_file(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_relative_paths_are_relative_to_the_file(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deep = surroundings.work / "deep"
+    deep = environment.work / "deep"
     deep.mkdir()
     monkeypatch.chdir(deep)
-    surroundings.project("experiment_folder: ../runs\nkubeconfig: ~/config\n")
+    environment.write_project("experiment_folder: ../runs\nkubeconfig: ~/config\n")
     config = SymphonyConfig()
-    assert config.experiment_folder == surroundings.home / "runs"
-    assert config.get("kubeconfig") == str(surroundings.home / "config")
+    assert config.experiment_folder == environment.home / "runs"
+    assert config.get("kubeconfig") == str(environment.home / "config")
     monkeypatch.setenv("SYMPHONY_EXPERIMENT_FOLDER", "here")
     assert config.experiment_folder == deep / "here"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-def test_what_a_stranger_left_in_a_folder_for_all_is_not_read(surroundings: Surroundings) -> None:
-    surroundings.project("username: stranger\n")
-    os.chown(surroundings.project_file, 12345, 12345)
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a file")
+def test_a_file_of_another_user_in_a_public_directory_is_refused(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.write_project("username: stranger\n")
+    os.chown(environment.project_file, 12345, 12345)
     assert SymphonyConfig().username == "stranger"
-    surroundings.work.chmod(0o1777)
+    environment.work.chmod(0o1777)
     SymphonyConfig().reset()
-    assert refusal(surroundings).startswith(
-        ".symphony.yml: belongs to another user, in a folder that everybody may"
+    assert error_message(environment).startswith(
+        ".symphony.yml: belongs to another user, in a directory that every user may write to"
     )
     SymphonyConfig().reset()
-    surroundings.monkeypatch.setenv("SYMPHONY_CONFIG", str(surroundings.project_file))
-    surroundings.monkeypatch.chdir(surroundings.home)
+    monkeypatch.setenv("SYMPHONY_CONFIG", str(environment.project_file))
+    monkeypatch.chdir(environment.home)
     assert SymphonyConfig().username == "stranger"
 
 
-# --- in which form ---
+def test_file_locations(environment: ConfigEnvironment) -> None:
+    user_file = environment.home / ".config" / "symphony" / "config.yml"
+    assert file_locations(os.environ) == [
+        ("project", environment.project_file, False),
+        ("user", user_file, False),
+    ]
+    environment.write_user("")
+    environment.write_named("")
+    environment.write_project("")
+    assert file_locations(os.environ) == [
+        ("project", environment.project_file, True),
+        ("SYMPHONY_CONFIG", environment.home / "named.yml", True),
+        ("user", user_file, True),
+    ]
 
-FORMS = {
+
+# --- formats ---
+
+CONTENTS = {
     "YAML": "username: sarah\nprofiles: {gke: {image: 'i'}}\n",
     "JSON": '{"username": "sarah", "profiles": {"gke": {"image": "i"}}}',
     "TOML": 'username = "sarah"\n[profiles.gke]\nimage = "i"\n',
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["config", "rc.conf", "BY_NAME"])
-def test_the_form_is_told_by_name_or_content(
-    surroundings: Surroundings, form: str, name: str
+@pytest.mark.parametrize("file_format", CONTENTS)
+@pytest.mark.parametrize("has_suffix", [False, True])
+def test_every_format_can_be_read(
+    environment: ConfigEnvironment, file_format: str, has_suffix: bool
 ) -> None:
-    if form == "TOML" and not HAS_TOML:
-        pytest.skip("no package reads TOML here")
-    path = surroundings.work / (f"rc.{form}" if name == "BY_NAME" else name)
-    path.write_text(FORMS[form])
+    if file_format == "TOML" and not HAS_TOML:
+        pytest.skip("no parser of TOML is installed")
+    path = environment.work / (f"rc.{file_format}" if has_suffix else "rc.conf")
+    path.write_text(CONTENTS[file_format])
     config = SymphonyConfig()
     config.load_config_file(path)
     config.update({"profile": "gke"})
@@ -159,7 +180,7 @@ def test_the_form_is_told_by_name_or_content(
 
 
 @pytest.mark.parametrize(
-    ("text", "form"),
+    ("text", "expected"),
     [
         ("", "YAML"),
         ("# note\n\nusername: a=b\n", "YAML"),
@@ -170,94 +191,86 @@ def test_the_form_is_told_by_name_or_content(
         ("a.b = 1\n", "TOML"),
     ],
 )
-def test_the_form_of_a_content(text: str, form: str) -> None:
-    assert files.form(Path("rc"), text) == form
+def test_the_format_is_detected_by_content(text: str, expected: str) -> None:
+    assert files.detect_format(Path("rc"), text) == expected
 
 
-def test_what_is_text_is_taken_as_it_is_written(surroundings: Surroundings) -> None:
-    surroundings.project("image: 010\nx-own: 010\nprofile: no\nprofiles: {no: {context: 1e3}}\n")
+def test_text_fields_keep_the_text_of_the_file(environment: ConfigEnvironment) -> None:
+    environment.write_project(
+        "image: 010\nx-own: 010\nprofile: no\nprofiles: {no: {context: 1e3}}\n"
+    )
     config = SymphonyConfig()
     assert (config.get("image"), config.get("context"), config.get("x-own")) == ("010", "1e3", 8)
 
 
-def test_an_empty_file_says_nothing(surroundings: Surroundings) -> None:
-    surroundings.project("# username: sarah\n")
+def test_an_empty_file_sets_nothing(environment: ConfigEnvironment) -> None:
+    environment.write_project("# username: sarah\n")
     assert SymphonyConfig().username is None
 
 
 @needs_toml
-def test_dates_of_toml_are_what_was_written(surroundings: Surroundings) -> None:
-    (surroundings.work / ".symphony.toml").write_text("x-when = 2024-01-01\n")
+def test_a_toml_date_is_read_as_text(environment: ConfigEnvironment) -> None:
+    (environment.work / ".symphony.toml").write_text("x-when = 2024-01-01\n")
     assert SymphonyConfig().get("x-when") == "2024-01-01"
 
 
-# --- what is wrong ---
+# --- errors ---
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
-        (".symphony.yml", "username: [\n", ".symphony.yml:2:1: not YAML: while parsing a flow node"),
-        (".symphony.yml", "username: a\nusername: b\n", ".symphony.yml:2:1: not YAML: the key 'username' stands twice"),
-        (".symphony.yml", "- a\n", ".symphony.yml:1:1: a configuration is a mapping, not ['a']"),
-        (".symphony.yml", "image: i\nusernam: a\n",
-         ".symphony.yml:2:1: usernam: a configuration knows no 'usernam'; did you mean 'username'? (keys of your own"),
-        (".symphony.yml", "image: i\nusername: A_b\n", ".symphony.yml:2:1: username: user name 'A_b' is not valid"),
-        (".symphony.yml", "image: i\nprofiles:\n  gke:\n    imgae: i\n",
-         ".symphony.yml:4:5: profiles.gke.imgae: profile 'gke' knows no 'imgae'; did you mean 'image'?"),
-        (".symphony.yml", "resources:\n  cpu: much\n", ".symphony.yml:2:3: resources.cpu: cpu is an amount"),
-        (".symphony.yml", b"image: \xff\n", ".symphony.yml: not UTF-8 text (byte 7)"),
+        (".symphony.yml", "username: [\n", ".symphony.yml:2:1: not YAML: "),
+        (".symphony.yml", "- a\n", ".symphony.yml:1:1: a configuration "),
+        (
+            ".symphony.yml",
+            "image: i\nusernam: a\n",
+            ".symphony.yml:2:1: usernam: a configuration has no key 'usernam'; did you mean",
+        ),
+        (
+            ".symphony.yml",
+            "image: i\nprofiles:\n  gke:\n    imgae: i\n",
+            ".symphony.yml:4:5: profiles.gke.imgae: profile 'gke' has no key 'imgae'; did you mean",
+        ),
+        (".symphony.yml", "resources:\n  cpu: x\n", ".symphony.yml:2:3: resources.cpu: cpu "),
         (".symphony.json", '{"image":\n }', ".symphony.json:2:2: not JSON: Expecting value"),
-        (".symphony.json", '{"image": "a", "image": "b"}', ".symphony.json: a key stands twice: 'image'"),
-        (".symphony.json", '{"usernam": "a"}', ".symphony.json: usernam: a configuration knows no 'usernam'"),
-        (".symphony.json", "", ".symphony.json:1:1: not JSON"),
-        pytest.param(".symphony.toml", "image = 'a'\nb\n", ".symphony.toml:2:2: not TOML: Expected '='",
-                     marks=needs_toml),
-        pytest.param(".symphony.toml", "usernam = 'a'\n", ".symphony.toml: usernam: a configuration knows no 'usernam'",
-                     marks=needs_toml),
+        (".symphony.json", '{"usernam": "a"}', ".symphony.json: usernam: a configuration has no"),
+        pytest.param(
+            ".symphony.toml",
+            "image = 'a'\nb\n",
+            ".symphony.toml:2:2: not TOML: Expected '='",
+            marks=needs_toml,
+        ),
+        pytest.param(
+            ".symphony.toml",
+            "usernam = 'a'\n",
+            ".symphony.toml: usernam: a configuration has no key",
+            marks=needs_toml,
+        ),
     ],
-)  # fmt: skip
-def test_a_wrong_file_is_told_with_its_place(
-    surroundings: Surroundings, name: str, text: str | bytes, said: str
+)
+def test_an_error_contains_its_position(
+    environment: ConfigEnvironment, name: str, text: str, message: str
 ) -> None:
-    (surroundings.work / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert said in refusal(surroundings)
+    (environment.work / name).write_text(text)
+    assert message in error_message(environment)
 
 
-def test_a_variable_that_is_wrong_is_named(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_an_error_contains_its_variable(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SYMPHONY_USERNAME", "Sarah")
-    assert refusal(surroundings).startswith("SYMPHONY_USERNAME: user name 'Sarah' is not valid")
+    assert error_message(environment).startswith("SYMPHONY_USERNAME: user name 'Sarah' is not")
 
 
-def test_without_a_reader_toml_says_what_to_install(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_parser_of_toml(
+    environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (surroundings.work / ".symphony.toml").write_text("a = 1\n")
+    (environment.work / ".symphony.toml").write_text("a = 1\n")
 
-    def missing(name: str) -> None:
+    def import_module(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(importlib, "import_module", missing)
-    assert re.search(
-        r"reading TOML on this Python needs the package 'toml(i|lib)'", refusal(surroundings)
-    )
-
-
-def test_the_places_that_are_looked_at(
-    surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    user = surroundings.home / ".config" / "symphony" / "config.yml"
-    assert sources.places(os.environ) == [
-        ("project", surroundings.project_file, False),
-        ("user", user, False),
-    ]
-    surroundings.user("")
-    surroundings.named("")
-    surroundings.project("")
-    assert sources.places(os.environ) == [
-        ("project", surroundings.project_file, True),
-        ("SYMPHONY_CONFIG", surroundings.home / "named.yml", True),
-        ("user", user, True),
-    ]
+    monkeypatch.setattr(files.importlib, "import_module", import_module)
+    message = error_message(environment)
+    assert re.search(r"this version of Python needs the package 'toml(i|lib)'", message)

@@ -42,6 +42,6 @@ def test_since_is_a_duration_or_a_time(since: float | str, expected: float) -> N
 )
 def test_other_text_is_refused(since: str) -> None:
     with pytest.raises(
-        SpecError, match="since is a duration such as '90s' or '5m', or an ISO 8601 time, not "
+        SpecError, match="since must be a duration such as '90s' or '5m', or an ISO 8601 time, not "
     ):
         parse_since(since, NOW)

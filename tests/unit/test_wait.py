@@ -1,4 +1,4 @@
-"""How far `Cluster.wait` waits, and what is said when the time is up: the same words on every backend."""
+"""The conditions of `Cluster.wait`, its timeout, and the line that shows the progress of a launch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ STATUS = ExperimentStatus(
         ProcessStatus(name="on", group="g", state=State.RUNNING, started=1.0),
         ProcessStatus(name="up", state=State.RUNNING, started=1.0, ready=True),
         ProcessStatus(
-            name="late", state=State.RUNNING, started=1.0, not_ready_in_time=True, reason="not ready within 5 s"
+            name="late",
+            state=State.RUNNING,
+            started=1.0,
+            not_ready_in_time=True,
+            reason="not ready within 5 s",
         ),
         ProcessStatus(name="again", state=State.PENDING, started=1.0, ended=2.0),
         ProcessStatus(name="never", state=State.FAILED),
@@ -31,33 +35,35 @@ STATUS = ExperimentStatus(
 
 
 @pytest.mark.parametrize(
-    ("until", "going"),
+    ("until", "expected"),
     [
         ("ended", ["new", "g/on", "up", "late", "again"]),
         ("ready", ["new", "g/on", "again"]),
         ("started", ["new"]),
     ],
 )
-def test_who_is_still_waited_for(until, going):
-    assert still_awaited(STATUS, until) == going
+def test_processes_that_are_still_awaited(until, expected):
+    assert still_awaited(STATUS, until) == expected
 
 
-def test_what_cannot_be_waited_for():
+def test_unknown_condition():
     with pytest.raises(
-        SpecError, match="until is started, ready, ended, not 'start'; did you mean 'started'"
+        SpecError, match="until must be started, ready, ended, not 'start'; did you mean 'started'"
     ):
         still_awaited(STATUS, "start")
 
 
-def test_the_words_when_the_time_is_up():
-    assert str(wait_timeout("e", "ended", ["a"], 5)) == "experiment 'e' still runs after 5 s: a"
+def test_timeout_message():
+    assert (
+        str(wait_timeout("e", "ended", ["a"], 5)) == "experiment 'e' is still running after 5 s: a"
+    )
     assert (
         str(wait_timeout("e", "ready", ["a", "b"], 0.5))
         == "experiment 'e' is not ready after 0.5 s: a, b"
     )
 
 
-def test_on_this_machine(tmp_path: Path):
+def test_wait_on_the_local_backend(tmp_path: Path):
     cluster = Cluster.new("local", state_dir=tmp_path)
     experiment = cluster.new_experiment("e")
     program = "import time; time.sleep(1000)"
@@ -75,11 +81,11 @@ def test_on_this_machine(tmp_path: Path):
         cluster.delete("e")
 
 
-# --- what is shown of a launch ---
+# --- the progress of a launch ---
 
 
 @pytest.mark.parametrize(
-    ("processes", "told"),
+    ("processes", "expected"),
     [
         (
             STATUS.processes,
@@ -88,8 +94,10 @@ def test_on_this_machine(tmp_path: Path):
         ((), "e: 0 of 0 ready"),
     ],
 )
-def test_how_far_a_launch_has_come(processes, told):
-    assert startup_line(ExperimentStatus(name="e", backend="paper", processes=processes)) == told
+def test_progress_counts_states(processes, expected):
+    assert (
+        startup_line(ExperimentStatus(name="e", backend="paper", processes=processes)) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +116,7 @@ def test_how_far_a_launch_has_come(processes, told):
         ("", "pending"),
     ],
 )
-def test_what_the_pending_ones_wait_for(reason, stage):
+def test_progress_shows_why_processes_are_pending(reason, stage):
     both = (
         ProcessStatus(name="a", reason=reason),
         ProcessStatus(name="b", state=State.RUNNING, ready=True),

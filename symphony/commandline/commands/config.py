@@ -131,9 +131,9 @@ def _show_paths(as_json: bool) -> int:
     import os
 
     from symphony.commandline.output.printing import show_json
-    from symphony.config.sources import places
+    from symphony.config.locations import file_locations
 
-    files = places(os.environ)
+    files = file_locations(os.environ)
     if as_json:
         show_json(
             [{"kind": kind, "path": str(path), "exists": exists} for kind, path, exists in files]

@@ -160,7 +160,7 @@ def test_a_live_experiment_is_refused_before_anything_is_built(
     shared.launch(live)
     done = symphony("exp.yml", "--build")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "experiment 'exp' is live and was left alone" in done.stderr
+    assert "experiment 'exp' is running and was not changed" in done.stderr
     assert tags(engine, repository) is None
 
 

@@ -33,7 +33,7 @@ def test_until_started_and_until_ready(shared, name):
     ready = shared.wait(name, until="ready", timeout=60)
     assert ready.processes[0].ready
     assert ready.processes[1].state is State.FAILED
-    with pytest.raises(TimeoutError, match=f"experiment '{name}' still runs after 0.1 s: server"):
+    with pytest.raises(TimeoutError, match=f"experiment '{name}' is still running after 0.1 s: server"):
         shared.wait(name, timeout=0.1)
 
 
@@ -49,7 +49,7 @@ def test_who_is_waited_for_is_told_when_the_time_is_up(shared, name):
         ):
             shared.wait(name, until=until, timeout=0.1)
     with pytest.raises(
-        SpecError, match="until is started, ready, ended, not 'redy'; did you mean 'ready'"
+        SpecError, match="until must be started, ready, ended, not 'redy'; did you mean 'ready'"
     ):
         shared.wait(name, until="redy")
 

@@ -56,7 +56,7 @@ def test_its_own_fixed_port_is_free_and_stays_its(cluster, port):
     assert port_of(cluster.launch(experiment, force=True, dry_run=True)) == port
     assert cluster.describe_experiment("exp") == before
     socket.create_connection(("127.0.0.1", port)).close()
-    with pytest.raises(AlreadyExists, match="is live and was left alone"):
+    with pytest.raises(AlreadyExists, match="is running and was not changed"):
         cluster.launch(experiment, dry_run=True)
 
 

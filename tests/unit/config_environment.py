@@ -1,4 +1,4 @@
-"""A place for tests of the configuration: a home, a project and a working directory of the test's own."""
+"""A home directory, a project and a working directory for tests of the configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from symphony.config import SymphonyConfig
-from symphony.config.finding import FILE_VARIABLE, VARIABLES
+from symphony.config.locations import FILE_VARIABLE, VARIABLES
 
 
 @dataclass
-class Surroundings:
-    """``work`` is the working directory, below ``home``."""
+class ConfigEnvironment:
+    """The directories of a test. ``work`` is the working directory, below ``home``."""
 
     home: Path
     work: Path
@@ -24,29 +24,30 @@ class Surroundings:
     def project_file(self) -> Path:
         return self.work / ".symphony.yml"
 
-    def project(self, text: str) -> None:
+    def write_project(self, text: str) -> None:
         self.project_file.write_text(text)
 
-    def user(self, text: str) -> None:
-        folder = self.home / ".config" / "symphony"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yml").write_text(text)
+    def write_user(self, text: str) -> None:
+        directory = self.home / ".config" / "symphony"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "config.yml").write_text(text)
 
-    def named(self, text: str) -> None:
+    def write_named(self, text: str) -> None:
         path = self.home / "named.yml"
         path.write_text(text)
         self.monkeypatch.setenv(FILE_VARIABLE, str(path))
 
 
 @pytest.fixture
-def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Surroundings]:
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfigEnvironment]:
     for variable in (*VARIABLES, FILE_VARIABLE, "XDG_CONFIG_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    work = tmp_path / "home" / "project"
+    home = tmp_path / "home"
+    work = home / "project"
     work.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.chdir(work)
     SymphonyConfig().reset()
-    yield Surroundings(home=tmp_path / "home", work=work, monkeypatch=monkeypatch)
+    yield ConfigEnvironment(home=home, work=work, monkeypatch=monkeypatch)
     SymphonyConfig().reset()

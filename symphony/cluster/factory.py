@@ -1,0 +1,128 @@
+"""Creating a cluster from the name of its backend, options and the configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from symphony.cluster import plugins
+from symphony.config import SymphonyConfig
+from symphony.errors import PluginError, SpecError
+from symphony.names import did_you_mean
+
+if TYPE_CHECKING:
+    from symphony.cluster import Cluster
+
+
+def create_cluster(name: str | None, options: Mapping[str, Any]) -> Cluster:
+    """Return the cluster of a backend; see `Cluster.new`.
+
+    The configuration in effect provides the backend if ``name`` is None, and each option that is
+    not in ``options``. The cluster keeps that configuration for the launches to come.
+    """
+    configuration = SymphonyConfig()
+    backend = configuration.backend if name is None else name
+    if configuration.is_empty():
+        cluster = plugins.open_backend(backend).with_options(backend, options)
+    else:
+        cluster = _create_configured(configuration, backend, options)
+    cluster.configuration = configuration
+    return cluster
+
+
+def _create_configured(
+    configuration: SymphonyConfig, name: str, options: Mapping[str, Any]
+) -> Cluster:
+    """Return a cluster whose options come from ``options`` first, then from the configuration."""
+    backend = _open_backend(configuration, name)
+    values, sections = _configured_options(configuration, backend)
+    only_configured = {
+        option: section for option, section in sections.items() if option not in options
+    }
+    with _configured_position(configuration, only_configured):
+        cluster = backend.with_options(name, {**values, **options})
+    resources = configuration.get("resources")
+    if resources:
+        cluster.set_default_resources(resources)
+    return cluster
+
+
+def _open_backend(configuration: SymphonyConfig, name: str) -> type[Cluster]:
+    """Return the class of a backend. An error names the file or variable that chose the backend."""
+    try:
+        return plugins.open_backend(name)
+    except PluginError as exc:
+        source = configuration.source("backend") if configuration.backend == name else None
+        if source is None or source.startswith("--"):
+            raise
+        raise PluginError(f"{source}: {exc}") from exc
+
+
+def _configured_options(
+    configuration: SymphonyConfig, backend: type[Cluster]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the configured options of a backend, and the section of ``options`` that has each.
+
+    A section has the name of a backend or one of its aliases.
+    """
+    name = backend.backend
+    values = configuration.options_for(name, backend.option_names())
+    by_section = configuration.get("options") or {}
+    sections = dict.fromkeys(by_section.get(name, ()), name)
+    for section, section_values in by_section.items():
+        if section != name and _is_alias(configuration, section, name):
+            values.update(section_values)
+            sections.update(dict.fromkeys(section_values, section))
+    return values, sections
+
+
+def _is_alias(configuration: SymphonyConfig, section: str, backend: str) -> bool:
+    """Return whether a section of ``options`` has an alias of ``backend`` as its name.
+
+    A section for a backend that is not installed is allowed. Raises `SpecError` if the name of the
+    section is similar to that of an installed backend, because it is probably a typing error.
+    """
+    try:
+        return plugins.find_backend(section).name == backend
+    except PluginError as exc:
+        if did_you_mean(section, plugins.backend_names()):
+            raise _at_position(configuration, exc, "options", section) from exc
+        return False
+
+
+@contextmanager
+def _configured_position(
+    configuration: SymphonyConfig, sections: Mapping[str, str]
+) -> Iterator[None]:
+    """Add the position in a file to each `SpecError` about a configured option.
+
+    ``sections`` has, for each configured option, the section of ``options`` that sets it.
+    """
+    try:
+        yield
+    except SpecError as exc:
+        option = str(exc.path[-1]) if exc.path else _first_word_of(str(exc), sections)
+        if option not in sections:
+            raise
+        raise _at_position(configuration, exc, "options", sections[option], option) from exc
+
+
+def _first_word_of(message: str, options: Iterable[str]) -> str:
+    """Return the option with which a message begins, or ``""``.
+
+    The messages about the value of an option begin with its name.
+    """
+    for option in options:
+        if re.match(rf"{re.escape(option)}\b", message):
+            return option
+    return ""
+
+
+def _at_position(configuration: SymphonyConfig, exc: Exception, *keys: str) -> SpecError:
+    position = configuration.position(*keys)
+    dotted = ".".join(keys)
+    if position is None:
+        return SpecError(f"{dotted} in the configuration: {exc}", path=keys)
+    return SpecError(f"{position}: {dotted}: {exc}", path=keys)

@@ -1,0 +1,116 @@
+"""The files and environment variables that configuration is read from.
+
+Every start of the command line runs this code, so it imports little and does little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+SUFFIXES = (".yml", ".yaml", ".json", ".toml")
+PROJECT_FILE_NAMES = tuple(f".symphony{suffix}" for suffix in SUFFIXES)
+USER_FILE_NAMES = tuple(f"config{suffix}" for suffix in SUFFIXES)
+FILE_VARIABLE = "SYMPHONY_CONFIG"
+
+# The fields that an environment variable can set.
+VARIABLES = {
+    "SYMPHONY_BACKEND": "backend",
+    "SYMPHONY_PROFILE": "profile",
+    "SYMPHONY_USERNAME": "username",
+    "SYMPHONY_EXPERIMENT_FOLDER": "experiment_folder",
+    "SYMPHONY_CONTEXT": "context",
+    "SYMPHONY_NAMESPACE": "namespace",
+    "SYMPHONY_KUBECONFIG": "kubeconfig",
+    "SYMPHONY_IMAGE": "image",
+}
+
+# The variables on which the configuration depends. If one changes, it is read again.
+WATCHED_VARIABLES = (FILE_VARIABLE, "XDG_CONFIG_HOME", "HOME", *VARIABLES)
+
+
+class FileLocation(NamedTuple):
+    """A file that is read if it exists. ``kind`` is ``project``, ``user`` or a variable's name."""
+
+    kind: str
+    path: Path
+    exists: bool
+
+
+def working_directory() -> Path | None:
+    """Return the working directory, or None if it has been removed."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
+
+
+def home_directory(environ: Mapping[str, str]) -> Path:
+    """Return the home directory of the user."""
+    home = environ.get("HOME")
+    return Path(home) if home else Path.home()
+
+
+def project_files(directory: Path, home: Path) -> list[Path]:
+    """Return the configuration files of the project that ``directory`` belongs to.
+
+    These are the files in the nearest directory that has any, from ``directory`` up to ``home`` or
+    the root. If there is more than one, reading them is an error.
+    """
+    for candidate in (directory, *directory.parents):
+        found = _existing(candidate, PROJECT_FILE_NAMES)
+        if found or candidate == home:
+            return found
+    return []
+
+
+def user_directory(environ: Mapping[str, str]) -> Path:
+    """Return the directory of the user's own configuration.
+
+    It follows the XDG base directory specification, which ignores a relative path.
+    """
+    config_home = environ.get("XDG_CONFIG_HOME", "")
+    if config_home.startswith("/"):
+        return Path(config_home) / "symphony"
+    return home_directory(environ) / ".config" / "symphony"
+
+
+def user_files(environ: Mapping[str, str]) -> list[Path]:
+    """Return the files of the user's own configuration. More than one is an error."""
+    return _existing(user_directory(environ), USER_FILE_NAMES)
+
+
+def file_locations(environ: Mapping[str, str]) -> list[FileLocation]:
+    """Return the files that configuration is read from, the one with the highest priority first.
+
+    If there is no project file or no user file, the path at which one can be created is returned.
+    """
+    directory = working_directory()
+    project = [] if directory is None else project_files(directory, home_directory(environ))
+    locations = [FileLocation("project", path, True) for path in project]
+    if not locations:
+        path = (directory or Path()) / PROJECT_FILE_NAMES[0]
+        locations.append(FileLocation("project", path, False))
+    named = environ.get(FILE_VARIABLE)
+    if named:
+        path = Path(named).expanduser()
+        locations.append(FileLocation(FILE_VARIABLE, path, path.exists()))
+    user = user_files(environ)
+    locations += [FileLocation("user", path, True) for path in user]
+    if not user:
+        path = user_directory(environ) / USER_FILE_NAMES[0]
+        locations.append(FileLocation("user", path, False))
+    return locations
+
+
+def _existing(directory: Path, names: Sequence[str]) -> list[Path]:
+    return [path for path in map(directory.joinpath, names) if _is_file(path)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:
+        # The user may not read the directory.
+        return False

@@ -97,7 +97,7 @@ class Scenarios:
         ]
 
     def test_a_live_name_is_refused(self, cli: Program, scene: str) -> None:
-        assert "'scene' is live" in refused(cli, "launch", cli.folder / "scene.yml")
+        assert "'scene' is running" in refused(cli, "launch", cli.folder / "scene.yml")
         assert cli.json("ps", scene)["state"] == "running"
 
     def test_a_followed_launch_ends_as_the_experiment(
@@ -125,7 +125,7 @@ class Scenarios:
 
     def test_a_dry_run_refuses_a_live_name_too(self, cli: Program, scene: str) -> None:
         file = cli.folder / "scene.yml"
-        assert "'scene' is live" in refused(cli, "launch", file, self.dry_run)
+        assert "'scene' is running" in refused(cli, "launch", file, self.dry_run)
         assert "job 'scene' already exists (running)" in refused(
             cli, "submit", "--name", scene, self.dry_run, "--", "true"
         )

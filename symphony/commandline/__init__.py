@@ -1,6 +1,7 @@
-"""The command line: ``symphony``, and the class that a project's own script is made of.
+"""The command line ``symphony``, and the base class for a project's own command line.
 
-Only here is anything printed, asked or exited. What a verb needs is imported when that verb runs.
+This package is the only part of symphony that prints, prompts and exits. Each command imports
+what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -13,5 +14,5 @@ __all__ = ["SymphonyParser", "main"]
 
 
 def main() -> int:
-    """Run ``symphony`` with the arguments of this process; its exit code."""
+    """Run ``symphony`` with the arguments of this process and return the exit code."""
     return SymphonyParser(prog="symphony").run(sys.argv[1:])

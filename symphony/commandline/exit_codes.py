@@ -1,4 +1,4 @@
-"""Exit codes, and the one line that an error becomes."""
+"""Exit codes, and the conversion of an exception to an exit code and a line of text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ OK = 0
 FAILED = 1
 USAGE_ERROR = 2
 BACKEND_ERROR = 3
-INTERRUPTED = 130  # as a shell says for SIGINT: 128 + 2
-OUTPUT_CLOSED = 141  # the reader of a pipe went away: 128 + SIGPIPE
+INTERRUPTED = 130  # 128 + SIGINT, as in a shell
+OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader of a pipe has closed it
 
-# What is named where it cannot be written to: it may be a file, on a disk that is full.
+# The name of standard output in messages. It may be a file, for example on a full disk.
 STANDARD_OUTPUT = "standard output"
 
 
@@ -22,9 +22,10 @@ class UsageError(SymphonyError):
 
 
 def unwrap_interruption(exc: BaseException) -> BaseException:
-    """What an error is about: Ctrl-C, where that is what caused it.
+    """Return the KeyboardInterrupt that caused ``exc``, or ``exc`` if there is none.
 
-    Python before 3.12 hides one in a RuntimeError where it comes as a class is made.
+    Before version 3.12, Python wraps a KeyboardInterrupt in a RuntimeError if it arrives while a
+    class is created.
     """
     cause: BaseException | None = exc
     while cause is not None:
@@ -35,30 +36,28 @@ def unwrap_interruption(exc: BaseException) -> BaseException:
 
 
 def exit_code(exc: BaseException) -> int:
-    """The exit code for an error.
+    """Return the exit code for an error.
 
-    A launch that was refused is bad input (too few GPUs, a program that cannot run), other trouble of the
-    backend's is not the user's.
+    A launch that the backend refuses is a usage error, for example if it requests more GPUs than
+    exist. Other failures of the backend are not caused by the user's input.
     """
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
+    if isinstance(exc, LaunchFailed) and not exc.trouble:
+        return USAGE_ERROR
     if isinstance(exc, BackendError):
-        return USAGE_ERROR if isinstance(exc, LaunchFailed) and not exc.trouble else BACKEND_ERROR
+        return BACKEND_ERROR
     if isinstance(exc, SymphonyError):
         return USAGE_ERROR
-    return BACKEND_ERROR if _of_the_system(exc) else FAILED
-
-
-def _of_the_system(exc: BaseException) -> bool:
-    return isinstance(exc, OSError) and not isinstance(exc, TimeoutError)
+    return BACKEND_ERROR if _is_system_error(exc) else FAILED
 
 
 def error_message(exc: BaseException) -> str:
-    """What to say of an error, in one line."""
+    """Return the message for an error, in one line."""
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"
-    if isinstance(exc, OSError) and _of_the_system(exc):
-        return one_line(_said(exc))
+    if isinstance(exc, OSError) and _is_system_error(exc):
+        return one_line(_system_error_message(exc))
     if isinstance(exc, (SymphonyError, TimeoutError)):
         return one_line(str(exc))
     return one_line(
@@ -66,21 +65,35 @@ def error_message(exc: BaseException) -> str:
     )
 
 
-def _said(exc: OSError) -> str:
-    """What to say of an error of the system: after the file or the two files that it is about, where it tells."""
+def one_line(text: str) -> str:
+    """Return text without line breaks."""
+    return " ".join(part.strip() for part in text.splitlines() if part.strip())
+
+
+def _is_system_error(exc: BaseException) -> bool:
+    return isinstance(exc, OSError) and not isinstance(exc, TimeoutError)
+
+
+def _system_error_message(exc: OSError) -> str:
+    """Return the operating system's message, with the file or the two files that it is about."""
     names = [
         os.fsdecode(name)
         for name in (exc.filename, exc.filename2)
         if isinstance(name, (str, bytes)) and name
     ]
-    if not names and isinstance(exc, FileNotFoundError) and _nowhere():
-        return "the working folder is not there any more; cd to one that is"
-    where = f"{' to '.join(names)}: " if names else ""
-    return f"{where}{exc.strerror or exc}"
+    reason = exc.strerror or str(exc)
+    if names:
+        return f"{' to '.join(names)}: {reason}"
+    if isinstance(exc, FileNotFoundError) and _working_directory_is_missing():
+        return "the working directory no longer exists; change to one that exists"
+    return reason
 
 
-def _nowhere() -> bool:
-    """Whether the folder that this program works in was removed: what asks for it fails and does not say so."""
+def _working_directory_is_missing() -> bool:
+    """Return whether the working directory was removed.
+
+    Functions that need it fail with an error that does not mention it.
+    """
     from pathlib import Path
 
     try:
@@ -88,8 +101,3 @@ def _nowhere() -> bool:
     except FileNotFoundError:
         return True
     return False
-
-
-def one_line(text: str) -> str:
-    """Text without line breaks."""
-    return " ".join(part.strip() for part in text.splitlines() if part.strip())

@@ -1,6 +1,9 @@
-"""The command line as a class: all the verbs, and what a script of the user's adds."""
+"""The class `SymphonyParser`: the command line with all commands of symphony."""
 
 from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
 
 from symphony.commandline.commands.check import CheckCommands
 from symphony.commandline.commands.config import ConfigCommands
@@ -26,10 +29,10 @@ class SymphonyParser(
     SubmitCommands,
     UseCommands,
 ):
-    """Describe a multi-process experiment once, launch it on local processes, in tmux or on Kubernetes.
+    """Launch multi-process experiments as local processes, in tmux or on Kubernetes.
 
     An experiment is a YAML or JSON file, or a Python file with a
-    function build(exp). A process is named by itself or as group/process.
+    function build(exp). A process is named by its own name or as group/process.
 
     For example:
       symphony launch rl.yml
@@ -37,19 +40,20 @@ class SymphonyParser(
       symphony logs -f rl
       symphony delete rl
 
-    Exit codes: 0 fine, 1 failed, 2 wrong use or bad input, 3 trouble with the backend, 130 after Ctrl-C.
-    wait and launch --follow exit as the experiment does: 0 when all succeeded, else as the first failure.
+    Exit codes: 0 success, 1 failure, 2 usage error or invalid input, 3 backend error,
+    130 interrupted by Ctrl-C. The exit code of wait and launch --follow is that of the
+    first process that failed, or 0 if all succeeded.
     """
 
     def __init__(self, prog: str | None = None) -> None:
         super().__init__(prog)
-        self._add_verbs()
+        self._add_commands()
         self.setup()
 
     def setup(self) -> None:
-        """For a subclass: add commands and arguments."""
+        """Add commands and arguments. Override this method in a subclass."""
 
-    def _add_verbs(self) -> None:
+    def _add_commands(self) -> None:
         offer = self._offer
         offer("launch", self._add_launch)
         offer("render", self._add_render)
@@ -73,3 +77,9 @@ class SymphonyParser(
         offer("backends", self._add_backends)
         offer("completion", self._add_completion)
         offer("config", self._add_config)
+
+    def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:
+        """Return the names that ``action`` accepts, or None if it does not take a name."""
+        from symphony.commandline.commands.completion_names import complete_names
+
+        return complete_names(self, action, given)

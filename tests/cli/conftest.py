@@ -1,4 +1,4 @@
-"""Driving the real program: in a pipe, and in a pseudo-terminal."""
+"""Fixtures that run the command line: in this process, in a process or in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -18,157 +18,184 @@ from symphony.config.locations import FILE_VARIABLE, VARIABLES
 from tests.cli import in_process
 from tests.cli.terminal import Terminal
 
-TIMEOUT = 60
+TIMEOUT = 60  # seconds
+# A shell command that never exits by itself.
 FOREVER = "while :; do sleep 0.05; done"
-# What a script of one's own begins with whose completion may take its time, as on a machine that is busy.
-PATIENT = f"from symphony.commandline.parsing import dispatch; dispatch.COMPLETION_TIMEOUT_SECONDS = {TIMEOUT}"
+# The first line of a script whose completion must not be interrupted on a busy machine.
+PATIENT = (
+    "from symphony.commandline.parsing import dispatch; "
+    f"dispatch.COMPLETION_TIMEOUT_SECONDS = {TIMEOUT}"
+)
+# Variables of the developer's environment that would change what the program does.
+_REMOVED_VARIABLES = {
+    *VARIABLES,
+    FILE_VARIABLE,
+    "NO_COLOR",
+    "COLUMNS",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED",
+}
 
 
-def telling(place: Path) -> str:
-    """The beginning of a shell line that tells in a file which process it is."""
-    return f"echo $$ >{place}.part; mv {place}.part {place}; "
+def write_pid(path: Path) -> str:
+    """Return the beginning of a shell command that writes its process ID to a file."""
+    return f"echo $$ >{path}.part; mv {path}.part {path}; "
 
 
-def after_the_end(place: Path) -> str:
-    """The beginning of a shell line that waits until the process has ended, and been seen to, which tells there."""
-    return f"until [ -e {place} ]; do sleep 0.05; done; while kill -0 `cat {place}` 2>&-; do sleep 0.05; done; "
+def after_exit(path: Path) -> str:
+    """Return the beginning of a shell command that waits until a process is gone.
+
+    Another command writes the ID of that process to ``path`` (`write_pid`).
+    """
+    is_written = f"until [ -e {path} ]; do sleep 0.05; done"
+    is_gone = f"while kill -0 `cat {path}` 2>&-; do sleep 0.05; done"
+    return f"{is_written}; {is_gone}; "
 
 
 class Program:
-    """``symphony`` with a state directory of its own; each call is a process of its own."""
+    """``symphony`` with a state directory, a configuration and a cache of its own.
 
-    def __init__(self, folder: Path, cache: Path) -> None:
-        self.folder = folder
-        self.state = folder / "state"
-        mine = {
+    A call runs in the process of the tests. `process`, `popen` and `terminal` start a process,
+    for tests of signals, pipes, terminals and the exit of the process.
+    """
+
+    def __init__(self, directory: Path, bytecode_cache: Path) -> None:
+        self.directory = directory
+        self.state = directory / "state"
+        inherited = {
+            key: value for key, value in os.environ.items() if key not in _REMOVED_VARIABLES
+        }
+        self.env = {
+            **inherited,
             "SYMPHONY_STATE_DIR": str(self.state),
-            "PYTHONPYCACHEPREFIX": str(cache),
+            "XDG_CONFIG_HOME": str(directory / "config"),
+            "XDG_CACHE_HOME": str(directory / "cache"),
+            "PYTHONPYCACHEPREFIX": str(bytecode_cache),
             "TERM": "xterm",
         }
-        mine["XDG_CONFIG_HOME"], mine["XDG_CACHE_HOME"] = (
-            str(folder / "config"),
-            str(folder / "cache"),
-        )
-        theirs = (
-            *VARIABLES,
-            FILE_VARIABLE,
-            "NO_COLOR",
-            "COLUMNS",
-            "PYTHONDONTWRITEBYTECODE",
-            "PYTHONUNBUFFERED",
-        )
-        self.env = {
-            **{key: value for key, value in os.environ.items() if key not in theirs},
-            **mine,
-        }
         self.terminals: list[Terminal] = []
-        self._begin = ["-m", "symphony"]
-
-    def complete_slowly(self) -> None:
-        """Let completion take its time, as on a machine that is busy."""
-        self._begin = [
-            "-c",
-            f"{PATIENT}; from symphony.__main__ import main; raise SystemExit(main())",
-        ]
-
-    def argv(self, *args: object) -> list[str]:
-        return [sys.executable, *self._begin, *map(str, args)]
 
     def __call__(
-        self, *args: object, input: str = "", **env: str
+        self, *args: object, input: str = "", script: Path | None = None, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run with captured output, in the process of the tests if that makes no difference."""
-        if self._begin != ["-m", "symphony"] or not in_process.is_possible({**self.env, **env}):
-            return self.process(*args, input=input, **env)
+        """Run ``symphony`` or a Python script with captured output.
+
+        A process is started only if a variable requires it, for example PYTHONPATH.
+        """
+        environment = {**self.env, **env}
+        if not in_process.is_possible(environment):
+            return self.process(*args, input=input, script=script, **env)
         return in_process.run(
             [str(arg) for arg in args],
-            env={**self.env, **env},
-            cwd=self.folder,
+            env=environment,
+            cwd=self.directory,
             input=input,
             timeout=TIMEOUT,
+            script=script,
         )
 
     def process(
-        self, *args: object, input: str = "", **env: str
+        self, *args: object, input: str = "", script: Path | None = None, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run in a process of its own, with pipes for input and output."""
+        """Run ``symphony`` or a Python script in a process of its own."""
         return subprocess.run(
-            self.argv(*args),
+            self.argv(*args, script=script),
             input=input,
             capture_output=True,
             text=True,
             env={**self.env, **env},
-            cwd=self.folder,
+            cwd=self.directory,
             timeout=TIMEOUT,
         )
 
+    def argv(self, *args: object, script: Path | None = None) -> list[str]:
+        """Return the command that runs ``symphony`` or a Python script."""
+        program = ["-m", "symphony"] if script is None else [str(script)]
+        return [sys.executable, *program, *map(str, args)]
+
     def ok(self, *args: object, **env: str) -> str:
-        """Run in a pipe what must succeed, without a word on standard error; its output."""
+        """Run a command that must succeed and print nothing on standard error.
+
+        Return its standard output.
+        """
         done = self(*args, **env)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 
     def json(self, *args: object, code: int = 0) -> Any:
+        """Run a command with ``--json`` and return the data that it prints."""
         done = self(*args, "--json")
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout)
 
     def popen(self, *args: object, **options: Any) -> subprocess.Popen[str]:
+        """Start ``symphony`` in a process of its own."""
         return subprocess.Popen(
-            self.argv(*args), env=self.env, cwd=self.folder, text=True, **options
+            self.argv(*args), env=self.env, cwd=self.directory, text=True, **options
         )
 
     def terminal(self, *args: object, width: int = 80, **env: str) -> Terminal:
-        """Start in a pseudo-terminal."""
-        started = Terminal(self.argv(*args), env={**self.env, **env}, cwd=self.folder, width=width)
+        """Start ``symphony`` in a pseudo-terminal."""
+        started = Terminal(
+            self.argv(*args), env={**self.env, **env}, cwd=self.directory, width=width
+        )
         self.terminals.append(started)
         return started
 
     def file(self, name: str, processes: dict[str, Any], /, **rest: Any) -> Path:
-        """An experiment's file (JSON is YAML); a process that is text is a shell line."""
+        """Write an experiment file in JSON, which is YAML too, and return its path.
+
+        A process that is text is a shell command.
+        """
         described = {
             key: {"cmd": value} if isinstance(value, str) else value
             for key, value in processes.items()
         }
-        path = self.folder / f"{name}.yml"
+        path = self.directory / f"{name}.yml"
         path.write_text(json.dumps({"name": name, **rest, "processes": described}))
         return path
 
-    def launched(self, name: str, processes: dict[str, Any], /, **rest: Any) -> str:
-        """Launch an experiment; its name."""
+    def launch(self, name: str, processes: dict[str, Any], /, **rest: Any) -> str:
+        """Launch an experiment and return its name."""
         self.ok("launch", self.file(name, processes, **rest))
         return name
 
-    def ended(self, name: str, processes: dict[str, Any], /, **rest: Any) -> str:
-        """Launch an experiment that has ended by the time this returns; its name."""
-        self.launched(name, processes, **rest)
+    def run(self, name: str, processes: dict[str, Any], /, **rest: Any) -> str:
+        """Launch an experiment, wait until it has finished, and return its name."""
+        self.launch(name, processes, **rest)
         self.cluster.wait(name, timeout=TIMEOUT)
         return name
 
     @property
     def cluster(self) -> Cluster:
-        """The same experiments, by the library."""
+        """The same experiments in the library."""
         return Cluster.new("local", state_dir=self.state / "local")
 
-    def left(self) -> list[str]:
-        """What stands in the state directory, but for the lock of launches."""
+    def state_entries(self) -> list[str]:
+        """Return the names in the state directory, without the lock for launches."""
         root = self.state / "local"
-        return (
-            sorted(path.name for path in root.iterdir() if path.name != ".lock")
-            if root.is_dir()
-            else []
-        )
+        if not root.is_dir():
+            return []
+        return sorted(path.name for path in root.iterdir() if path.name != ".lock")
+
+    # Former names of the members above.
+    launched, ended, left = launch, run, state_entries
+
+    @property
+    def folder(self) -> Path:
+        return self.directory
+
+    @folder.setter
+    def folder(self, path: Path) -> None:
+        self.directory = path
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where compiled modules are kept, so that only the first run compiles."""
-    return tmp_path_factory.mktemp("pycache")
+telling, after_the_end = write_pid, after_exit
 
 
 @contextlib.contextmanager
-def running(program: Program) -> Iterator[Program]:
-    """Leave nothing of what the program launched."""
+def cleaned_up(program: Program) -> Iterator[Program]:
+    """Close all terminals and delete all experiments at the end."""
     try:
         yield program
     finally:
@@ -180,7 +207,16 @@ def running(program: Program) -> Iterator[Program]:
             cluster.delete(name)
 
 
+running = cleaned_up
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory for compiled modules, so that only the first process compiles them."""
+    return tmp_path_factory.mktemp("pycache")
+
+
 @pytest.fixture
 def program(tmp_path: Path, cache: Path) -> Iterator[Program]:
-    with running(Program(tmp_path, cache)) as made:
+    with cleaned_up(Program(tmp_path, cache)) as made:
         yield made

@@ -12,6 +12,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -29,12 +30,13 @@ import pytest
 
 import symphony
 from symphony.__main__ import main
+from symphony.commandline.parsing import dispatch
 from symphony.config import SymphonyConfig
 
 # Variables that an interpreter reads only when it starts.
 # A call that changes one of them needs a process of its own.
 _READ_AT_START = re.compile(r"PYTHON(?!PYCACHEPREFIX|DONTWRITEBYTECODE|UNBUFFERED)|LC_|LANG|TZ")
-_PROGRAM = str(Path(symphony.__file__).with_name("__main__.py"))
+_PROGRAM = Path(symphony.__file__).with_name("__main__.py")
 
 
 def is_possible(env: Mapping[str, str]) -> bool:
@@ -47,9 +49,20 @@ def is_possible(env: Mapping[str, str]) -> bool:
 
 
 def run(
-    args: Sequence[str], *, env: Mapping[str, str], cwd: Path, input: str, timeout: float
+    args: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    input: str,
+    timeout: float,
+    script: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``symphony ARGS``. Fail the test if the call takes longer than ``timeout`` seconds."""
+    """Run ``symphony ARGS``, or a Python script with these arguments.
+
+    The test fails if the call takes longer than ``timeout`` seconds.
+    """
+    argv = [str(script or _PROGRAM), *args]
+    directory = cwd if script is None else script.parent
     with contextlib.ExitStack() as stack:
         stdin = stack.enter_context(tempfile.TemporaryFile())
         stdout = stack.enter_context(tempfile.TemporaryFile())
@@ -61,23 +74,28 @@ def run(
             _restored_interpreter(cwd),
             _working_directory(cwd),
             mock.patch.dict(os.environ, env, clear=True),
-            mock.patch.object(sys, "argv", [_PROGRAM, *args]),
-            mock.patch.object(sys, "path", [str(cwd), *sys.path]),
+            mock.patch.object(sys, "argv", argv),
+            mock.patch.object(sys, "path", [str(directory), *sys.path]),
+            mock.patch.object(dispatch, "COMPLETION_TIMEOUT_SECONDS", timeout),
             _standard_streams(stdin, stdout, stderr),
         ):
-            code = _exit_code()
+            code = _exit_code(script)
         return subprocess.CompletedProcess(
-            [_PROGRAM, *args], code, stdout=_content(stdout), stderr=_content(stderr)
+            argv, code, stdout=_content(stdout), stderr=_content(stderr)
         )
 
 
-def _exit_code() -> int:
+def _exit_code(script: Path | None) -> int:
     """Call the program and return the exit code that its process would have."""
     SymphonyConfig().reset()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
-            code = main()
+            if script is None:
+                code = main()
+            else:
+                code = 0
+                runpy.run_path(str(script), run_name="__main__")
             sys.stdout.flush()
             return code
     except SystemExit as exc:

@@ -226,17 +226,6 @@ class Scenarios:
         assert terminal.text == "up\nready\n^C"
         assert cli.json("ps", scene)["state"] == "running"
 
-    def test_a_reader_that_goes_ends_it_without_a_word(self, cli: Program, scene: str) -> None:
-        """``| head -1``, though nothing more is written."""
-        with cli.popen(
-            "logs", "-f", scene, "learner", stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as following:
-            assert following.stdout is not None
-            assert following.stderr is not None
-            assert following.stdout.readline() == "up\n"
-            following.stdout.close()
-            assert (following.wait(TIMEOUT), following.stderr.read()) == (141, "")
-
     def test_a_process_that_has_no_log_yet(self, cli: Program, scene: str) -> None:
         assert cli.ok("logs", scene, "late") == ""
         assert cli.ok("logs", scene, "late", "learner").startswith("learner | up\n")

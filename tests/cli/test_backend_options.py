@@ -38,7 +38,7 @@ def test_an_option_of_another_backend_says_whose_it_is(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--expose", "x"), "unknown --expose 'x'; there are LoadBalancer, NodePort, none"),
+        (("--expose", "x"), "unknown --expose 'x'; choose from LoadBalancer, NodePort, none"),
         (("--namspace", "x"), "did you mean '--namespace'?"),
         (("--namespace", "Team_A"), "a namespace is a-z, 0-9 and '-'"),
         (("--jobs-only",), "name it"),

@@ -176,7 +176,7 @@ def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(
     ("words", "said"),
     [
         (["lanch", "rl.yml"], "unknown command 'lanch'; did you mean 'launch'?"),
-        (["frobnicate"], "unknown command 'frobnicate'; there are launch, render, check,"),
+        (["frobnicate"], "unknown command 'frobnicate'; choose from launch, render, check,"),
         (["ps"], "no current experiment on"),
         (["ps", "nowhere"], "no experiment 'nowhere'"),
         (["logs", "nowhere"], "no experiment 'nowhere'"),
@@ -188,8 +188,8 @@ def test_what_is_wrong_with_the_new_one_shows_before_force_ends_the_old_one(
         (["ls", "more"], "unknown argument 'more'; see symphony ls --help"),
         (["ls", "--jsn"], "unknown option '--jsn'; did you mean '--json'?"),
         (["--jsn"], "unknown option '--jsn'"),
-        (["ls", "--", "more"], "nothing can follow --"),
-        (["--", "ls"], "nothing can follow --"),
+        (["ls", "--", "more"], "no arguments are accepted after --"),
+        (["--", "ls"], "no arguments are accepted after --"),
         (["-b", "loca", "ls"], "no backend 'loca'; did you mean 'local'?"),
         (["ls", "-b"], "-b"),
         (["wait", "rl", "--timeout", "soon"], "90s or 5m, not 'soon'"),
@@ -214,7 +214,7 @@ def test_a_since_that_is_no_time(program: Program) -> None:
     assert refused(program, "logs", "rl", "--since", "yesterday").removeprefix(
         "symphony: error: "
     ) == (
-        "--since: a time is a duration such as 90s or 5m, or an ISO 8601 time, not 'yesterday'; "
+        "--since: a time must be a duration such as 90s or 5m, or an ISO 8601 time, not 'yesterday'; "
         "see symphony logs --help\n"
     )
 
@@ -309,6 +309,6 @@ def test_a_working_folder_that_is_gone(program: Program) -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert (
         done.stderr
-        == "symphony: error: the working folder is not there any more; cd to one that is\n"
+        == "symphony: error: the working directory no longer exists; change to one that exists\n"
     )
     assert program.left() == []

@@ -123,7 +123,7 @@ def test_nothing_is_left_of_what_cannot_be_written_whole(tmp_path: Path) -> None
         (["--name", "My_Project"], "'my-project'"),
         (["/"], "pass --name"),
         (["a", "b"], "unknown argument 'b'"),
-        (["--", "a"], "nothing can follow --"),
+        (["--", "a"], "no arguments are accepted after --"),
     ],
 )
 def test_bad_input_is_one_line(program: Program, words: list[str], said: str) -> None:

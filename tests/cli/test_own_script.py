@@ -1,14 +1,12 @@
-"""`SymphonyParser` in a script of a project's own."""
+"""A project's own command line: a script with a subclass of `SymphonyParser`."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import TIMEOUT, Program
+from tests.cli.conftest import Program
 
 SCRIPT = '''
 import sys
@@ -52,20 +50,22 @@ Mine().main()
 
 
 class Script:
+    """A script ``mine.py`` in the working directory of a program."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.path = program.folder / "mine.py"
+        self.path = program.directory / "mine.py"
         self.path.write_text(SCRIPT)
 
     def __call__(self, *args: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, self.path, *map(str, args)],
-            env=self.program.env,
-            cwd=Path(self.program.folder),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
+        return self.program(*args, script=self.path)
+
+    def replace_cluster(self, statement: str) -> None:
+        """Replace the body of `create_cluster`."""
+        text = self.path.read_text()
+        before = 'return Cluster.new("local", preamble_cmds="export FROM=mine")'
+        assert before in text
+        self.path.write_text(text.replace(before, statement))
 
 
 @pytest.fixture
@@ -73,136 +73,25 @@ def script(program: Program) -> Script:
     return Script(program)
 
 
-def test_its_commands_are_beside_those_of_symphony(script: Script) -> None:
+def test_own_commands_and_inherited_commands(script: Script) -> None:
     assert script("t", "--size", "1").returncode == 0
     assert script("wait", "train").stdout == "train succeeded: 1 succeeded\n"
     assert script("logs", "train").stdout == "mine\n"
     assert script("ls", "--greet").stdout.splitlines()[1].startswith("train")
 
 
-# --- whose cluster it is ---
+def test_the_script_runs_in_a_process_of_its_own(script: Script) -> None:
+    done = script.program.process("t", "--size", "1", "--dry-run", script=script.path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "agent-0" in done.stdout
 
 
-def other(script: Script, made: str) -> None:
-    """Let the script make its cluster in another way."""
-    text = script.path.read_text()
-    before = 'return Cluster.new("local", preamble_cmds="export FROM=mine")'
-    assert before in text
-    script.path.write_text(text.replace(before, made))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (
-            ("delete", "-f", "train", "-b", "tmux"),
-            "-b tmux asks for the tmux backend, and the cluster of mine.py is",
-        ),
-        (
-            ("train", "--size", "3", "--backend=K8s"),
-            "-b K8s asks for the kube backend, and the cluster of mine.py is its own, on local",
-        ),
-        (
-            ("ls", "--profile", "gke"),
-            "--profile gke asks for the kube backend, and the cluster of mine.py is its own,",
-        ),
-        (("ls", "-b", "nowhere"), "no backend 'nowhere'"),
-    ],
-)
-def test_a_backend_that_is_not_its_own_is_refused_and_nothing_done(
-    script: Script, words: tuple[str, ...], said: str
-) -> None:
-    (script.program.folder / ".symphony.yml").write_text(
-        "profiles: {gke: {backend: kube}, mine: {username: sarah}}\n"
-    )
-    assert script("train", "--size", "1").returncode == 0
-    before = script.program.left()
-    done = script(*words)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"mine.py: error: {said}")
-    assert script.program.left() == before != []
-    assert script("__complete", "ps", *words[-2:], "").stdout.split() == []
-
-
-@pytest.mark.parametrize(
-    "words", [("-b", "local"), ("-b", "Subproc"), ("--profile", "mine"), ("--profile", "same")]
-)
-def test_what_asks_for_its_own_backend_is_fine(script: Script, words: tuple[str, ...]) -> None:
-    profiles = "profiles: {mine: {username: sarah}, same: {backend: local}}\n"
-    (script.program.folder / ".symphony.yml").write_text(profiles)
-    assert script("ls", *words).returncode == 0
-
-
-def test_options_that_its_cluster_is_made_without_are_refused(script: Script) -> None:
-    other(script, 'return Cluster.new("kube")')
-    done = script("train", "-b", "kube", "--namespace", "team-a", "--dry-run")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "mine.py: error: --namespace is an option of the kube backend, and the cluster of mine.py is made without it "
-        "(its create_cluster() takes no backend_options); leave --namespace out\n"
-    )
-
-
-def test_its_check_looks_at_each_backend_as_that_is(script: Script) -> None:
-    other(script, 'return Cluster.new("kube")')
-    file = script.program.file("rl", {"learner": "true"})
-    assert script("check", "--target", "local", "--offline", file).returncode == 0
-    found = script("check", "--target", "kube", "--offline", file)
-    assert (found.returncode, "no-image: kube" in found.stdout) == (1, True), found
-
-
-@pytest.mark.parametrize(
-    "made",
-    [
-        "return Cluster.new(self.backend_name, **self.backend_options)",
-        "return Cluster.new(self.args.backend or 'local', **self.backend_options)",
-        "return super().create_cluster()",
-    ],
-)
-def test_one_that_goes_by_what_was_typed_takes_all(script: Script, made: str) -> None:
-    other(script, made)
-    assert script("train", "--size", "1").returncode == 0
-    assert script("ps", "train").returncode == 0
-    done = script(
-        "render",
-        "-b",
-        "kube",
-        "--namespace",
-        "team-a",
-        script.program.file("rl", {"a": a_container()}),
-    )
-    assert "namespace: team-a" in done.stdout
-
-
-def a_container() -> dict[str, str]:
-    return {"command": "true", "container_image": "x"}
-
-
-def test_its_help_tells_of_backends_only_where_there_is_a_choice(script: Script) -> None:
-    for words in ((), ("ls",), ("launch", "-b", "kube"), ("submit",), ("attach",)):
-        shown = script(*words, "--help").stdout
-        assert "usage: mine.py" in shown
-        assert "-b" not in shown.replace("-batch", "").split()
-        assert ("--backend" in shown, "options of the kube" in shown, "--namespace" in shown) == (
-            False,
-            False,
-            False,
-        )
-        assert "For example:\n\n" not in shown
-    assert "--backend" not in script("__complete", "ls", "--").stdout
-    other(script, "return super().create_cluster()\n\n    goes_by_backend = True")
-    shown = script("train", "-b", "kube", "--help").stdout
-    assert "-b, --backend BACKEND" in shown
-    assert "--namespace NAMESPACE" in shown
-    assert "mine.py launch rl.yml -b tmux --dry-run" in script("launch", "--help").stdout
-
-
-def test_its_dry_run_starts_nothing(script: Script) -> None:
+def test_own_dry_run(script: Script) -> None:
     assert "agent-1" in script("train", "--dry-run").stdout
-    assert script.program.left() == []
+    assert script.program.state_entries() == []
 
 
-def test_its_help_names_it(script: Script) -> None:
+def test_help_has_the_name_and_the_docstring_of_the_script(script: Script) -> None:
     shown = script("--help").stdout
     assert "usage: mine.py " in shown
     assert "The experiments of our project." in shown
@@ -211,14 +100,109 @@ def test_its_help_names_it(script: Script) -> None:
     assert "\n  mine.py ps rl" in script("ps", "--help").stdout
 
 
-def test_an_action_says_how_it_ended(script: Script) -> None:
+def test_exit_code_and_remainder_of_an_action(script: Script) -> None:
     done = script("shout-it", "rl", "--", "-a", "--", "b")
     assert (done.returncode, done.stdout) == (5, "rl ['-a', '--', 'b'] True\n")
 
 
-def test_its_errors_are_those_of_symphony(script: Script) -> None:
+def test_errors_have_the_name_of_the_script(script: Script) -> None:
     done = script("trian")
     assert (done.returncode, done.stderr) == (
         2,
         "mine.py: error: unknown command 'trian'; did you mean 'train'?; see mine.py --help\n",
     )
+
+
+# --- the cluster of the script ---
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (
+            ("delete", "-f", "train", "-b", "tmux"),
+            "-b tmux requests the tmux backend, but mine.py uses its own cluster on local",
+        ),
+        (
+            ("train", "--size", "3", "--backend=K8s"),
+            "-b K8s requests the kube backend, but mine.py uses its own cluster on local",
+        ),
+        (
+            ("ls", "--profile", "gke"),
+            "--profile gke requests the kube backend, but mine.py uses its own cluster",
+        ),
+        (("ls", "-b", "nowhere"), "no backend 'nowhere'"),
+    ],
+)
+def test_another_backend_is_refused(script: Script, words: tuple[str, ...], error: str) -> None:
+    (script.program.directory / ".symphony.yml").write_text(
+        "profiles: {gke: {backend: kube}, mine: {username: sarah}}\n"
+    )
+    assert script("train", "--size", "1").returncode == 0
+    before = script.program.state_entries()
+    done = script(*words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"mine.py: error: {error}")
+    assert script.program.state_entries() == before != []
+    assert script("__complete", "ps", *words[-2:], "").stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    "words", [("-b", "local"), ("-b", "Subproc"), ("--profile", "mine"), ("--profile", "same")]
+)
+def test_the_same_backend_is_accepted(script: Script, words: tuple[str, ...]) -> None:
+    profiles = "profiles: {mine: {username: sarah}, same: {backend: local}}\n"
+    (script.program.directory / ".symphony.yml").write_text(profiles)
+    assert script("ls", *words).returncode == 0
+
+
+def test_ignored_backend_options_are_refused(script: Script) -> None:
+    script.replace_cluster('return Cluster.new("kube")')
+    done = script("train", "-b", "kube", "--namespace", "team-a", "--dry-run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "mine.py: error: --namespace is an option of the kube backend, but mine.py creates its "
+        "cluster without it (its create_cluster() does not use backend_options); "
+        "remove --namespace\n"
+    )
+
+
+def test_check_uses_the_defaults_of_each_backend(script: Script) -> None:
+    script.replace_cluster('return Cluster.new("kube")')
+    file = script.program.file("rl", {"learner": "true"})
+    assert script("check", "--target", "local", "--offline", file).returncode == 0
+    found = script("check", "--target", "kube", "--offline", file)
+    assert found.returncode == 1
+    assert "no-image: kube" in found.stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "return Cluster.new(self.backend_name, **self.backend_options)",
+        "return Cluster.new(self.args.backend or 'local', **self.backend_options)",
+        "return super().create_cluster()",
+    ],
+)
+def test_a_cluster_that_uses_backend_options_accepts_them(script: Script, statement: str) -> None:
+    script.replace_cluster(statement)
+    assert script("train", "--size", "1").returncode == 0
+    assert script("ps", "train").returncode == 0
+    file = script.program.file("rl", {"a": {"command": "true", "container_image": "x"}})
+    done = script("render", "-b", "kube", "--namespace", "team-a", file)
+    assert "namespace: team-a" in done.stdout
+
+
+def test_help_describes_backends_only_if_there_is_a_choice(script: Script) -> None:
+    for words in ((), ("ls",), ("launch", "-b", "kube"), ("submit",), ("attach",)):
+        shown = script(*words, "--help").stdout
+        assert "usage: mine.py" in shown
+        assert "-b" not in shown.replace("-batch", "").split()
+        for hidden in ("--backend", "options of the kube", "--namespace", "For example:\n\n"):
+            assert hidden not in shown
+    assert "--backend" not in script("__complete", "ls", "--").stdout
+    script.replace_cluster("return super().create_cluster()\n\n    goes_by_backend = True")
+    shown = script("train", "-b", "kube", "--help").stdout
+    assert "-b, --backend BACKEND" in shown
+    assert "--namespace NAMESPACE" in shown
+    assert "mine.py launch rl.yml -b tmux --dry-run" in script("launch", "--help").stdout

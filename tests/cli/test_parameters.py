@@ -74,9 +74,9 @@ def test_for_kubernetes(program: Program, file: Path) -> None:
         (["agents=two"], "rl.yml:11:5: processes.agent.count: count is a whole number, not 'two'"),
         (
             ["agents"],
-            "--set: a parameter is NAME=VALUE, such as agents=8, not 'agents'; see symphony launch --help",
+            "--set: a parameter must be NAME=VALUE, such as agents=8, not 'agents'; see symphony launch --help",
         ),
-        (["=2"], "--set: a parameter is NAME=VALUE"),
+        (["=2"], "--set: a parameter must be NAME=VALUE"),
     ],
 )
 def test_what_may_be_wrong(program: Program, file: Path, words: list[str], said: str) -> None:

@@ -423,7 +423,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "cpu": (["--cpu", "two", "--", "true"], "--cpu: "),
     "memory": (["--memory", "4096", "--", "true"], "--memory: '4096' is less than a megabyte"),
     "gpu": (["--gpu", "-1", "--", "true"], "--gpu"),
-    "gpu of a half": (["--gpu", "0.5", "--", "true"], "--gpu: a whole number"),
+    "gpu of a half": (["--gpu", "0.5", "--", "true"], "--gpu: must be a whole number"),
     "time": (["--time", "soon", "--", "true"], "--time: a time limit must be minutes, M:SS"),
     "mount": (["--mount", "data:/data", "--", "true"], "--mount: "),
     "two mounts": (

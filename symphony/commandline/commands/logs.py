@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import has_colour, is_terminal, print_note
-from symphony.commandline.parsing.arguments import parse_count, parse_since
+from symphony.commandline.parsing.arguments import check_since, parse_count
 
 if TYPE_CHECKING:
     from symphony.status import LogLine
@@ -35,7 +35,7 @@ class LogsCommands(BaseCommands):
         parser.add_argument(
             "--since",
             metavar="TIME",
-            type=parse_since,
+            type=check_since,
             help="only lines since this time: 90s, 5m or 2h ago, or an ISO 8601 time",
         )
         parser.add_argument(

@@ -1,8 +1,7 @@
-"""Names that a far cluster told of, so that a press of the tabulator need not wait for it again.
+"""A short-lived cache of the names that completion offers, for clusters that answer slowly.
 
-What was heard within `LASTING` is offered at once. Where it was not heard just now (`FRESH`), a process of its own asks
-again behind it, so that the next press has what is true by then. A backend whose answers take long says so by the
-``place`` of its `BackendInfo`; all others are asked each time. Files are below the XDG cache folder.
+Each key has a file in the directory ``symphony/names`` of the user's cache directory
+(XDG_CACHE_HOME). The modification time of the file is the time of the answer.
 """
 
 from __future__ import annotations
@@ -10,127 +9,81 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from symphony.commandline.parsing.dispatch import CommandLine
-
-# In seconds.
-MAX_AGE_SECONDS, FRESH = 600.0, 2.0
-# Set for the process that asks behind: it takes no answer from here.
-ANEW = "SYMPHONY_ASK_ANEW"
+MAX_AGE_SECONDS = 60.0
 
 
-def cached_names(
-    line: CommandLine, what: Sequence[str], ask: Callable[[], Iterable[str]]
-) -> list[str]:
-    """The names of a kind, ``what``: as ``ask`` tells them, or as it told them before."""
-    file = _file(line, what)
-    if file is None:
-        return list(ask())
-    if ANEW not in os.environ:
-        known = _read(file)
-        if known is not None:
-            _ask_behind(file)
-            return known
-    try:
-        found = list(ask())
-    except BaseException:
-        _remove(file)
-        raise
-    _write(file, found)
-    return found
+def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the names that were cached for ``key``, or those that ``fetch`` returns.
+
+    ``key`` must be representable as JSON. An error of ``fetch`` is passed on.
+    """
+    import hashlib
+
+    digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
+    file = _directory() / f"{digest[:32]}.json"
+    known = _read(file)
+    if known is not None:
+        return known
+    names = list(fetch())
+    _write(file, names)
+    return names
 
 
 def clear_cached_names() -> None:
-    """Know nothing any more: something was launched or deleted."""
+    """Delete all cached names, because an experiment was launched or deleted."""
     for file in _files():
         _remove(file)
 
 
-def _file(line: CommandLine, what: Sequence[str]) -> Path | None:
-    """Where names of a kind are kept; None for clusters that answer quickly, or of which nothing is known."""
-    place = _place(line)
-    if place is None:
-        return None
-    import hashlib
-
-    key = json.dumps([place, *what], default=str)
-    return _folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-
-
-def _place(line: CommandLine) -> Any:
-    info = line.backend_info
-    if info is None or info.place is None or line.has_custom_cluster:
-        return None
-    from pkgutil import resolve_name
-
-    from symphony.config import SymphonyConfig
-
-    configured = SymphonyConfig().options_for(
-        info.name, [option.name for option in info.options if option.where]
-    )
-    return [info.name, resolve_name(info.place)({**configured, **line.backend_options})]
-
-
-def _folder() -> Path:
-    return (
-        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
-        / "symphony"
-        / "names"
-    )
+def _directory() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).absolute() / "symphony" / "names"
 
 
 def _files() -> list[Path]:
     try:
-        return list(_folder().iterdir())
+        return list(_directory().iterdir())
     except OSError:
         return []
 
 
 def _read(file: Path) -> list[str] | None:
+    """Return the names in a file, or None if it is missing, too old or damaged."""
     try:
-        found = json.loads(file.read_text())
-        heard, known = float(found["heard"]), found["names"]
-    except (OSError, ValueError, TypeError, KeyError):
+        if not _is_recent(file):
+            return None
+        names = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    return list(map(str, known)) if 0 <= time.time() - heard <= MAX_AGE_SECONDS else None
+    if not isinstance(names, list):
+        return None
+    return [str(name) for name in names]
 
 
-def _write(file: Path, found: Sequence[str]) -> None:
-    """Keep what was heard, and no longer what was heard long ago. A cache that cannot be written is none."""
+def _is_recent(file: Path) -> bool:
+    return 0 <= time.time() - file.stat().st_mtime <= MAX_AGE_SECONDS
+
+
+def _write(file: Path, names: Sequence[str]) -> None:
+    """Store names, and delete the files that are too old.
+
+    If the directory cannot be written to, nothing is cached.
+    """
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for other in _files():
-            if time.time() - other.stat().st_mtime > MAX_AGE_SECONDS:
+            if not _is_recent(other):
                 _remove(other)
-        aside = file.with_name(f"{file.name}.{os.getpid()}")
-        aside.write_text(json.dumps({"heard": time.time(), "names": found}))
-        aside.replace(file)
+        # Another shell may read the file at the same time, so it is replaced as a whole.
+        temporary = file.with_name(f"{file.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(names), encoding="utf-8")
+        temporary.replace(file)
 
 
 def _remove(file: Path) -> None:
     with contextlib.suppress(OSError):
         file.unlink(missing_ok=True)
-
-
-def _ask_behind(file: Path) -> None:
-    """Run this same command line once more, apart from the shell, for what it writes; the file's time says when."""
-    import subprocess
-
-    with contextlib.suppress(OSError):
-        if time.time() - file.stat().st_mtime < FRESH:
-            return
-        os.utime(file)
-        subprocess.Popen(
-            [sys.executable, *sys.orig_argv[1:]],
-            env={**os.environ, ANEW: "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )

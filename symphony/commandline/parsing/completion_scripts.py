@@ -1,8 +1,9 @@
-"""The scripts that make a shell ask for completions. Each asks ``symphony __complete WORD...`` for lines to offer.
+"""Completion scripts for bash, zsh and fish.
 
-What is asked is the program that was typed, ``./lab.py`` or ``~/lab/lab.py``, which need not be on the PATH; for a word
-that is none, such as an alias, the one of that name. A line that begins with a colon is no word: it says that files or
-folders may stand there too, which the shell knows better.
+A script runs ``symphony __complete WORD...`` and offers the lines of its output. It runs the
+program as it was typed, for example ``./lab.py`` or ``~/lab/lab.py``, which need not be in a
+directory of PATH. If the typed word is not a program, for example an alias, the script runs the
+program for which it was made.
 """
 
 from __future__ import annotations
@@ -10,29 +11,37 @@ from __future__ import annotations
 import re
 import shlex
 
-from symphony.commandline.parsing.dispatch import COMPLETE_COMMAND
+from symphony.commandline.parsing.arguments import COMPLETE_COMMAND
 
-FILES, FOLDERS = ":files", ":folders"
+# Lines of the output that are not words: a path is possible, which the shell completes itself.
+FILES = ":files"
+DIRECTORIES = ":directories"
 
 _BASH = """\
-# {prog}: completion for bash. Put this into ~/.bashrc:
+# Bash completion for {prog}. Add this line to ~/.bashrc:
 #   eval "$({prog} completion bash)"
 {function}() {{
-    local program=${{COMP_WORDS[0]}} line=${{COMP_LINE:0:COMP_POINT}} typed=${{COMP_WORDS[COMP_CWORD]}}
-    local words last known=
-    # To bash what stands before a colon or an equals sign is a word by itself, of the program's path too.
-    line=${{line#*"$program"}} && program+=${{line%%[[:space:]]*}} && line=${{line#"${{line%%[[:space:]]*}}"}}
+    local program=${{COMP_WORDS[0]}} typed=${{COMP_WORDS[COMP_CWORD]}}
+    local line=${{COMP_LINE:0:COMP_POINT}} words last known=
+    # Bash splits words at colons and equals signs, also in the path of the program.
+    line=${{line#*"$program"}}
+    program+=${{line%%[[:space:]]*}}
+    line=${{line#"${{line%%[[:space:]]*}}"}}
     read -a words <<<"$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     last=${{words[${{#words[@]}}-1]}}
-    [[ $last != "$typed" ]] && known=${{last%"${{last##*[:=]}}"}} && typed=${{last#"$known"}}
-    # As it was typed, without quotes and with the home folder; nothing that would run anything is looked into.
-    [[ $program == *[\\$\\`\\;\\&\\|\\<\\>\\(\\)]* ]] || eval "program=$program" 2>/dev/null
+    if [[ $last != "$typed" ]]; then
+        known=${{last%"${{last##*[:=]}}"}}
+        typed=${{last#"$known"}}
+    fi
+    # Expand quotes and the home directory, unless the word could run another command.
+    [[ $program == *[\\$\\`\\;\\&\\|\\<\\>\\(\\)]* ]] ||
+        eval "program=$program" 2>/dev/null
     [[ $(type -t -- "$program") == @(file|function) ]] || program={prog}
     COMPREPLY=()
     while IFS= read -r line; do
         case $line in
-        {files}|{folders})
+        {files}|{directories})
             [[ $line == {files} ]] && line=-f || line=-d
             while IFS= read -r line; do
                 COMPREPLY+=("$line"); compopt -o filenames 2>/dev/null
@@ -41,25 +50,25 @@ _BASH = """\
             COMPREPLY+=("${{line#"$known"}}")
             [[ $line == *[:=] ]] && compopt -o nospace 2>/dev/null ;;
         esac
-    done < <("$program" {ask} "${{words[@]}}" 2>/dev/null)
+    done < <("$program" {complete} "${{words[@]}}" 2>/dev/null)
 }}
 complete -F {function} {prog}
 """
 
 _ZSH = """\
-# {prog}: completion for zsh. Put this into ~/.zshrc:
+# Zsh completion for {prog}. Add this line to ~/.zshrc:
 #   eval "$({prog} completion zsh)"
 {function}() {{
     local program=${{(Q)words[1]}}
     local -a found open whole
     [[ $program == '~'* ]] && program=${{~program}}
     whence -- $program >/dev/null || program={prog}
-    found=("${{(@f)$($program {ask} "${{(@Q)words[2,CURRENT-1]}}" "$PREFIX" 2>/dev/null)}}")
+    found=("${{(@f)$($program {complete} "${{(@Q)words[2,CURRENT-1]}}" "$PREFIX" 2>/dev/null)}}")
     open=(${{(M)${{found:#:*}}:#*[:=]}}) whole=(${{${{found:#:*}}:#*[:=]}})
     compadd -S '' -a open
     compadd -a whole
     [[ -n ${{found[(r){files}]}} ]] && _files
-    [[ -n ${{found[(r){folders}]}} ]] && _files -/
+    [[ -n ${{found[(r){directories}]}} ]] && _files -/
     [[ ${{compstate[nmatches]}} -gt 0 ]]
 }}
 (( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit }}
@@ -67,17 +76,17 @@ compdef {function} {prog}
 """
 
 _FISH = """\
-# {prog}: completion for fish. Put this into ~/.config/fish/config.fish:
+# Fish completion for {prog}. Add this line to ~/.config/fish/config.fish:
 #   {prog} completion fish | source
 function {function}
     set -l words (commandline -opc)[2..-1] (commandline -ct)
     set -l program (string replace -r '^~(?=/)' -- $HOME (commandline -opc)[1])
     type -q -- $program; or set program {prog}
-    for line in ($program {ask} $words 2>/dev/null)
+    for line in ($program {complete} $words 2>/dev/null)
         switch $line
             case '{files}'
                 __fish_complete_path (commandline -ct)
-            case '{folders}'
+            case '{directories}'
                 __fish_complete_directories (commandline -ct) ''
             case '*'
                 echo $line
@@ -92,12 +101,15 @@ SHELLS = tuple(_SCRIPTS)
 
 
 def completion_script(shell: str, prog: str) -> str:
-    """What a shell has to read once; see `SHELLS`."""
+    """Return the script that makes a shell complete the words of ``prog``.
+
+    ``shell`` is one of `SHELLS`.
+    """
     function = f"_{re.sub('[^a-z0-9]', '_', prog.lower())}"
     return _SCRIPTS[shell].format(
         prog=shlex.quote(prog),
         function=function,
-        ask=COMPLETE_COMMAND,
+        complete=COMPLETE_COMMAND,
         files=FILES,
-        folders=FOLDERS,
+        directories=DIRECTORIES,
     )

@@ -1,4 +1,4 @@
-"""A command line with one sub-command per ``action_<name>`` method: parsing, dispatch, errors."""
+"""A command line with one command for each method ``action_<name>``: parsing, dispatch, errors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from symphony.commandline import exit_codes
+from symphony.commandline.exit_codes import UsageError
 from symphony.commandline.parsing.arguments import (
     COMMON_OPTIONS,
+    COMPLETE_COMMAND,
     Parser,
     expand_dry_run,
     help_from_docstring,
@@ -26,42 +28,43 @@ if TYPE_CHECKING:
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 DEFAULT_BACKEND = "local"
-# After this many seconds a shell gets no answer: nobody looks at a dead prompt for longer.
+# A completion that takes longer is given up, because the prompt of the shell is blocked meanwhile.
 COMPLETION_TIMEOUT_SECONDS = 5.0
-COMPLETE_COMMAND = (
-    "__complete"  # how a shell that completes begins; see `symphony.commandline.parsing.completion`
-)
 
 
 class CommandLine:
-    """The machinery below `SymphonyParser`: what every verb has, and none of the verbs.
+    """The base class of `SymphonyParser`. It has no commands of its own.
 
-    ``args`` is the parsed command line. ``args.remainder`` has what follows the first ``--``, untouched;
-    ``args.has_remainder`` says whether there was one.
+    ``args`` is the parsed command line. ``args.remainder`` contains the words after the first
+    ``--``, unchanged, and ``args.has_remainder`` is true if there was a ``--``.
     """
 
     args: argparse.Namespace
-    # For a subclass whose own `create_cluster` goes by `backend_name` and `backend_options`: its help has -b, too.
+    # A subclass sets this if its `create_cluster` uses `backend_name` and `backend_options`.
+    # The help then describes -b.
     goes_by_backend: ClassVar[bool] = False
 
     def __init__(self, prog: str | None = None) -> None:
         self.args = argparse.Namespace(backend=None, profile=None, debug=False)
         self.master_parser = Parser(prog=prog, add_help=False)
         self.prog = self.master_parser.prog
-        self.master_parser.description = self._help_text(type(self).__doc__, prog or "symphony")[1]
-        self.master_parser.epilog = f"{self.prog} COMMAND --help tells more of a command."
+        _, description = self._help_text(type(self).__doc__, prog or "symphony")
+        self.master_parser.description = description
+        self.master_parser.epilog = (
+            f"Run '{self.prog} COMMAND --help' for more information about a command."
+        )
         self._add_version()
-        _add_common(self.master_parser, None, tell=self._tells_backend)
+        _add_common_options(self.master_parser, None, show_backend=self._shows_backend)
         self.subparsers = self.master_parser.add_subparsers(
             metavar="COMMAND", title="commands", parser_class=Parser
         )
         self._takes_remainder: set[str] = set()
-        self._unmade: dict[str, Callable[[], object]] = {}
+        self._parser_factories: dict[str, Callable[[], object]] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self.backend_info: BackendInfo | None = None
         self._options: tuple[Option, ...] = ()
-        self._misconfigured: Exception | None = None
-        self._options_taken = False
+        self._configuration_error: Exception | None = None
+        self._options_were_read = False
 
     def _add_version(self) -> None:
         from symphony import __version__
@@ -74,15 +77,17 @@ class CommandLine:
         )
 
     def _help_text(self, doc: str | None, prog: str) -> tuple[str, str]:
-        return help_from_docstring(doc or "", prog, without=() if self._tells_backend else ("-b",))
+        hidden = () if self._shows_backend else ("-b",)
+        return help_from_docstring(doc or "", prog, without=hidden)
 
-    # --- what a subclass overrides or calls ---
+    # --- methods that a subclass overrides or calls ---
 
     def create_cluster(self) -> Cluster:
-        """The cluster that the verbs talk to: that of ``-b``, else the one that is configured, else ``local``.
+        """Return the cluster that the commands use.
 
-        Where a subclass makes another, a ``-b``, a profile or an option of a backend that asks for one elsewhere is
-        refused (`UsageError`) before anything is done.
+        By default it is that of ``-b``, then that of the configuration, then ``local``. If a
+        subclass returns a cluster of another backend, a ``-b``, a profile or a backend option
+        that contradicts it raises `UsageError` before the command does anything.
         """
         from symphony.cluster import Cluster
 
@@ -90,81 +95,115 @@ class CommandLine:
 
     @property
     def backend_name(self) -> str:
-        """The backend that was asked for."""
+        """The requested backend."""
         from symphony.config import SymphonyConfig
 
         return self.args.backend or SymphonyConfig().backend
 
     @property
     def backend_options(self) -> dict[str, object]:
-        """The options of that backend that were given, as its `Cluster` takes them."""
-        self._options_taken = True
-        given = (
-            (option.name, getattr(self.args, _place(option), None)) for option in self._options
-        )
-        return {name: value for name, value in given if value is not None}
-
-    @property
-    def given_flags(self) -> list[str]:
-        """The options of that backend that were given, as they are typed."""
-        return [
-            item.flags[-1]
-            for item in self._options
-            if getattr(self.args, _place(item), None) is not None
-        ]
+        """The backend options in the command line, as keyword arguments of the `Cluster`."""
+        self._options_were_read = True
+        return {option.name: value for option, value in self._given_options()}
 
     @property
     def has_custom_cluster(self) -> bool:
-        """Whether a subclass makes the cluster."""
+        """Whether a subclass overrides `create_cluster`."""
         return getattr(self.create_cluster, "__func__", None) is not CommandLine.create_cluster
 
     @property
-    def _tells_backend(self) -> bool:
-        """Whether the help tells that a backend can be chosen."""
+    def _shows_backend(self) -> bool:
+        """Whether the help describes the options that choose a backend."""
         return self.goes_by_backend or not self.has_custom_cluster
 
     @property
     def cluster_arguments(self) -> list[str]:
-        """The words of this command line that another one needs to find the same experiments."""
+        """The words that another command needs to find the same experiments."""
         import shlex
 
         typed: dict[str, object] = {"-b": self.args.backend, "--profile": self.args.profile}
-        typed.update(
-            (item.flags[-1], getattr(self.args, _place(item), None))
-            for item in self._options
-            if item.where
-        )
-        return [
-            word
-            for flag, value in typed.items()
-            if value
-            for word in (flag, shlex.quote(str(value)))
-        ]
+        for option, value in self._given_options():
+            if option.where:
+                typed[option.flags[-1]] = value
+        words: list[str] = []
+        for flag, value in typed.items():
+            if value:
+                words += [flag, shlex.quote(str(value))]
+        return words
+
+    def _given_options(self) -> Iterator[tuple[Option, object]]:
+        """Yield the backend options in the command line, with their values."""
+        for option in self._options:
+            value = getattr(self.args, _destination(option), None)
+            if value is not None:
+                yield option, value
 
     @cached_property
     def cluster(self) -> Cluster:
-        """The cluster, made when it is first used. Raises `UsageError` where it is not the one that was asked for."""
+        """The cluster, created when it is first used.
+
+        Raises `UsageError` if the cluster of a subclass contradicts the command line.
+        """
         if not self.has_custom_cluster:
             return self.create_cluster()
-        from symphony.commandline.parsing import custom_cluster
-
-        self._options_taken = False
+        self._options_were_read = False
         cluster = self.create_cluster()
-        custom_cluster.refuse_another(self, cluster)
-        if not self._options_taken:
-            custom_cluster.refuse_options(self)
+        self._refuse_other_backend(cluster)
+        if not self._options_were_read:
+            self._refuse_ignored_options()
         return cluster
+
+    def _refuse_other_backend(self, cluster: Cluster) -> None:
+        """Raise `UsageError` if the command line requests another backend than the cluster's.
+
+        Otherwise a command such as ``delete`` would act on another cluster than requested.
+        """
+        typed, requested = self._requested_backend()
+        backend = getattr(cluster, "backend", None)
+        if requested is None or backend is None or requested == backend:
+            return
+        raise UsageError(
+            f"{typed} requests the {requested} backend, but {self.prog} uses its own cluster "
+            f"on {backend}; remove {typed}"
+        )
+
+    def _requested_backend(self) -> tuple[str, str | None]:
+        """Return the words that request a backend, and the backend's name.
+
+        The name is None if the command line requests no backend.
+        """
+        from symphony.cluster.plugins import find_backend
+        from symphony.config import SymphonyConfig
+
+        if self.args.backend:
+            return f"-b {self.args.backend}", find_backend(self.args.backend).name
+        config = SymphonyConfig()
+        profile = self.args.profile
+        if profile and config.profile_of("backend") == profile:
+            return f"--profile {profile}", find_backend(config.backend).name
+        return "", None
+
+    def _refuse_ignored_options(self) -> None:
+        """Raise `UsageError` if backend options were typed that `create_cluster` did not read."""
+        for option, _ in self._given_options():
+            flag = option.flags[-1]
+            backend = self.backend_info.name if self.backend_info else "chosen"
+            raise UsageError(
+                f"{flag} is an option of the {backend} backend, but {self.prog} creates its "
+                "cluster without it (its create_cluster() does not use backend_options); "
+                f"remove {flag}"
+            )
 
     def add_subparser(
         self, name: str, aliases: Iterable[str] = (), *, remainder: bool = False
     ) -> argparse.ArgumentParser:
-        """Add the command ``name``, which calls ``action_<name>(args)``; that method's docstring is its help.
+        """Add the command ``name``, which calls ``action_<name>(args)``.
 
-        An action returns its exit code, or None for 0. ``remainder`` lets it take what follows ``--``.
+        The docstring of that method is the help of the command. The method returns the exit code,
+        or None for 0. With ``remainder`` the command accepts words after ``--``.
         """
-        action: Callable[[argparse.Namespace], int | None] = getattr(
-            self, f"action_{name.replace('-', '_')}"
-        )
+        method = f"action_{name.replace('-', '_')}"
+        action: Callable[[argparse.Namespace], int | None] = getattr(self, method)
         summary, description = self._help_text(action.__doc__, self.prog)
         parser: argparse.ArgumentParser = self.subparsers.add_parser(
             name,
@@ -174,160 +213,191 @@ class CommandLine:
             add_help=False,
         )
         parser.set_defaults(action=action, verb=name)
-        _add_common(parser, argparse.SUPPRESS, tell=self._tells_backend)
+        _add_common_options(parser, argparse.SUPPRESS, show_backend=self._shows_backend)
         self._add_options(parser)
         if remainder:
             self._takes_remainder.add(name)
         return parser
 
-    def _offer(self, name: str, make: Callable[[], object], *aliases: str) -> None:
-        """Have a command whose parser is made by ``make`` when it is needed, which is by `add_subparser`."""
-        self._unmade[name] = make
-        self._aliases[name] = aliases
-
     def get_subparser(self, name: str) -> argparse.ArgumentParser:
-        """The parser of a command, to add arguments to."""
-        self._make(name)
+        """Return the parser of a command, for example to add arguments."""
+        self._create_parser(name)
         found: argparse.ArgumentParser = self.subparsers.choices[name]
         return found
 
     @property
     def verbs(self) -> list[str]:
-        """The commands, in the order of the help; without their short names."""
-        made = dict.fromkeys(
-            parser.get_default("verb") for parser in self.subparsers.choices.values()
-        )
-        return [*self._unmade, *(name for name in made if name not in self._unmade)]
+        """The names of the commands in the order of the help, without aliases."""
+        parsers = self.subparsers.choices.values()
+        created = dict.fromkeys(parser.get_default("verb") for parser in parsers)
+        others = [name for name in created if name not in self._parser_factories]
+        return [*self._parser_factories, *others]
 
     def find_subparser(self, word: str) -> argparse.ArgumentParser | None:
-        """The parser of a command, by its name or a short one; None where there is none."""
-        self._make_for([word])
+        """Return the parser of the command with this name or alias, or None if there is none."""
+        self._create_parsers_for([word])
         found: argparse.ArgumentParser | None = self.subparsers.choices.get(word)
         return found
 
-    # Making all parsers takes longer than most verbs do, so only that of the verb that runs is made.
+    def complete_names(
+        self,
+        action: argparse.Action,  # noqa: ARG002
+        given: Sequence[str],  # noqa: ARG002
+    ) -> Iterable[str] | None:
+        """Return the names that ``action`` accepts, or None if it does not take a name.
 
-    def _make(self, name: str) -> None:
-        make = self._unmade.pop(name, None)
-        if make is not None:
-            make()
+        ``given`` are the arguments before it.
+        """
+        return None
 
-    def _make_for(self, words: Sequence[str]) -> None:
-        """Make the parser of the command that is the first word; where it is none, all, for help and near misses."""
-        word = words[0] if words else ""
-        asked = next((name for name, aliases in self._aliases.items() if word in aliases), word)
-        known = asked in self._unmade or asked in self.subparsers.choices
-        for name in [asked] if known else list(self._unmade):
-            self._make(name)
+    # --- the parsers of the commands ---
+    # To create all parsers takes longer than most commands run.
+    # Usually only the parser of one command is created.
 
-    def _take_options(self, words: Sequence[str]) -> None:
-        """Add the options of the backend that ``words`` ask for; what is wrong with it shows when it is opened."""
+    def _offer(self, name: str, create: Callable[[], object], *aliases: str) -> None:
+        """Register a command. ``create`` calls `add_subparser` when the parser is needed."""
+        self._parser_factories[name] = create
+        self._aliases[name] = aliases
+
+    def _create_parser(self, name: str) -> None:
+        create = self._parser_factories.pop(name, None)
+        if create is not None:
+            create()
+
+    def _create_parsers_for(self, words: Sequence[str]) -> None:
+        """Create the parser of the command that is the first word.
+
+        If it is not a command, create all parsers, for the help and for suggestions.
+        """
+        name = words[0] if words else ""
+        for command, aliases in self._aliases.items():
+            if name in aliases:
+                name = command
+        if name in self._parser_factories or name in self.subparsers.choices:
+            self._create_parser(name)
+            return
+        for command in list(self._parser_factories):
+            self._create_parser(command)
+
+    def _load_backend_options(self, words: Sequence[str]) -> None:
+        """Add the options of the backend that ``words`` request to all parsers.
+
+        An error in the configuration is stored and raised later, so that help is still available.
+        A backend that cannot be loaded is reported when the cluster is created.
+        """
         from symphony.cluster.plugins import find_backend
         from symphony.config import SymphonyConfig
         from symphony.errors import PluginError, SymphonyError
 
         config = SymphonyConfig()
         config.set_command_line(_first_options(words))
-        self._misconfigured = None
+        self._configuration_error = None
         try:
-            found = find_backend(config.backend)
+            info = find_backend(config.backend)
         except PluginError:
             return
-        except SymphonyError as exc:  # help is given all the same
-            self._misconfigured = exc
+        except SymphonyError as exc:
+            self._configuration_error = exc
             return
-        self.backend_info, self._options = found, found.options
+        self.backend_info = info
+        self._options = info.options
         for parser in (self.master_parser, *dict.fromkeys(self.subparsers.choices.values())):
             self._add_options(parser)
 
     def _add_options(self, parser: argparse.ArgumentParser) -> None:
         backend = self.backend_info.name if self.backend_info else ""
-        _add_options(parser, self._options, backend, tell=self._tells_backend)
+        _add_backend_options(parser, self._options, backend, show=self._shows_backend)
 
-    # --- running ---
+    # --- running a command line ---
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Run the command line of this process, or ``argv``, and exit with its code."""
+        """Run ``argv``, or the arguments of this process, and exit with the exit code."""
         sys.exit(self.run(sys.argv[1:] if argv is None else argv))
 
     def run(self, argv: Sequence[str]) -> int:
-        """Run one command line; its exit code. What goes wrong is one line on standard error."""
+        """Run one command line and return the exit code.
+
+        An error is reported in one line on standard error.
+        """
         try:
             code = self._run(argv)
             if sys.stdout is not None:
                 with with_filename(exit_codes.STANDARD_OUTPUT):
                     sys.stdout.flush()
         except BrokenPipeError:
-            _drop_output()
+            _discard_output()
             return exit_codes.OUTPUT_CLOSED
         except (Exception, KeyboardInterrupt) as exc:
-            return self._failed(exc, argv)
+            return self._report_error(exc, argv)
         return code
 
-    def _complete(self, words: Sequence[str]) -> int:
-        """Answer a shell that completes; what is wrong is no matter for it."""
-        from symphony.commandline.parsing.completion import completions
-        from symphony.errors import SymphonyError
-
-        self._take_options(words)
-        typed = _first_options(words)
-        self.args.backend, self.args.profile = typed.get("--backend"), typed.get("--profile")
-        try:
-            with _ending_after(COMPLETION_TIMEOUT_SECONDS):
-                print(*completions(self, words), sep="\n")
-        except SymphonyError:
-            return exit_codes.FAILED
-        return exit_codes.OK
-
     def _run(self, argv: Sequence[str]) -> int:
-        _tolerate_any_text()
+        _replace_unencodable_characters()
         if argv and argv[0] == COMPLETE_COMMAND:
             return self._complete(argv[1:])
         words, remainder = split_remainder(argv)
-        self._take_options(words)
-        self._make_for(words)
+        self._load_backend_options(words)
+        self._create_parsers_for(words)
         try:
-            args, extra = self.master_parser.parse_known_args(expand_dry_run(words))
-        except SystemExit as exc:  # --help and --version have printed
+            args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
+        except SystemExit as exc:  # --help and --version have been printed
             return int(exc.code or 0)
-        args.remainder, args.has_remainder = remainder or [], remainder is not None
+        args.remainder = remainder or []
+        args.has_remainder = remainder is not None
         self.args = args
         verb = getattr(args, "verb", None)
-        if self._misconfigured is not None and verb != "config":
-            raise self._misconfigured
+        if self._configuration_error is not None and verb != "config":
+            raise self._configuration_error
         parser = self.master_parser if verb is None else self.subparsers.choices[verb]
-        if extra:
-            parser.elsewhere = _options_elsewhere()
-        parser.refuse_extra(extra)
+        if unknown:
+            parser.option_hints = _hints_for_backend_options()
+        parser.refuse_unknown(unknown)
         if remainder is not None and verb not in self._takes_remainder:
-            parser.error("nothing can follow -- here")
+            parser.error("no arguments are accepted after --")
         if verb is None:
             self.master_parser.print_help()
             return exit_codes.OK
         return args.action(args) or exit_codes.OK
 
-    def _failed(self, exc: BaseException, argv: Sequence[str]) -> int:
+    def _complete(self, words: Sequence[str]) -> int:
+        """Print completions for a shell. Errors in the command line are not reported."""
+        from symphony.commandline.parsing.completion import completions
+        from symphony.errors import SymphonyError
+
+        self._load_backend_options(words)
+        typed = _first_options(words)
+        self.args.backend = typed.get("--backend")
+        self.args.profile = typed.get("--profile")
+        try:
+            with _exit_after(COMPLETION_TIMEOUT_SECONDS):
+                print(*completions(self, words), sep="\n")
+        except SymphonyError:
+            return exit_codes.FAILED
+        return exit_codes.OK
+
+    def _report_error(self, exc: BaseException, argv: Sequence[str]) -> int:
+        """Print an error, with its traceback if ``--debug`` is set, and return the exit code."""
         exc = exit_codes.unwrap_interruption(exc)
         if self.args.debug or "--debug" in split_remainder(argv)[0]:
             import traceback
 
             traceback.print_exception(exc)
-        try:
-            if isinstance(exc, KeyboardInterrupt):
-                print(f"{self.prog}: interrupted", file=sys.stderr)
-            else:
-                print(
-                    f"{self.prog}: error: {self._as_typed(exit_codes.error_message(exc))}",
-                    file=sys.stderr,
-                )
-        except BrokenPipeError:
-            pass
+        if isinstance(exc, KeyboardInterrupt):
+            line = f"{self.prog}: interrupted"
+        else:
+            line = f"{self.prog}: error: {self._with_flags(exit_codes.error_message(exc))}"
+        with contextlib.suppress(BrokenPipeError):
+            print(line, file=sys.stderr)
         if isinstance(exc, OSError):
-            _drop_output()  # what could not be written would be tried again at exit
+            # Python would try to write the rest again at exit.
+            _discard_output()
         return exit_codes.exit_code(exc)
 
-    def _as_typed(self, text: str) -> str:
-        """A message that names options as they are typed: ``--namespace``, not ``namespace=``; ``--force``."""
+    def _with_flags(self, text: str) -> str:
+        """Replace names of options in a message of the library by their flags.
+
+        For example ``namespace=`` becomes ``--namespace``, and ``force`` becomes ``--force``.
+        """
         import re
 
         for option in self._options:
@@ -338,12 +408,19 @@ class CommandLine:
         return text
 
 
-def _add_common(parser: argparse.ArgumentParser, default: object, *, tell: bool) -> None:
-    """Options that stand before the command or after it; after it only what is given counts.
+def _add_common_options(
+    parser: argparse.ArgumentParser, default: object, *, show_backend: bool
+) -> None:
+    """Add the options that may stand before the command or after it.
 
-    ``tell`` is whether the help has those that choose a backend.
+    ``default`` is None for the parser before the command. Parsers of commands suppress defaults,
+    which would replace the values that were set before the command. ``show_backend`` controls
+    whether the help describes the choice of the backend.
     """
-    backend = f"where processes run (default: ${BACKEND_VARIABLE}, else as configured, else {DEFAULT_BACKEND})"
+    backend = (
+        f"backend that runs the processes (default: ${BACKEND_VARIABLE}, then the "
+        f"configuration, then {DEFAULT_BACKEND})"
+    )
     group = parser.add_argument_group(f"{COMMON_OPTIONS}every command")
     group.add_argument(
         "-h", "--help", action="help", default=argparse.SUPPRESS, help="show this help"
@@ -353,10 +430,10 @@ def _add_common(parser: argparse.ArgumentParser, default: object, *, tell: bool)
         "--backend",
         default=default,
         metavar="BACKEND",
-        help=backend if tell else argparse.SUPPRESS,
+        help=backend if show_backend else argparse.SUPPRESS,
     )
     group.add_argument(
-        "--profile", default=default, metavar="NAME", help="the profile of the configuration"
+        "--profile", default=default, metavar="NAME", help="profile of the configuration to use"
     )
     group.add_argument(
         "--debug",
@@ -367,37 +444,38 @@ def _add_common(parser: argparse.ArgumentParser, default: object, *, tell: bool)
 
 
 def _first_options(words: Sequence[str]) -> dict[str, str]:
-    """The last ``-b`` and ``--profile``, before anything is parsed: they decide what can be parsed."""
+    """Return the values of ``-b`` and ``--profile``, which decide how the rest is parsed."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("-b", "--backend", dest="--backend")
     finder.add_argument("--profile", dest="--profile")
     try:
-        found = vars(finder.parse_known_args(words)[0])
-    except argparse.ArgumentError:  # one without a name: told when all is parsed
+        found, _ = finder.parse_known_args(words)
+    except argparse.ArgumentError:
+        # A value is missing, which the main parser reports.
         return {}
-    return {option: value for option, value in found.items() if value}
+    return {option: value for option, value in vars(found).items() if value}
 
 
-def _options_elsewhere() -> dict[str, str]:
-    """By option of any backend, a hint that says whose it is."""
+def _hints_for_backend_options() -> dict[str, str]:
+    """Return for each option of any backend a hint that names the backend."""
     from symphony.cluster.plugins import installed_backends
 
-    return {
-        flag: f"; it is an option of the {info.name} backend: add -b {info.name}"
-        for info in installed_backends()
-        for option in info.options
-        for flag in option.flags
-    }
+    hints: dict[str, str] = {}
+    for info in installed_backends():
+        hint = f"; it is an option of the {info.name} backend: add -b {info.name}"
+        for option in info.options:
+            hints.update(dict.fromkeys(option.flags, hint))
+    return hints
 
 
-def _place(option: Option) -> str:
+def _destination(option: Option) -> str:
     return f"option_{option.name}"
 
 
-def _add_options(
-    parser: argparse.ArgumentParser, options: Sequence[Option], backend: str, *, tell: bool
+def _add_backend_options(
+    parser: argparse.ArgumentParser, options: Sequence[Option], backend: str, *, show: bool
 ) -> None:
-    """Give a parser the options of a backend. One that a command has itself is left to it."""
+    """Add the options of a backend, except for those that the command has itself."""
     if not options:
         return
     group = parser.add_argument_group(f"{COMMON_OPTIONS}the {backend} backend")
@@ -405,11 +483,11 @@ def _add_options(
         flags = [flag for flag in option.flags if flag not in parser._option_string_actions]
         if not flags:
             continue
-        text = option.help if tell else argparse.SUPPRESS
+        text = option.help if show else argparse.SUPPRESS
         if option.switch:
             group.add_argument(
                 *flags,
-                dest=_place(option),
+                dest=_destination(option),
                 action="store_true",
                 default=argparse.SUPPRESS,
                 help=text,
@@ -417,7 +495,7 @@ def _add_options(
         else:
             group.add_argument(
                 *flags,
-                dest=_place(option),
+                dest=_destination(option),
                 metavar=option.metavar,
                 choices=option.choices or None,
                 default=argparse.SUPPRESS,
@@ -425,8 +503,8 @@ def _add_options(
             )
 
 
-def _tolerate_any_text() -> None:
-    """Let output that the terminal's encoding cannot carry be replaced, instead of ending the program."""
+def _replace_unencodable_characters() -> None:
+    """Replace characters that the encoding of the terminal lacks, instead of raising an error."""
     import io
 
     for stream in (sys.stdout, sys.stderr):
@@ -435,15 +513,14 @@ def _tolerate_any_text() -> None:
 
 
 @contextlib.contextmanager
-def _ending_after(seconds: float) -> Iterator[None]:
-    """End this program if what is done within takes longer, silently."""
+def _exit_after(seconds: float) -> Iterator[None]:
+    """Exit without a message if the block takes longer than ``seconds``."""
     import signal
     import threading
 
-    if (
-        not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
+    # Only the main thread can set a handler for signals.
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if not hasattr(signal, "setitimer") or not is_main_thread:
         yield
         return
     before = signal.signal(signal.SIGALRM, lambda *_: sys.exit(exit_codes.FAILED))
@@ -455,11 +532,12 @@ def _ending_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _drop_output() -> None:
-    """Send what is still buffered nowhere, or Python would complain about it at exit."""
+def _discard_output() -> None:
+    """Redirect buffered output to the null device, so that Python reports no error at exit."""
     try:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())
-        os.close(nothing)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
     except (AttributeError, OSError, ValueError):
+        # There is no standard output, or it is not a file.
         pass

@@ -1,7 +1,8 @@
-"""Telling a command's options from its arguments, wherever they stand: ``logs rl --tail 3 learner``.
+"""Support for options between the arguments of a command: ``logs rl --tail 3 learner``.
 
-argparse fills an argument that may be repeated, or left out, from the first words that stand together, and then
-takes those behind an option for too many. With all arguments first it takes what people type.
+argparse takes the values of an optional or repeated argument from the first arguments that are
+next to each other, and reports those after an option as unknown. It accepts every order if all
+arguments come first, so they are moved there.
 """
 
 from __future__ import annotations
@@ -11,81 +12,97 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# What stands for all words behind it, options among them: where it begins, nothing may be moved.
-_THE_REST = (argparse.REMAINDER, argparse.PARSER)
+# An argument with one of these takes all words that follow it, including options, in their order.
+_TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedOption:
-    """An option as it was typed: where its word stands, and how many behind it are its values.
+    """An option in a command line.
 
-    ``action`` is what takes it, None where nothing does; ``value`` is what its own word holds (``3`` of ``--tail=3``).
+    ``index`` is the index of its word, and ``values`` the number of words after it that are its
+    values. ``action`` is None if the parser does not know the option. ``value`` is the value in
+    the option's own word, for example ``3`` in ``--tail=3``.
     """
 
-    place: int
+    index: int
     action: argparse.Action | None
     value: str | None
     values: int = 0
 
     @property
     def end(self) -> int:
-        """The place behind its last word."""
-        return self.place + 1 + self.values
+        """The index after its last word."""
+        return self.index + 1 + self.values
 
 
 def split_words(
     parser: argparse.ArgumentParser, words: Sequence[str]
 ) -> tuple[list[int], list[TypedOption]]:
-    """The places of the arguments, and the options with their values, as ``parser`` would tell them apart."""
+    """Return the indices of the arguments, and the options, as ``parser`` distinguishes them."""
     kinds = "".join("A" if parser._parse_optional(word) is None else "O" for word in words)
     arguments: list[int] = []
     options: list[TypedOption] = []
-    place = 0
-    while place < len(words):
-        if kinds[place] == "A":
-            arguments.append(place)
-            place += 1
+    index = 0
+    while index < len(words):
+        if kinds[index] == "A":
+            arguments.append(index)
+            index += 1
             continue
-        action, value = _meant(parser, words[place])
-        taken = (
-            0 if action is None or value is not None else _taken(parser, action, kinds[place + 1 :])
-        )
-        options.append(TypedOption(place=place, action=action, value=value, values=taken))
-        place = options[-1].end
+        action, value = _find_action(parser, words[index])
+        values = 0
+        if action is not None and value is None:
+            values = _count_values(parser, action, kinds[index + 1 :])
+        option = TypedOption(index=index, action=action, value=value, values=values)
+        options.append(option)
+        index = option.end
     return arguments, options
 
 
-def _meant(parser: argparse.ArgumentParser, word: str) -> tuple[argparse.Action | None, str | None]:
-    """What takes an option, and the value in its own word; of ``-fn3``, several in one, what takes the last."""
+def _find_action(
+    parser: argparse.ArgumentParser, word: str
+) -> tuple[argparse.Action | None, str | None]:
+    """Return the action of an option and the value that its word contains, if any.
+
+    A word such as ``-fn3`` holds several options. The last one takes the value.
+    """
     known = parser._option_string_actions
+    if word in known:
+        return known[word], None
     name, equals, value = word.partition("=")
-    if word in known or name in known:
-        return (known[word], None) if word in known else (known[name], value if equals else None)
-    if word[1] == word[0]:
+    if name in known:
+        return known[name], value if equals else None
+    prefix = word[0]
+    if word[1] == prefix:  # a long option
         return None, None
-    for place, letter in enumerate(word[1:], 1):
-        action = known.get(word[0] + letter)
+    for index, letter in enumerate(word[1:], 1):
+        action = known.get(prefix + letter)
         if action is None or action.nargs != 0:
-            return action, word[place + 1 :].removeprefix("=") or None
-    return known[word[0] + word[-1]], None
+            attached = word[index + 1 :].removeprefix("=")
+            return action, attached or None
+    return known[prefix + word[-1]], None
 
 
-def _taken(parser: argparse.ArgumentParser, action: argparse.Action, kinds: str) -> int:
-    """How many of the words behind an option are its values."""
+def _count_values(parser: argparse.ArgumentParser, action: argparse.Action, kinds: str) -> int:
+    """Return how many of the words after an option are its values."""
     found = re.match(parser._get_nargs_pattern(action), kinds)
     return 0 if found is None else len(found[1])
 
 
 def arguments_first(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
-    """The same words with all arguments before all options, or behind them after a ``--`` where one was typed."""
-    if any(not action.option_strings and action.nargs in _THE_REST for action in parser._actions):
-        return list(words)
+    """Return the words with all arguments before all options.
+
+    If the words contain ``--``, the arguments come after it, behind all options.
+    """
+    for action in parser._actions:
+        if not action.option_strings and action.nargs in _TAKES_THE_REST:
+            return list(words)
     end = words.index("--") if "--" in words else len(words)
-    places, options = split_words(parser, words[:end])
-    arguments = [words[place] for place in places]
-    others = [words[place] for option in options for place in range(option.place, option.end)]
-    return (
-        [*arguments, *others]
-        if end == len(words)
-        else [*others, "--", *arguments, *words[end + 1 :]]
-    )
+    indices, options = split_words(parser, words[:end])
+    arguments = [words[index] for index in indices]
+    others: list[str] = []
+    for option in options:
+        others += words[option.index : option.end]
+    if end == len(words):
+        return [*arguments, *others]
+    return [*others, "--", *arguments, *words[end + 1 :]]

@@ -1,0 +1,101 @@
+"""The names of experiments, processes and services that shell completion offers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from symphony.commandline.commands.resolve_names import CURRENT, resolve_experiment
+from symphony.commandline.parsing import completion_cache
+
+if TYPE_CHECKING:
+    from symphony.commandline.parsing.dispatch import CommandLine
+    from symphony.plan.topology import Service
+
+FindNames = Callable[["CommandLine", str], Iterable[str]]
+
+
+def complete_names(
+    line: CommandLine, action: argparse.Action, given: Sequence[str]
+) -> Iterable[str] | None:
+    """Return the names that ``action`` accepts, or None if it does not take a name.
+
+    ``given`` are the arguments before it: the first is the experiment, unless ``action`` takes an
+    experiment. No names are returned if the experiment does not exist or cannot be reached.
+    """
+    from symphony.errors import SymphonyError
+
+    find = _FINDERS.get(f"{action.metavar} {action.dest}") or _FINDERS.get(str(action.metavar))
+    if find is None:
+        return None
+    experiment = CURRENT
+    if given and find is not _experiments:
+        experiment = given[0]
+    try:
+        location = _cluster_location(line)
+        # The current experiment can change at any time.
+        if location is None or (experiment == CURRENT and find is not _experiments):
+            return list(find(line, experiment))
+        key = [*location, find.__name__, experiment]
+        return completion_cache.cached_names(key, lambda: find(line, experiment))
+    except SymphonyError:
+        return []
+
+
+def _cluster_location(line: CommandLine) -> list[object] | None:
+    """Return values that identify the cluster, or None if its names are not cached.
+
+    They are cached if the backend names a function for this because it answers slowly. They are
+    not cached if a subclass creates the cluster, because its location is not known here.
+    """
+    info = line.backend_info
+    if info is None or info.place is None or line.has_custom_cluster:
+        return None
+    from pkgutil import resolve_name
+
+    from symphony.config import SymphonyConfig
+
+    option_names = [option.name for option in info.options if option.where]
+    configured = SymphonyConfig().options_for(info.name, option_names)
+    find_location = resolve_name(info.place)
+    return [info.name, find_location({**configured, **line.backend_options})]
+
+
+def _experiments(line: CommandLine, _experiment: str) -> Iterable[str]:
+    return line.cluster.list_experiments()
+
+
+def _processes(line: CommandLine, experiment: str) -> list[str]:
+    return [process.path for process in resolve_experiment(line.cluster, experiment)]
+
+
+def _services(line: CommandLine, experiment: str) -> Sequence[Service]:
+    name = resolve_experiment(line.cluster, experiment).name
+    return line.cluster.describe_topology(name).services
+
+
+def _exposed_services(line: CommandLine, experiment: str) -> list[str]:
+    return [service.name for service in _services(line, experiment) if service.exposed]
+
+
+def _forward_targets(line: CommandLine, experiment: str) -> list[str]:
+    services = [service.name for service in _services(line, experiment)]
+    return [*_processes(line, experiment), *services]
+
+
+def _copy_prefixes(line: CommandLine, experiment: str) -> list[str]:
+    return [f"{path}:" for path in _processes(line, experiment)]
+
+
+# By the metavar of the argument. If that is ambiguous, by its metavar and its destination.
+_FINDERS: Mapping[str, FindNames] = {
+    "EXPERIMENT": _experiments,
+    "FILE|EXPERIMENT": _experiments,
+    "PATTERN": _experiments,
+    "PROCESS": _processes,
+    "PROCESS target": _forward_targets,
+    "SERVICE": _exposed_services,
+    "SOURCE": _copy_prefixes,
+    "TARGET": _copy_prefixes,
+}

@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 from collections import Counter
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ os.environ["XDG_CONFIG_HOME"] = _EMPTY_CONFIGURATION.name
 
 pytest_plugins = ["kubetest.plugin", "tests.machine"]
 
-# Tests with the marker `namespaces` never run at the same time: they share this group of pytest-xdist.
+# Tests with this marker never run at the same time, because pytest-xdist keeps a group together.
 NAMESPACES = "namespaces"
 
 
@@ -71,6 +72,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     if config.getvalue("dist") != "loadgroup":
         return None
     return FileScheduling(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Escape captured output that is not valid Unicode: pytest-xdist cannot send it."""
+    report = yield
+    report.sections = [
+        (title, text.encode("utf-8", "backslashreplace").decode("utf-8"))
+        for title, text in report.sections
+    ]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

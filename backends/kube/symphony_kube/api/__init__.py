@@ -1,1 +1,1 @@
-"""Access to the API server: requests, errors, watches and the shape of its objects."""
+"""Access to the API server: requests, errors, watches, and the names and paths of objects."""

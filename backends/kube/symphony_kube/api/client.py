@@ -1,10 +1,11 @@
-"""The API server: plain objects in and out over kept-alive connections.
+"""The API client: plain objects in and out over persistent connections.
 
-This and `symphony_kube.api.kubeconfig` alone import the kubernetes client.
+Only this module and `symphony_kube.api.kubeconfig` import the kubernetes client.
 
-The client finds and refreshes credentials and opens connections. Its typed models are not used: they cost more
-than the calls for a thousand Pods, and refuse answers of servers older than they are. What is tried again, and
-for how long, is said by `symphony_kube.api.retries`.
+The kubernetes client loads and refreshes credentials and opens connections. Its typed models are
+not used, because for a thousand Pods they cost more time than the calls, and because they reject
+responses of servers of other versions. `symphony_kube.api.retries` decides which calls are
+repeated.
 """
 
 from __future__ import annotations
@@ -38,61 +39,74 @@ try:
         SSLError,
     )
 
-    from symphony_kube.api.kubeconfig import credentials, keys, load
-except ModuleNotFoundError as absent:
+    from symphony_kube.api.kubeconfig import api_keys, credentials, load
+except ModuleNotFoundError as missing:
     raise PluginError(
-        f"backend 'kube' needs the package {absent.name!r}; install it with: pip install 'symphony-launcher[kube]'"
-    ) from absent
+        f"backend 'kube' needs the package {missing.name!r}; "
+        "install it with: pip install 'symphony-launcher[kube]'"
+    ) from missing
 
 Object = dict[str, Any]
 Query = Mapping[str, "str | int | None"]
 
+# Content types.
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-# The objects of a list, or of a watch, without their specs: where names and labels are enough.
+# Accept headers for the objects of a list or of a watch without their specs, which is enough for
+# names and labels.
 ACCEPT_METADATA_LIST = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 ACCEPT_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-# For watches and logs beside the calls of a launch.
+# Connections for watches and logs, in addition to those for the calls of a launch.
 SPARE_CONNECTIONS = 8
+STREAM_CHUNK_BYTES = 64 * 1024
+# A server may end a watch this much later than requested, in seconds.
+WATCH_END_TOLERANCE_SECONDS = 15.0
 
-# The library has no types for these.
+# The library has no type annotations for WebSockets.
 _WEBSOCKETS: Any = ws_client
 
 
 class ResponseStream:
-    """An answer that is read as it comes, such as a watch or a log. Close it when done, from any thread."""
+    """A response that is read while it arrives, such as a watch or a log.
+
+    Close it when it is no longer needed. It can be closed from any thread.
+    """
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
         self._response = response
-        self._given_up = False
+        self._is_closed = False
 
     def chunks(self) -> Iterator[bytes]:
-        """The content as it comes; ends when the server or `close` ends it. `Unreachable` where it broke off."""
+        """Yield the content until the server ends it or `close` is called.
+
+        Raises `Unreachable` if the connection is lost.
+        """
         try:
-            yield from self._response.stream(1 << 16, decode_content=True)
+            yield from self._response.stream(STREAM_CHUNK_BYTES, decode_content=True)
         except (HTTPError, OSError, ValueError, AttributeError) as exc:
-            if not self._given_up:
+            # Closing the response in another thread raises one of these errors here.
+            if not self._is_closed:
                 raise Unreachable(
-                    f"the connection to the API server broke off: {one_line(str(exc))}"
+                    f"the connection to the API server was lost: {one_line(str(exc))}"
                 ) from exc
         finally:
             self.close()
 
     def lines(self) -> Iterator[bytes]:
-        """The content line by line, without the newlines; what follows the last newline is a line too."""
+        """Yield the lines of the content without newlines. The last line may be incomplete."""
         rest = b""
         for chunk in self.chunks():
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from whole
+            *complete, rest = (rest + chunk).split(b"\n")
+            yield from complete
         if rest:
             yield rest
 
     def close(self) -> None:
-        """Give the answer up: a reader in another thread ends."""
-        self._given_up = True
+        """Close the response. A reader in another thread stops without an error."""
+        self._is_closed = True
         with contextlib.suppress(Exception):
             self._response.shutdown()
         with contextlib.suppress(Exception):
@@ -100,10 +114,11 @@ class ResponseStream:
 
 
 class Api:
-    """Calls to one API server, safe from several threads. Opening it makes no call.
+    """A client for one API server. It can be used by several threads. Creating it makes no call.
 
-    ``kubeconfig`` is a file (else KUBECONFIG, ``~/.kube/config``, or the Pod's service account), ``context`` one
-    of its contexts (else its current one). ``connections`` may be open at once. The kubeconfig is only read.
+    ``kubeconfig`` is the path of a kubeconfig. The default is KUBECONFIG, ``~/.kube/config`` or the
+    service account of the Pod. ``context`` is the name of a context, by default the current one.
+    ``connections`` is the number of calls at a time.
     """
 
     def __init__(
@@ -114,33 +129,33 @@ class Api:
         connections: int = 16,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self._given = (kubeconfig, context)
+        self._source = (kubeconfig, context)
         self._configuration, self.namespace, self.context = load(kubeconfig, context)
         self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
         self.connections = connections
         self.timeouts = timeouts or Timeouts()
         self._host = str(self._configuration.host).rstrip("/")
         if not self._configuration.verify_ssl:
-            _no_warnings_of(self._host)  # whoever wrote the kubeconfig knows
+            # The author of the kubeconfig has turned verification off on purpose.
+            _ignore_insecure_warnings(self._host)
         try:
             self._pool: urllib3.PoolManager = RESTClientObject(self._configuration).pool_manager
         except (OSError, ValueError, HTTPError) as exc:
             raise BackendError(
-                f"the credentials for {self.where} cannot be used: {one_line(str(exc))}"
+                f"the credentials for {self.description} cannot be used: {one_line(str(exc))}"
             ) from exc
-        self._lock = threading.Lock()
+        self._auth_lock = threading.Lock()
         self._reached = False
 
     def close(self) -> None:
-        """Close the connections that are kept."""
+        """Close the persistent connections."""
         self._pool.clear()
 
     @property
-    def where(self) -> str:
-        """The API server in words."""
-        return (
-            f"the API server {self._host}{f' (context {self.context!r})' if self.context else ''}"
-        )
+    def description(self) -> str:
+        """The API server in words, for messages."""
+        context = f" (context {self.context!r})" if self.context else ""
+        return f"the API server {self._host}{context}"
 
     # --- calls ---
 
@@ -154,32 +169,38 @@ class Api:
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,
-        give_up: threading.Event | None = None,
+        cancelled: threading.Event | None = None,
     ) -> Object:
-        """One call; the object that it answers. ``body`` is an object, or its JSON as bytes.
+        """Make a call and return the object in its response.
 
-        Raises `ApiError` for a refusal, `Unreachable` where no answer comes. ``timeout`` is in seconds a try.
-        Nothing is tried again once ``give_up`` is set.
+        ``body`` is an object, or an object as JSON in bytes. ``timeout`` is the time for each try,
+        in seconds. A failed call is not repeated after ``cancelled`` is set. Raises `ApiError` if
+        the server answers with an error, and `Unreachable` if it does not answer.
         """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"Content-Type": content_type, "Accept": accept}
-        wait = timeout or self.timeouts.response
-        response = self._ask(
-            method, self._url(path, query), data, headers, wait, stream=False, give_up=give_up
+        response = self._request(
+            method,
+            self._url(path, query),
+            data,
+            {"Content-Type": content_type, "Accept": accept},
+            timeout or self.timeouts.response,
+            stream=False,
+            cancelled=cancelled,
         )
         try:
-            answer = json.loads(response.data)
+            result = json.loads(response.data)
         except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
+            result = None
+        if not isinstance(result, dict):
+            start = one_line(_text(response.data), limit=80)
             raise BackendError(
-                f"{self.where} does not answer as an API server does: {one_line(_text(response.data), limit=80)!r}; "
-                "see the server in the kubeconfig"
+                f"{self.description} does not answer like an API server: {start!r}; "
+                "check the server in the kubeconfig"
             )
-        return answer
+        return result
 
     def find(self, path: str) -> Object | None:
-        """The object at a path, or None where there is none."""
+        """Return the object at a path, or None if there is none."""
         try:
             return self.call("GET", path)
         except ApiError as exc:
@@ -195,66 +216,75 @@ class Api:
         accept: str = "*/*",
         idle_timeout: float | None = None,
     ) -> ResponseStream:
-        """Begin to read an answer that comes bit by bit; ``quiet`` is how long it may say nothing, in seconds."""
-        return ResponseStream(
-            self._ask(
-                "GET", self._url(path, query), None, {"Accept": accept}, idle_timeout, stream=True
-            )
-        )
+        """Open a response that is read while it arrives.
+
+        ``idle_timeout`` is the longest time without any data, in seconds.
+        """
+        url = self._url(path, query)
+        response = self._request("GET", url, None, {"Accept": accept}, idle_timeout, stream=True)
+        return ResponseStream(response)
 
     def watch(
         self, path: str, *, query: Query | None = None, accept: str = JSON, seconds: int = 300
     ) -> Generator[Object, None, None]:
-        """Events (``type`` and ``object``), for at most ``seconds``; close the iterator to end it earlier.
+        """Yield the events of a watch (``type`` and ``object``) for at most ``seconds``.
 
-        Raises `Unreachable` where the connection breaks, and `ApiError` for an event that is an error (410: the
-        resource version is too old, list again).
+        Close the iterator to end the watch earlier. Raises `Unreachable` if the connection is lost,
+        and `ApiError` for an error event. Status 410 means that the resource version is too old:
+        list the objects again.
         """
-        asked: dict[str, str | int | None] = {
+        watch_query: dict[str, str | int | None] = {
             **(query or {}),
             "watch": "true",
             "timeoutSeconds": seconds,
         }
-        answer = self.open_stream(path, query=asked, accept=accept, idle_timeout=seconds + 15.0)
+        stream = self.open_stream(
+            path,
+            query=watch_query,
+            accept=accept,
+            idle_timeout=seconds + WATCH_END_TOLERANCE_SECONDS,
+        )
         try:
-            yield from events(answer)
+            yield from watch_events(stream)
         finally:
-            answer.close()
+            stream.close()
 
     def websocket(self, path: str, *, query: list[tuple[str, str]]) -> Any:
-        """A connected WebSocket of the websocket-client library, without a timeout: exec, attach, port-forward.
+        """Return a connected WebSocket, for exec, attach and port-forward.
 
-        Raises `ApiError` for a refusal and `Unreachable` where the server does not answer.
+        It is an object of the websocket-client library and has no timeout. Raises `ApiError` if the
+        server answers with an error, and `Unreachable` if it does not answer.
         """
-        scheme, _, rest = self._host.partition("://")
-        url = (
-            f"{'wss' if scheme == 'https' else 'ws'}://{rest}{path}?{urllib.parse.urlencode(query)}"
-        )
-        asked = [f"{key}: {value}" for key, value in self._auth().items()]
-        asked.append(
-            f"sec-websocket-protocol: {ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}"
-        )
-        # The library knows one limit for both: to connect, and for the answer, which comes from the container's node.
-        options: dict[str, Any] = {"header": asked, "timeout": self.timeouts.response}
+        scheme, _, address = self._host.partition("://")
+        ws_scheme = "wss" if scheme == "https" else "ws"
+        url = f"{ws_scheme}://{address}{path}?{urllib.parse.urlencode(query)}"
+        protocols = f"{ws_client.V5_CHANNEL_PROTOCOL},{ws_client.V4_CHANNEL_PROTOCOL}"
+        headers = [f"{key}: {value}" for key, value in self._auth_headers().items()]
+        headers.append(f"sec-websocket-protocol: {protocols}")
+        # The library has a single timeout for connecting and for the response. The response comes
+        # from the node of the container, so it can take longer.
+        options: dict[str, Any] = {"header": headers, "timeout": self.timeouts.response}
         if self._configuration.proxy:
             options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
-        socket: Any = _WEBSOCKETS.WebSocket(sslopt=self._tls(), skip_utf8_validation=False)
+        socket: Any = _WEBSOCKETS.WebSocket(
+            sslopt=self._websocket_tls(), skip_utf8_validation=False
+        )
         try:
             socket.connect(url, **options)
-        except Exception as exc:  # the library has no common root for what it raises
+        except Exception as exc:  # the errors of the library have no common base class
             with contextlib.suppress(Exception):
                 socket.close()
             status = getattr(exc, "status_code", None)
             if status is not None:
                 content = getattr(exc, "resp_body", None) or b""
-                raise api_error(int(status), _decoded(content), _text(content), None) from exc
+                raise api_error(int(status), _decode(content), _text(content), None) from exc
             raise self._unreachable(exc) from exc
         socket.settimeout(None)
         return socket
 
-    # --- inside ---
+    # --- requests ---
 
-    def _ask(
+    def _request(
         self,
         method: str,
         url: str,
@@ -263,33 +293,39 @@ class Api:
         timeout: float | None,
         *,
         stream: bool,
-        give_up: threading.Event | None = None,
+        cancelled: threading.Event | None = None,
     ) -> urllib3.BaseHTTPResponse:
+        """Send a request, and repeat it as `symphony_kube.api.retries` decides."""
         began = time.monotonic()
         failures = 0
         renewed = False
         while True:
-            auth = self._auth()
+            auth = self._auth_headers()
             try:
-                return self._once(method, url, data, {**headers, **auth}, timeout, stream=stream)
+                return self._try_request(
+                    method, url, data, {**headers, **auth}, timeout, stream=stream
+                )
             except BackendError as exc:
                 if isinstance(exc, ApiError) and exc.status == 401 and not renewed:
                     renewed = True
-                    if self._renew(auth):
+                    if self._renew_credentials(auth):
                         continue
-                elapsed = time.monotonic() - began
-                left = pause(
-                    exc, self.timeouts, failures=failures, elapsed=elapsed, reached=self._reached
+                wait_seconds = pause(
+                    exc,
+                    self.timeouts,
+                    failures=failures,
+                    elapsed=time.monotonic() - began,
+                    reached=self._reached,
                 )
-                if left is None:
+                if wait_seconds is None:
                     raise
                 failures += 1
-                if give_up is None:
-                    time.sleep(left)
-                elif give_up.wait(left):
+                if cancelled is None:
+                    time.sleep(wait_seconds)
+                elif cancelled.wait(wait_seconds):
                     raise
 
-    def _once(
+    def _try_request(
         self,
         method: str,
         url: str,
@@ -300,11 +336,8 @@ class Api:
         stream: bool,
     ) -> urllib3.BaseHTTPResponse:
         if not self._reached:
-            timeout = (
-                self.timeouts.first_response
-                if timeout is None
-                else min(timeout, self.timeouts.first_response)
-            )
+            first = self.timeouts.first_response
+            timeout = first if timeout is None else min(timeout, first)
         try:
             response = self._pool.request(
                 method,
@@ -315,85 +348,90 @@ class Api:
                 retries=False,
                 timeout=urllib3.Timeout(connect=self.timeouts.connect, read=timeout),
             )
-        except (HTTPError, OSError) as exc:
-            raise self._unreachable(exc) from exc
-        self._reached = True
-        if response.status < 300:
-            return response
-        try:
+            self._reached = True
+            if response.status < 300:
+                return response
             content = response.data
         except (HTTPError, OSError) as exc:
             raise self._unreachable(exc) from exc
-        raise api_error(
-            response.status, _decoded(content), _text(content), _retry_after(response.headers)
-        )
+        retry_after = _retry_after_seconds(response.headers)
+        raise api_error(response.status, _decode(content), _text(content), retry_after)
 
     def _unreachable(self, exc: Exception) -> Unreachable:
+        """Return the error for a connection that failed."""
         text = one_line(str(exc))
         if isinstance(exc, (SSLError, ssl.SSLError)) and "CERTIFICATE_VERIFY_FAILED" in text:
-            why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or text
+            cause = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or text
             return UntrustedCertificate(
-                f"{self.where} shows a certificate that is not trusted ({why}); get its kubeconfig anew, or see its "
-                "certificate-authority there"
+                f"the certificate of {self.description} is not trusted ({cause}); download its "
+                "kubeconfig again, or check certificate-authority in it"
             )
         if isinstance(exc, ReadTimeoutError):
-            return Unreachable(f"{self.where} does not answer: {text.rpartition(': ')[2]}")
+            return Unreachable(f"{self.description} does not answer: {text.rpartition(': ')[2]}")
         if isinstance(exc, (NewConnectionError, ConnectTimeoutError, OSError)):
-            why = text.rpartition(">: ")[2].rpartition("> ")[2] or text
+            cause = text.rpartition(">: ")[2].rpartition("> ")[2] or text
             return Unreachable(
-                f"{self.where} cannot be reached: {why}; is it running, and the network there?"
+                f"{self.description} cannot be reached: {cause}; is the server running, and is the "
+                "network up?"
             )
-        return Unreachable(f"{self.where} broke off: {text}")
+        return Unreachable(f"the connection to {self.description} was lost: {text}")
 
     def _url(self, path: str, query: Query | None) -> str:
-        given = {key: value for key, value in (query or {}).items() if value is not None}
-        return f"{self._host}{path}{'?' if given else ''}{urllib.parse.urlencode(given)}"
+        parameters = {key: value for key, value in (query or {}).items() if value is not None}
+        if not parameters:
+            return f"{self._host}{path}"
+        return f"{self._host}{path}?{urllib.parse.urlencode(parameters)}"
 
-    def _auth(self) -> dict[str, str]:
-        """The headers that carry the credentials; a plug-in of the kubeconfig may have to run for them."""
-        with self._lock, credentials(self.where):
-            found: Mapping[str, Any] = self._configuration.auth_settings()
-        given = (
-            setting for setting in found.values() if setting["in"] == "header" and setting["value"]
-        )
-        return {setting["key"]: setting["value"] for setting in given}
+    # --- credentials ---
 
-    def _renew(self, refused: dict[str, str]) -> bool:
-        """Whether the kubeconfig now gives other credentials than those that were refused: tokens expire."""
-        with self._lock:
-            self._configuration.api_key, self._configuration.refresh_api_key_hook = keys(
-                *self._given
-            )
-        return self._auth() != refused
-
-    def _tls(self) -> dict[str, Any]:
-        """What the websocket library wants to know of certificates."""
-        given = self._configuration
-        options: dict[str, Any] = {
-            "cert_reqs": ssl.CERT_REQUIRED if given.verify_ssl else ssl.CERT_NONE
+    def _auth_headers(self) -> dict[str, str]:
+        """Return the headers with the credentials. This can run a credential plug-in."""
+        with self._auth_lock, credentials(self.description):
+            settings: Mapping[str, Any] = self._configuration.auth_settings()
+        return {
+            setting["key"]: setting["value"]
+            for setting in settings.values()
+            if setting["in"] == "header" and setting["value"]
         }
-        if not given.verify_ssl:
+
+    def _renew_credentials(self, rejected: dict[str, str]) -> bool:
+        """Read the credentials again, because tokens expire.
+
+        Return whether they differ from those that the server rejected.
+        """
+        with self._auth_lock:
+            keys, refresh = api_keys(*self._source)
+            self._configuration.api_key = keys
+            self._configuration.refresh_api_key_hook = refresh
+        return self._auth_headers() != rejected
+
+    def _websocket_tls(self) -> dict[str, Any]:
+        """Return the TLS options for the WebSocket library."""
+        configuration = self._configuration
+        options: dict[str, Any] = {}
+        if configuration.verify_ssl:
+            options["cert_reqs"] = ssl.CERT_REQUIRED
+            options["ca_certs"] = configuration.ssl_ca_cert
+        else:
+            options["cert_reqs"] = ssl.CERT_NONE
             options["check_hostname"] = False
-        elif given.ssl_ca_cert:
-            options["ca_certs"] = given.ssl_ca_cert
-        named = {
-            "certfile": given.cert_file,
-            "keyfile": given.key_file,
-            "server_hostname": given.tls_server_name,
-        }
-        return {**options, **{key: value for key, value in named.items() if value}}
+        options["certfile"] = configuration.cert_file
+        options["keyfile"] = configuration.key_file
+        options["server_hostname"] = configuration.tls_server_name
+        # False and CERT_NONE are options. None and "" stand for options that are not set.
+        return {key: value for key, value in options.items() if value not in (None, "")}
 
 
-def events(answer: ResponseStream) -> Iterator[Object]:
-    """The events of a watch; see `Api.watch`."""
-    for line in answer.lines():
+def watch_events(stream: ResponseStream) -> Iterator[Object]:
+    """Yield the events of a watch; see `Api.watch`."""
+    for line in stream.lines():
         if not line.strip():
             continue
         try:
             event: Object = json.loads(line)
         except ValueError as exc:
             raise Unreachable(
-                "the connection to the API server broke off in the middle of an event"
+                "the connection to the API server was lost in the middle of an event"
             ) from exc
         if event.get("type") == "ERROR":
             status = event["object"]
@@ -401,10 +439,11 @@ def events(answer: ResponseStream) -> Iterator[Object]:
         yield event
 
 
-# --- answers ---
+# --- responses ---
 
 
-def _decoded(content: bytes | str) -> Object:
+def _decode(content: bytes | str) -> Object:
+    """Return the object in a response, or an empty one."""
     try:
         found = json.loads(content)
     except ValueError:
@@ -416,15 +455,15 @@ def _text(content: bytes | str) -> str:
     return content if isinstance(content, str) else content.decode(errors="replace")
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """The seconds of a Retry-After; Kubernetes writes no dates."""
+def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the value of Retry-After in seconds, or None. Kubernetes does not send dates in it."""
     try:
         return max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:
         return None
 
 
-def _no_warnings_of(host: str) -> None:
+def _ignore_insecure_warnings(host: str) -> None:
     name = re.escape(urllib.parse.urlsplit(host).hostname or host)
     warnings.filterwarnings(
         "ignore",

@@ -1,4 +1,4 @@
-"""Which cluster the options of a `KubeCluster` lead to, told without reading a kubeconfig. Pure but for file times."""
+"""Identify the cluster that the options of a `KubeCluster` select, without parsing a kubeconfig."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from pathlib import Path
 
 
 def place(options: Mapping[str, object]) -> list[object]:
-    """What tells the experiments of one command line from those of another: the namespace, and the kubeconfig as is.
+    """Return a key for the cluster and namespace that the options select.
 
-    A kubeconfig that was written to, as by ``kubectl config use-context``, may lead elsewhere.
+    Two commands with the same key see the same experiments. The key includes the modification time
+    of the kubeconfig, because writing to it (as ``kubectl config use-context`` does) can select
+    another cluster.
     """
-    given = options.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    kubeconfig = options.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    files = str(kubeconfig).split(os.pathsep)
     return [
         options.get("namespace"),
         options.get("context"),
-        *map(_stamp, str(given).split(os.pathsep)),
+        *(_file_version(name) for name in files),
     ]
 
 
-def _stamp(name: str) -> list[object]:
+def _file_version(name: str) -> list[object]:
     file = Path(name).expanduser().absolute()
     try:
         found = file.stat()

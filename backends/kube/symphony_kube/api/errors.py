@@ -1,4 +1,4 @@
-"""What an API server's refusal means, in one line. Pure."""
+"""Errors of the API server, each with a message of one line. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from symphony.errors import BackendError, Unreachable
 
 
 class ApiError(BackendError):
-    """The API server answered with an error.
+    """Raised if the API server answers with an error.
 
-    ``status`` is that of HTTP, ``reason`` Kubernetes' word for it (``AlreadyExists``, ``Forbidden``), ``detail``
-    the server's own message. ``retry_after`` is in seconds, where the server said so.
+    ``status`` is the HTTP status code, ``reason`` the reason that Kubernetes gives in one word
+    (``AlreadyExists``, ``Forbidden``), and ``detail`` the message of the server. ``retry_after`` is
+    the value of the Retry-After header in seconds, or None.
     """
 
     def __init__(
@@ -32,25 +33,30 @@ class ApiError(BackendError):
 
 
 class UntrustedCertificate(Unreachable):
-    """The server shows a certificate that is not trusted; to ask again is no use."""
+    """Raised if the certificate of the server is not trusted. Retrying does not help."""
 
 
 def api_error(
     status: int, answer: Mapping[str, Any], text: str, retry_after: float | None
 ) -> ApiError:
-    """The error for an answer; ``answer`` is the Status object that came with it, ``text`` what came instead."""
+    """Return the error for a response.
+
+    ``answer`` is the Status object of the response. If there is none, ``text`` has the body.
+    """
     detail = one_line(str(answer.get("message") or text or "no reason given"))
     reason = str(answer.get("reason") or "")
-    message = f"{detail} (HTTP {status}{f', {reason}' if reason else ''})"
+    code = f"HTTP {status}, {reason}" if reason else f"HTTP {status}"
+    message = f"{detail} ({code})"
     if status == 401:
-        message = detail = (
-            f"the API server does not accept these credentials: {detail} (HTTP 401); the token may have expired: "
-            "log in again, or choose another context or kubeconfig"
+        detail = (
+            f"the API server does not accept these credentials: {detail} (HTTP 401); the token may "
+            "have expired: log in again, or choose another context or kubeconfig"
         )
+        message = detail
     return ApiError(message, status=status, reason=reason, detail=detail, retry_after=retry_after)
 
 
 def one_line(text: str, *, limit: int = 600) -> str:
-    """A foreign message on one line, not longer than a reader can bear."""
+    """Return a message on one line, cut after ``limit`` characters."""
     words = " ".join(text.split())
     return words if len(words) <= limit else f"{words[: limit - 1]}…"

@@ -1,4 +1,4 @@
-"""Kubeconfigs: which context, and its credentials. They are only read."""
+"""Read kubeconfigs: find the context and its credentials. Kubeconfigs are never written."""
 
 from __future__ import annotations
 
@@ -19,32 +19,38 @@ from symphony.errors import BackendError, NotFound
 from symphony.names import did_you_mean, join_names
 from symphony_kube.api.errors import one_line
 
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def load(
     kubeconfig: str | os.PathLike[str] | None, context: str | None
 ) -> tuple[Configuration, str | None, str | None]:
-    """The configuration, the namespace and the name of a context, from a kubeconfig or from inside a Pod."""
+    """Return the client configuration, the namespace and the name of a context.
+
+    If there is no kubeconfig and the program runs in a Pod, the service account of the Pod is used.
+    Raises `NotFound` if the kubeconfig has no such context, and `BackendError` if there is no
+    kubeconfig, if it is not valid, or if there are no credentials.
+    """
     configuration = client.Configuration()
-    given = (
-        os.fspath(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG") or None
-    )
+    given = os.environ.get("KUBECONFIG") or None
+    if kubeconfig is not None:
+        given = os.fspath(kubeconfig)
     sources = [source for source in (given or "~/.kube/config").split(os.pathsep) if source]
-    there = [source for source in sources if Path(source).expanduser().is_file()]
-    if not there and given is None and context is None and (_ACCOUNT / "token").exists():
-        return _load_in_cluster(configuration)
-    if not there:
+    files = [source for source in sources if Path(source).expanduser().is_file()]
+    if not files:
+        in_pod = (_SERVICE_ACCOUNT / "token").exists()
+        if given is None and context is None and in_pod:
+            return _load_in_cluster(configuration)
         raise BackendError(
-            f"no kubeconfig: there is no file {' and no '.join(sources)}; name one with kubeconfig= or KUBECONFIG, or "
-            "get it from your cluster's provider"
+            f"no kubeconfig: there is no file {' and no '.join(sources)}; set kubeconfig= or "
+            "KUBECONFIG, or download it from the provider of your cluster"
         )
-    place = os.pathsep.join(str(Path(source).expanduser()) for source in there)
-    details = _context(place, context)
+    path = os.pathsep.join(str(Path(source).expanduser()) for source in files)
+    details = _context(path, context)
     read: Callable[..., None] = config.load_kube_config
-    with credentials(f"context {details['name']!r} of the kubeconfig {place}"):
+    with credentials(f"context {details['name']!r} of the kubeconfig {path}"):
         read(
-            config_file=place,
+            config_file=path,
             context=details["name"],
             client_configuration=configuration,
             persist_config=False,
@@ -52,35 +58,40 @@ def load(
     return configuration, details["namespace"], details["name"]
 
 
-def _context(place: str, asked: str | None) -> dict[str, Any]:
-    """The name and namespace of the context that is asked for, or the current one; all it needs is there."""
-    found = _read(place)
-    known = {item["name"]: item["context"] for item in found["contexts"]}
-    name = asked or found.get("current-context")
+def _context(path: str, requested: str | None) -> dict[str, Any]:
+    """Return the name and namespace of the requested or current context, after checking it."""
+    content = _read(path)
+    contexts = {item["name"]: item["context"] for item in content["contexts"]}
+    name = requested or content.get("current-context")
     if not name:
         raise NotFound(
-            f"the kubeconfig {place} has no current context; choose one of {join_names(known)} with context="
+            f"the kubeconfig {path} has no current context; choose one of {join_names(contexts)} with "
+            "context="
         )
-    if name not in known:
-        hint = did_you_mean(str(name), known) or f"; it has {join_names(known)}"
-        raise NotFound(f"the kubeconfig {place} has no context {name!r}{hint}")
-    cluster = known[name].get("cluster")
-    servers = {item["name"]: (item["cluster"] or {}).get("server") for item in found["clusters"]}
+    if name not in contexts:
+        hint = did_you_mean(str(name), contexts) or f"; it has {join_names(contexts)}"
+        raise NotFound(f"the kubeconfig {path} has no context {name!r}{hint}")
+    cluster = contexts[name].get("cluster")
+    servers = {item["name"]: (item["cluster"] or {}).get("server") for item in content["clusters"]}
     server = servers.get(cluster)
     if not server:
         raise BackendError(
-            f"the kubeconfig {place} has no server for the cluster {cluster!r} of its context {name!r}"
+            f"the kubeconfig {path} has no server for the cluster {cluster!r} of its context "
+            f"{name!r}"
         )
-    if not _is_address(server):
+    if not _is_url(server):
         raise BackendError(
-            f"the kubeconfig {place} has the server {server!r} for the cluster {cluster!r} of its context {name!r}; "
-            "write https://HOST:PORT"
+            f"the kubeconfig {path} has the server {server!r} for the cluster {cluster!r} of its "
+            f"context {name!r}; write https://HOST:PORT"
         )
-    return {"name": name, "namespace": known[name].get("namespace")}
+    return {"name": name, "namespace": contexts[name].get("namespace")}
 
 
-def _is_address(server: object) -> bool:
-    """Whether the server of a cluster can be called: kubectl takes one without a scheme, the client does not."""
+def _is_url(server: object) -> bool:
+    """Return whether the address of a server has a scheme, a host and a valid port.
+
+    kubectl accepts an address without a scheme. The Python client does not.
+    """
     try:
         parts = urllib.parse.urlsplit(str(server))
         return parts.scheme in ("https", "http") and bool(parts.hostname) and parts.port != 0
@@ -88,79 +99,84 @@ def _is_address(server: object) -> bool:
         return False
 
 
-def _read(place: str) -> dict[str, Any]:
-    """The content of a kubeconfig, merged from several files where there are several."""
+def _read(path: str) -> dict[str, Any]:
+    """Return the content of a kubeconfig. ``path`` can have several files, which are merged."""
     try:
         merge: Callable[[str], Any] = KubeConfigMerger
-        found = merge(place).config.value
+        content = merge(path).config.value
         for kind, inner in (("contexts", "context"), ("clusters", "cluster")):
-            found[kind] = [
-                {"name": item["name"], inner: dict(item[inner] or {})}
-                for item in map(_plain, found[kind])
+            entries = [_unwrap(item) for item in content[kind]]
+            content[kind] = [
+                {"name": item["name"], inner: dict(item[inner] or {})} for item in entries
             ]
     except OSError as exc:
-        raise BackendError(f"the kubeconfig {place} cannot be read: {exc.strerror or exc}") from exc
-    except (ConfigException, TypeError, KeyError, AttributeError, ValueError) as exc:
-        raise BackendError(f"{place} is no kubeconfig: {_not_a_kubeconfig(exc)}") from exc
-    except Exception as exc:  # of the YAML library, which is not imported here
-        raise BackendError(f"{place} is no kubeconfig: {one_line(str(exc))}") from exc
-    return dict(found)
+        raise BackendError(f"the kubeconfig {path} cannot be read: {exc.strerror or exc}") from exc
+    except (ConfigException, UnicodeDecodeError) as exc:
+        raise BackendError(f"{path} is not a kubeconfig: {one_line(str(exc))}") from exc
+    except (TypeError, KeyError, AttributeError, ValueError) as exc:
+        raise BackendError(
+            f"{path} is not a kubeconfig: it has no lists of clusters, users and contexts"
+        ) from exc
+    except Exception as exc:  # an error of the YAML library, which this module does not import
+        raise BackendError(f"{path} is not a kubeconfig: {one_line(str(exc))}") from exc
+    return dict(content)
 
 
-def _plain(node: Any) -> Any:
+def _unwrap(node: Any) -> Any:
+    """Return the value of a node of the client library."""
     return getattr(node, "value", node)
-
-
-def _not_a_kubeconfig(exc: Exception) -> str:
-    if isinstance(exc, (ConfigException, UnicodeDecodeError)):
-        return one_line(str(exc))
-    return "it has no lists of clusters, users and contexts"
 
 
 def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str | None, str | None]:
     read: Callable[..., None] = config.load_incluster_config
     with credentials("the service account of this Pod"):
         read(client_configuration=configuration)
-        namespace = (_ACCOUNT / "namespace").read_text().strip()
+        namespace = (_SERVICE_ACCOUNT / "namespace").read_text().strip()
     return configuration, namespace or None, None
 
 
-def keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
-    """The keys of a context as they are now, and what gets them anew."""
+def api_keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
+    """Read the API keys of a context again, and the hook that refreshes them."""
     fresh, _, _ = load(kubeconfig, context)
     return fresh.api_key, fresh.refresh_api_key_hook
 
 
 @contextlib.contextmanager
-def credentials(whose: str) -> Iterator[None]:
-    """Errors of finding credentials, in one place.
+def credentials(owner: str) -> Iterator[None]:
+    """Translate the errors of loading credentials to `BackendError`.
 
-    The client tells of a plug-in that failed on the root logger alone, and so on the terminal: that is an error.
+    If a credential plug-in fails, the client library does not raise. It only logs the error with
+    the root logger, which prints it on the terminal. So its log records are caught here. ``owner``
+    is used in messages.
     """
-    said: list[str] = []
+    messages: list[str] = []
 
-    def keep(record: logging.LogRecord) -> bool:
+    def is_foreign(record: logging.LogRecord) -> bool:
         if "kube_config" not in record.pathname:
             return True
-        said.append(record.getMessage())
+        messages.append(record.getMessage())
         return False
 
-    # With a handler there, the client's word does not set up logging for the whole program.
+    # Without a handler, the first message of the client library would call logging.basicConfig,
+    # which sets up logging for the whole program.
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
-    root.addFilter(keep)
+    root.addFilter(is_foreign)
     try:
         yield
     except BackendError:
         raise
-    except Exception as exc:  # whatever reading base64, certificates, dates and files may raise
-        raise BackendError(f"no credentials for {whose}: {one_line(str(exc))}") from exc
+    except Exception as exc:  # reading base64, certificates, dates and files raises many types
+        raise BackendError(f"no credentials for {owner}: {one_line(str(exc))}") from exc
     finally:
-        root.removeFilter(keep)
+        root.removeFilter(is_foreign)
         root.removeHandler(handler)
-    if said:
-        # At a terminal the plug-in has it, and the client stumbles over what it did not get.
-        why = one_line(said[-1]) if "NoneType" not in said[-1] else "it says why above"
+    if messages:
+        # On a terminal the plug-in prints its own error, and the client library only logs that the
+        # result is None.
+        cause = one_line(messages[-1])
+        if "NoneType" in cause:
+            cause = "see its own error message above"
         raise BackendError(
-            f"the credential plug-in for {whose} failed: {why}; install it, or log in again"
+            f"the credential plug-in for {owner} failed: {cause}; install it, or log in again"
         )

@@ -1,4 +1,7 @@
-"""What objects are called and labelled: the one place that says which of a cluster's objects are symphony's. Pure."""
+"""Names and labels of the objects that symphony creates in a cluster. Pure.
+
+Only objects with these labels belong to symphony. All other objects are left alone.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +16,35 @@ SYMPHONY = "symphony"
 # On every object.
 EXPERIMENT = "symphony/experiment"
 RUN = "symphony/run"
-# On a Pod, its Job, and the Services that lead to it: the lone process or the group that it is.
+# On a Pod, its Job and its Services: the name of the lone process or of the group.
 UNIT = "symphony/unit"
-# On a Service: the name by which processes know it.
+# On a Service: the name of the service in the experiment.
 SERVICE = "symphony/service"
 
-# Annotations: who there is, on the first Pod; and which containers were seen ready by their log.
+# Annotations. The roster on the first Pod lists all processes of the experiment. The other one
+# lists the containers of a Pod that became ready because of a line in their log.
 ROSTER = "symphony/roster"
 READY = "symphony/ready"
 
+# The label selector of all objects of symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
+
+# The names of the Secrets with the secrets of an experiment and with its encryption keys.
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 
-# How long the names of these may be; of the others, which become labels and host names, `MAX_LENGTH`.
-_LONGEST = {"Secret": 253, "ConfigMap": 253}
+# The names of Secrets and ConfigMaps may be this long. Other names become labels and host names, so
+# their limit is `MAX_LENGTH`.
+_MAX_LENGTHS = {"Secret": 253, "ConfigMap": 253}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where the objects of an experiment live.
+    """The namespace of an experiment and the names of its objects.
 
-    In a ``namespace`` of its own, named after it, or in one that is ``shared`` with others, where the names of
-    its objects begin with its own.
+    By default an experiment has its own ``namespace`` with the same name. If the namespace is
+    ``shared`` with other experiments, the names of its objects begin with the name of the
+    experiment.
     """
 
     experiment: str
@@ -53,13 +62,18 @@ class Scope:
         return {MANAGED_BY: SYMPHONY, EXPERIMENT: self.experiment}
 
     def object_name(self, name: str, kind: str = "Pod") -> str:
-        """The name of the object that stands for a process, a group, a service or files; `SpecError` where too long."""
+        """Return the name of the object for a process, group, service, secret or config.
+
+        Raises `SpecError` if the name is too long for Kubernetes.
+        """
         if not self.shared:
             return name
-        full, longest = f"{self.experiment}-{name}", _LONGEST.get(kind, MAX_LENGTH)
-        if len(full) > longest:
+        full = f"{self.experiment}-{name}"
+        limit = _MAX_LENGTHS.get(kind, MAX_LENGTH)
+        if len(full) > limit:
             raise SpecError(
-                f"{full!r} has {len(full)} characters, and Kubernetes takes {longest}: in the shared namespace "
-                f"{self.namespace!r} names begin with the experiment's; shorten {self.experiment!r} or {name!r}"
+                f"the object name {full!r} has {len(full)} characters, and Kubernetes allows "
+                f"{limit}: in the shared namespace {self.namespace!r} object names begin with "
+                f"the name of the experiment; shorten {self.experiment!r} or {name!r}"
             )
         return full

@@ -1,4 +1,4 @@
-"""Objects as the API takes them: where each kind lives, and the marks of a launch on them. Pure."""
+"""API objects: the path of each kind, the labels of symphony, and lists of objects. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from symphony_kube.api import labels as names
+from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, SYMPHONY
 
 Object = Mapping[str, Any]
 
 NAMESPACES = "/api/v1/namespaces"
-# kind -> (API group's root, plural)
+# Kind: the root path of its API group, and its plural name.
 KINDS = {
     "Pod": ("/api/v1", "pods"),
     "Job": ("/apis/batch/v1", "jobs"),
@@ -23,7 +23,7 @@ KINDS = {
 
 
 def collection_path(kind: str, namespace: str) -> str:
-    """The path of all objects of a kind in a namespace."""
+    """Return the path of all objects of a kind in a namespace."""
     if kind == "Namespace":
         return NAMESPACES
     root, plural = KINDS[kind]
@@ -31,13 +31,13 @@ def collection_path(kind: str, namespace: str) -> str:
 
 
 def plural_name(kind: str) -> str:
-    """What RBAC calls a kind."""
+    """Return the name of a kind in RBAC rules, such as ``pods``."""
     return "namespaces" if kind == "Namespace" else KINDS[kind][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An object to be created: ``data`` is its JSON."""
+    """An object to be created. ``data`` is the object as JSON."""
 
     kind: str
     name: str
@@ -46,12 +46,12 @@ class Resource:
 
     @property
     def collection(self) -> str:
-        """Where it is created."""
+        """The path to which the object is posted."""
         return collection_path(self.kind, self.namespace)
 
     @property
     def path(self) -> str:
-        """Where it is once it was."""
+        """The path of the object itself."""
         return f"{self.collection}/{self.name}"
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Resource:
 
 
 def describe(kind: str, name: str) -> str:
-    """An object in words.
+    """Return an object in words, for messages.
 
     >>> describe("ConfigMap", "db")
     "config map 'db'"
@@ -69,7 +69,7 @@ def describe(kind: str, name: str) -> str:
 
 
 def to_resource(body: Object, namespace: str) -> Resource:
-    """An object as it is, in a namespace."""
+    """Return the resource for an object of a namespace."""
     return Resource(
         kind=body["kind"],
         name=body["metadata"]["name"],
@@ -79,38 +79,41 @@ def to_resource(body: Object, namespace: str) -> Resource:
 
 
 def with_run_label(body: Object, run_id: str) -> Object:
-    """An object with the mark of a launch, on the Pods of a Job as well; the one given stays as it is."""
-    found = {**body, "metadata": _marked(body.get("metadata", {}), run_id)}
+    """Return a copy of an object with the label of a run.
+
+    The Pod template of a Job gets the label, too.
+    """
+    result = {**body, "metadata": _add_run_label(body.get("metadata", {}), run_id)}
     if body["kind"] == "Job":
         spec = body["spec"]
         template = spec["template"]
-        found["spec"] = {
-            **spec,
-            "template": {**template, "metadata": _marked(template.get("metadata", {}), run_id)},
-        }
-    return found
+        metadata = _add_run_label(template.get("metadata", {}), run_id)
+        result["spec"] = {**spec, "template": {**template, "metadata": metadata}}
+    return result
 
 
-def _marked(meta: Object, run_id: str) -> Object:
-    return {**meta, "labels": {**meta.get("labels", {}), names.RUN: run_id}}
+def _add_run_label(metadata: Object, run_id: str) -> Object:
+    return {**metadata, "labels": {**metadata.get("labels", {}), RUN: run_id}}
 
 
 def items_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The objects of a list; one without any may have null there."""
+    """Return the objects of a list response. The items of an empty list can be null."""
     return answer.get("items") or []
 
 
-def labels(body: Object) -> Mapping[str, str]:
-    """The labels of an object."""
+def labels_of(body: Object) -> Mapping[str, str]:
+    """Return the labels of an object."""
     return body["metadata"].get("labels") or {}
 
 
 def is_managed(body: Object, experiment: str) -> bool:
-    """Whether symphony made an object, for this experiment."""
+    """Return whether symphony created an object for this experiment."""
     return experiment_of(body) == experiment
 
 
 def experiment_of(body: Object) -> str | None:
-    """The experiment for which symphony made an object; None where symphony did not."""
-    found = labels(body)
-    return found.get(names.EXPERIMENT) if found.get(names.MANAGED_BY) == names.SYMPHONY else None
+    """Return the experiment of an object, or None if symphony did not create the object."""
+    labels = labels_of(body)
+    if labels.get(MANAGED_BY) != SYMPHONY:
+        return None
+    return labels.get(EXPERIMENT)

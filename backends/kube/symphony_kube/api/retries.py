@@ -1,13 +1,17 @@
-"""When a call that failed is tried again, and when one gives up. Pure.
+"""When a failed call is repeated, and when it is given up. Pure.
 
-* A server that says when to come back (429, 503 with Retry-After) is obeyed, whatever was asked, for two minutes.
-* Other trouble of the server's own (429, 5xx), and silence or a broken connection of a server that was reached
-  before, are over within seconds where a server restarts behind its load balancer.
-* A server that never answered is not there: that is told within two seconds, or after the first silence.
-* One that shows a certificate that is not trusted is not asked again.
+* If the server asks the client to come back later (429 or 503 with Retry-After), the call is
+  repeated for two minutes, whatever the call is.
+* Other errors of the server (429, 5xx) are repeated a few times. They pass within seconds if a
+  server restarts behind its load balancer. The same holds for timeouts and lost connections if the
+  server answered before.
+* If the server has never answered, the call fails within two seconds or at the first timeout,
+  because the address is probably wrong or the server is down.
+* If the certificate of the server is not trusted, the call is not repeated.
 
-All calls can be repeated: reading; deleting by uid; merge patches; and creating, since whoever creates takes
-"already exists" for an answer to an earlier try (see `symphony_kube.lifecycle.create`).
+All calls can be repeated safely: reads, deletions by uid, and merge patches. A creation can be
+repeated because "already exists" is accepted if an earlier try of the same launch created the
+object (see `symphony_kube.lifecycle.create`).
 """
 
 from __future__ import annotations
@@ -17,16 +21,22 @@ from dataclasses import dataclass
 from symphony.errors import BackendError, Unreachable
 from symphony_kube.api.errors import ApiError, UntrustedCertificate
 
-TOO_MANY, UNAVAILABLE = 429, 503
+TOO_MANY_REQUESTS = 429
+SERVICE_UNAVAILABLE = 503
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long things may take, in seconds.
+    """How long calls may take and how often they are repeated. All values are in seconds.
 
-    ``connect`` and ``answer`` are for one try: to connect, and to answer. ``pauses`` are between tries.
-    ``reach`` is how long a server that never answered is tried, ``silence`` one that did, ``asked`` one that says
-    when to come back, at most ``longest`` at a time. A server that never answered gets ``first`` for its first answer.
+    * ``connect``: time to connect, for each try.
+    * ``response``: time until the server answers, for each try.
+    * ``first_response``: time until a server that has not answered before answers.
+    * ``pauses``: the pauses between tries.
+    * ``unreached``: how long a call is repeated if the server has never answered.
+    * ``outage``: how long a call is repeated if the server answered before.
+    * ``retry_after_total``: how long a call is repeated if the server sends Retry-After.
+    * ``retry_after_longest``: the longest pause that Retry-After can cause.
     """
 
     connect: float = 4.0
@@ -42,18 +52,22 @@ class Timeouts:
 def pause(
     exc: BackendError, timeouts: Timeouts, *, failures: int, elapsed: float, reached: bool
 ) -> float | None:
-    """How long to wait before the next try, or None to give up.
+    """Return the pause before the next try in seconds, or None to give up.
 
-    ``failures`` came before this one, ``elapsed`` seconds after the first try. ``reached`` is whether the server
-    ever answered.
+    ``failures`` is the number of earlier failures of this call. ``elapsed`` is the time since the
+    first try in seconds. ``reached`` tells whether the server has ever answered.
     """
-    usual = timeouts.pauses[failures] if failures < len(timeouts.pauses) else None
+    next_pause = timeouts.pauses[failures] if failures < len(timeouts.pauses) else None
     if isinstance(exc, ApiError):
-        if exc.status in (TOO_MANY, UNAVAILABLE) and exc.retry_after is not None:
-            wanted = min(max(exc.retry_after, timeouts.pauses[0]), timeouts.retry_after_longest)
+        if exc.status in (TOO_MANY_REQUESTS, SERVICE_UNAVAILABLE) and exc.retry_after is not None:
+            wanted = max(exc.retry_after, timeouts.pauses[0])
+            wanted = min(wanted, timeouts.retry_after_longest)
             return wanted if elapsed + wanted <= timeouts.retry_after_total else None
-        return usual if exc.status == TOO_MANY or exc.status >= 500 else None
-    if not isinstance(exc, Unreachable) or isinstance(exc, UntrustedCertificate) or usual is None:
+        is_temporary = exc.status == TOO_MANY_REQUESTS or exc.status >= 500
+        return next_pause if is_temporary else None
+    if not isinstance(exc, Unreachable) or isinstance(exc, UntrustedCertificate):
+        return None
+    if next_pause is None:
         return None
     limit = timeouts.outage if reached else timeouts.unreached
-    return usual if elapsed + usual <= limit else None
+    return next_pause if elapsed + next_pause <= limit else None

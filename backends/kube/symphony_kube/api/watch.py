@@ -1,7 +1,7 @@
-"""Following lists of objects: one list and one watch for each kind, for as long as somebody wants to know.
+"""Follow lists of objects with one list and one watch for each kind.
 
-A watch that ends or breaks off is taken up where it was; where the server no longer knows that place (410), the
-list is asked for again.
+If a watch ends or its connection is lost, it is continued from its last resource version. If the
+server no longer has this version (410), the objects are listed again.
 """
 
 from __future__ import annotations
@@ -16,27 +16,37 @@ from types import TracebackType
 from typing import Any
 
 from symphony.errors import SymphonyError, Unreachable
-from symphony_kube.api.client import Api, ResponseStream, events
+from symphony_kube.api.client import (
+    WATCH_END_TOLERANCE_SECONDS,
+    Api,
+    ResponseStream,
+    watch_events,
+)
 from symphony_kube.api.errors import ApiError
 
 Object = dict[str, Any]
 
-# How long a watch lasts before it is begun anew, in seconds: what a silent loss of the network costs at most.
-LASTS = 120
-# A server that ends a watch late is given so much longer, in seconds.
-LATE = 15.0
-# How long a server may be away, in seconds, and the pauses between tries.
+# The duration of one watch. If the network is lost without an error, changes are seen this much
+# later.
+WATCH_SECONDS = 120
+# How long the server may be unreachable.
 OUTAGE_SECONDS = 60.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-# A watch from a place that is too old, or from the future of a server that lags behind.
-NO_SUCH_PLACE = (410, 504)
+# The pauses between watches. They are doubled after each failure.
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+# The status codes for a resource version that is too old (410), or too new for a server that lags
+# behind (504).
+VERSION_NOT_AVAILABLE = (410, 504)
 
 LISTED = "LISTED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What happened to objects of a kind: ADDED, MODIFIED or DELETED one, or LISTED all of them."""
+    """An event for objects of a kind.
+
+    ADDED, MODIFIED and DELETED have one object. LISTED has all objects of the kind.
+    """
 
     kind: str
     event: str
@@ -47,10 +57,11 @@ Changes = queue.SimpleQueue["Change | SymphonyError | None"]
 
 
 class Watcher:
-    """Lists of objects by kind, and then all that changes in them.
+    """Lists the objects of several kinds and reports their changes.
 
-    ``paths`` has the path of each kind in the API, ``selector`` chooses objects by label. Close it when done, from
-    any thread. ``outage_seconds`` is how long the server may be away, in seconds.
+    ``paths`` has the API path of each kind. ``selector`` is a label selector. ``outage_seconds`` is
+    how long the server may be unreachable. Close the watcher when it is no longer needed. It can be
+    closed from any thread.
     """
 
     def __init__(
@@ -82,18 +93,24 @@ class Watcher:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the watcher is closed."""
         return self._closed
 
     def start(self, kind: str, *, optional: bool = False) -> tuple[Object, ...]:
-        """List the objects of a kind, and begin to watch them. Raises `ApiError` and `Unreachable`.
+        """List the objects of a kind and start to watch them.
 
-        ``optional`` is for a kind that may be listed and perhaps not watched: what was listed is then all there is.
+        If ``optional`` is set and the user may list but not watch the kind, its changes are not
+        reported. Raises `ApiError` and `Unreachable`.
         """
         feed = _Feed(
-            self._api, kind, self._paths[kind], self._selector, self._changes, self._outage_seconds
+            self._api,
+            kind,
+            self._paths[kind],
+            self._selector,
+            self._changes,
+            outage_seconds=self._outage_seconds,
+            optional=optional,
         )
-        feed.optional = optional
         objects = feed.list()
         self._feeds.append(feed)
         if not self._closed:
@@ -101,9 +118,10 @@ class Watcher:
         return objects
 
     def changes(self, seconds: float | None = None) -> list[Change]:
-        """What has changed, as soon as something has; nothing after so many seconds, or when it was closed.
+        """Wait for changes and return them.
 
-        Raises `Unreachable` or `ApiError` where it can be followed no longer.
+        Return an empty list after ``seconds``, or if the watcher is closed. Raises `Unreachable` or
+        `ApiError` if a watch cannot be continued.
         """
         found: list[Change] = []
         with contextlib.suppress(queue.Empty):
@@ -116,7 +134,7 @@ class Watcher:
         return found
 
     def close(self) -> None:
-        """End the watches; whoever waits for changes gets none."""
+        """End the watches. A thread that waits for changes gets an empty list."""
         self._closed = True
         self._changes.put(None)
         for feed in self._feeds:
@@ -124,10 +142,18 @@ class Watcher:
 
 
 class _Feed:
-    """The list and the watch of one kind; what it finds goes into a queue. It runs in a thread of its own."""
+    """The list and the watch of one kind. It runs in its own thread and puts changes in a queue."""
 
     def __init__(
-        self, api: Api, kind: str, path: str, selector: str, changes: Changes, outage_seconds: float
+        self,
+        api: Api,
+        kind: str,
+        path: str,
+        selector: str,
+        changes: Changes,
+        *,
+        outage_seconds: float,
+        optional: bool,
     ) -> None:
         self._api = api
         self._kind = kind
@@ -135,73 +161,78 @@ class _Feed:
         self._selector = selector
         self._changes = changes
         self._outage_seconds = outage_seconds
-        self._place: str | None = None
-        self._answer: ResponseStream | None = None
+        self._optional = optional
+        self._version: str | None = None
+        self._stream: ResponseStream | None = None
         self._closed = threading.Event()
-        self._last_heard = time.monotonic()
-        self._pause = FIRST_PAUSE
-        self.optional = False
+        self._last_response = time.monotonic()
+        self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def list(self) -> tuple[Object, ...]:
-        """The objects as they are now; the watch goes on from there."""
+        """Return the current objects. The watch continues from their resource version."""
         answer = self._api.call("GET", self._path, query={"labelSelector": self._selector})
-        self._last_heard = time.monotonic()  # the answer may have taken its time
-        self._place = answer["metadata"]["resourceVersion"]
+        # Measured after the call, because the call can take long.
+        self._last_response = time.monotonic()
+        self._version = answer["metadata"]["resourceVersion"]
         return tuple(answer.get("items") or ())
 
     def run(self) -> None:
-        """Watch again and again; an error that time does not heal is told, and ends it."""
+        """Watch until the feed is closed. A permanent error is put in the queue."""
         while not self._closed.is_set():
             try:
-                if self._place is None:
+                if self._version is None:
                     self._put(LISTED, *self.list())
-                self._watch(self._place or "")
+                self._watch(self._version or "")
             except SymphonyError as exc:
-                if isinstance(exc, ApiError) and exc.status in NO_SUCH_PLACE:
-                    self._place = None
-                elif isinstance(exc, ApiError) and exc.status == 403 and self.optional:
+                if isinstance(exc, ApiError) and exc.status in VERSION_NOT_AVAILABLE:
+                    self._version = None
+                elif isinstance(exc, ApiError) and exc.status == 403 and self._optional:
                     return
-                elif not _heals(exc) or time.monotonic() - self._last_heard > self._outage_seconds:
+                elif not _is_temporary(exc) or self._outage_is_too_long():
                     self._changes.put(exc)
                     return
-            self._closed.wait(self._pause)
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._closed.wait(self._pause_seconds)
+            self._pause_seconds = min(self._pause_seconds * 2, LONGEST_PAUSE_SECONDS)
 
     def close(self) -> None:
-        """End it, from any thread."""
+        """End the watch. This can be called from any thread."""
         self._closed.set()
-        if self._answer is not None:
-            self._answer.close()
+        if self._stream is not None:
+            self._stream.close()
 
-    def _watch(self, place: str) -> None:
-        """Watch from a place on until the server ends it, and note how far it came."""
+    def _outage_is_too_long(self) -> bool:
+        """Return whether the server has been unreachable for too long."""
+        return time.monotonic() - self._last_response > self._outage_seconds
+
+    def _watch(self, version: str) -> None:
+        """Watch from a resource version until the server ends the watch."""
         query: dict[str, str | int | None] = {
             "labelSelector": self._selector,
-            "resourceVersion": place,
+            "resourceVersion": version,
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": LASTS,
+            "timeoutSeconds": WATCH_SECONDS,
         }
-        self._answer = self._api.open_stream(self._path, query=query, idle_timeout=LASTS + LATE)
-        if self._closed.is_set():  # while it was opened
-            self._answer.close()
-        for event in events(self._answer):
-            self._heard()
-            self._place = event["object"]["metadata"]["resourceVersion"]
+        self._stream = self._api.open_stream(
+            self._path, query=query, idle_timeout=WATCH_SECONDS + WATCH_END_TOLERANCE_SECONDS
+        )
+        # `close` does not see a stream that is opened at the same time.
+        if self._closed.is_set():
+            self._stream.close()
+        for event in watch_events(self._stream):
+            self._last_response = time.monotonic()
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+            self._version = event["object"]["metadata"]["resourceVersion"]
             if event["type"] != "BOOKMARK":
                 self._put(event["type"], event["object"])
-        self._last_heard = time.monotonic()
-
-    def _heard(self) -> None:
-        self._last_heard = time.monotonic()
-        self._pause = FIRST_PAUSE
+        self._last_response = time.monotonic()
 
     def _put(self, event: str, *objects: Object) -> None:
         self._changes.put(Change(kind=self._kind, event=event, objects=objects))
 
 
-def _heals(exc: SymphonyError) -> bool:
-    """Whether it may be gone when asked again."""
+def _is_temporary(exc: SymphonyError) -> bool:
+    """Return whether an error may be gone when the call is repeated."""
     if isinstance(exc, ApiError):
         return exc.status == 429 or exc.status >= 500
     return isinstance(exc, Unreachable)

@@ -1,1 +1,1 @@
-"""Creation and deletion of an experiment's objects, in the start order."""
+"""Creation of the objects of an experiment in the start order, and their deletion."""

@@ -1,4 +1,4 @@
-"""Creating objects, and taking back what was created: all or nothing."""
+"""Create the objects of a launch, or roll back: all of them exist afterwards, or none."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import BackendError
 from symphony_kube.api import error_messages
-from symphony_kube.api import labels as names
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
-from symphony_kube.api.resources import Resource, labels
+from symphony_kube.api.labels import RUN, Scope
+from symphony_kube.api.resources import Resource, labels_of
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
@@ -21,144 +20,183 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# A field that the server does not know is an error. Servers before 1.25 drop it without a word.
-STRICT = {"fieldValidation": "Strict"}
-AT_ONCE = {"propagationPolicy": "Background", "gracePeriodSeconds": 0}
-# How long the service account of a new namespace is waited for where it cannot be watched, in seconds.
-ACCOUNT = 10.0
+# Unknown fields are errors. Servers before Kubernetes 1.25 ignore this option and drop such fields.
+STRICT_QUERY = {"fieldValidation": "Strict"}
+# How long Pods are retried in a new namespace whose service account does not exist yet. This is
+# only needed if the user may not watch service accounts.
+SERVICE_ACCOUNT_SECONDS = 10.0
+SERVICE_ACCOUNT_PAUSE_SECONDS = 0.2
 
 
 class NameTaken(BackendError):
-    """An object of that name is there: ``found``, or None where it may not be read."""
+    """Raised if an object cannot be created because another object has its name.
 
-    def __init__(self, item: Resource, found: dict[str, Any] | None, cause: ApiError) -> None:
+    ``found`` is the other object, or None if the user may not read it.
+    """
+
+    def __init__(self, resource: Resource, found: dict[str, Any] | None, cause: ApiError) -> None:
         super().__init__(str(cause))
-        self.item = item
+        self.resource = resource
         self.found = found
         self.cause = cause
 
 
 class Creation:
-    """What one launch creates, by several threads, each object marked with ``run_id``.
+    """Creates the objects of one launch with several threads, and can delete them again.
 
-    ``made`` has what was created, by path; ``unsure`` what may have been: no answer came.
+    Each object has ``run_id`` in a label. ``created`` has the created objects by path.
+    ``uncertain`` has the objects that may have been created, because the server did not answer.
+    ``stopped`` is set when no more objects are to be created.
     """
 
     def __init__(self, api: Api, scope: Scope, run_id: str) -> None:
         self._api = api
         self._scope = scope
         self.run_id = run_id
-        self.made: dict[str, tuple[Resource, dict[str, Any]]] = {}
-        self.unsure: dict[str, Resource] = {}
-        self.over = threading.Event()
+        self.created: dict[str, tuple[Resource, dict[str, Any]]] = {}
+        self.uncertain: dict[str, Resource] = {}
+        self.stopped = threading.Event()
 
-    def create(self, item: Resource) -> dict[str, Any]:
-        """Create an object, or find that an earlier try did. Raises `LaunchFailed` and `NameTaken`."""
-        self.unsure[item.path] = item
+    def create(self, resource: Resource) -> dict[str, Any]:
+        """Create an object and return it.
+
+        If an earlier try created the object and its response was lost, return that object. Raises
+        `LaunchFailed` and `NameTaken`.
+        """
+        self.uncertain[resource.path] = resource
         try:
-            body = self._post(item)
+            body = self._post(resource)
         except NameTaken:
-            del self.unsure[item.path]
+            del self.uncertain[resource.path]
             raise
         except BackendError as exc:
             if isinstance(exc, ApiError) and exc.status < 500:
-                del self.unsure[item.path]
-            raise error_messages.failed(
-                error_messages.cannot_create(item.kind, item.name, self._scope, exc), exc
-            ) from exc
-        self.made[item.path] = (item, body)
-        del self.unsure[item.path]
+                del self.uncertain[resource.path]
+            text = error_messages.cannot_create(resource.kind, resource.name, self._scope, exc)
+            raise error_messages.launch_failed(text, exc) from exc
+        self.created[resource.path] = (resource, body)
+        del self.uncertain[resource.path]
         return body
 
-    def create_all(self, items: Sequence[Resource]) -> None:
-        """Create objects at once; at the first failure no more are begun, and it is raised."""
-        in_parallel(self.create, items, threads=self._api.connections, over=self.over)
+    def create_all(self, resources: Sequence[Resource]) -> None:
+        """Create objects in parallel. After the first failure no more objects are created."""
+        in_parallel(self.create, resources, threads=self._api.connections, stopped=self.stopped)
 
-    def _post(self, item: Resource) -> dict[str, Any]:
-        deadline = time.monotonic() + ACCOUNT
+    def _post(self, resource: Resource) -> dict[str, Any]:
+        deadline = time.monotonic() + SERVICE_ACCOUNT_SECONDS
         while True:
             try:
                 return self._api.call(
-                    "POST", item.collection, query=STRICT, body=item.data, give_up=self.over
+                    "POST",
+                    resource.collection,
+                    query=STRICT_QUERY,
+                    body=resource.data,
+                    cancelled=self.stopped,
                 )
             except ApiError as exc:
                 if exc.status == 409 and exc.reason == "AlreadyExists":
-                    return self._mine(item, exc)
-                early = (
-                    error_messages.no_account(exc)
+                    return self._existing(resource, exc)
+                # The service account of a new namespace is created a moment later.
+                may_appear = (
+                    error_messages.lacks_service_account(exc)
                     and not self._scope.shared
                     and time.monotonic() < deadline
                 )
-                if not early or self.over.wait(0.2):
+                if not may_appear or self.stopped.wait(SERVICE_ACCOUNT_PAUSE_SECONDS):
                     raise
 
-    def _mine(self, item: Resource, exc: ApiError) -> dict[str, Any]:
-        """What is there already, where an earlier try of ours made it."""
+    def _existing(self, resource: Resource, exc: ApiError) -> dict[str, Any]:
+        """Return an existing object if an earlier try of this launch created it."""
         try:
-            found = self._api.find(item.path)
+            found = self._api.find(resource.path)
         except ApiError:
             found = None
-        if found is not None and labels(found).get(names.RUN) == self.run_id:
+        if found is not None and labels_of(found).get(RUN) == self.run_id:
             return found
-        raise NameTaken(item, found, exc) from exc
+        raise NameTaken(resource, found, exc) from exc
 
-    # --- taking back ---
+    # --- rollback ---
 
-    def take_back(self) -> list[str]:
-        """Delete what was created, by uid. What could not be deleted is told, with the reason."""
-        self.over.set()
-        self._look_for_unsure()
-        # All that is in a namespace goes with it.
-        whole = [path for path, (item, _) in self.made.items() if item.kind == "Namespace"]
-        left = [self._delete(path) for path in whole] or in_parallel(
-            self._delete, list(self.made), threads=self._api.connections
-        )
-        unsure = [] if whole else [_perhaps(item) for item in self.unsure.values()]
-        return [*(word for word in left if word), *unsure]
+    def roll_back(self) -> list[str]:
+        """Delete the created objects by uid.
+
+        Return the objects that could not be deleted, each with the reason.
+        """
+        self.stopped.set()
+        self._resolve_uncertain()
+        # Deleting a namespace deletes everything in it.
+        namespaces = [
+            path for path, (resource, _) in self.created.items() if resource.kind == "Namespace"
+        ]
+        if namespaces:
+            failures = [self._delete(path) for path in namespaces]
+            uncertain = []
+        else:
+            failures = in_parallel(self._delete, list(self.created), threads=self._api.connections)
+            uncertain = [_no_answer(resource) for resource in self.uncertain.values()]
+        return [*(failure for failure in failures if failure), *uncertain]
 
     def _delete(self, path: str) -> str:
-        """Delete what was created at a path; why it could not be, or nothing."""
-        item, body = self.made[path]
+        """Delete the object at a path. Return why it could not be deleted, or ``""``."""
+        resource, body = self.created[path]
         try:
-            delete_uid(self._api, path, body["metadata"]["uid"])
-        except BackendError as exc:
-            return f"{item} ({exc.detail})" if isinstance(exc, ApiError) else _perhaps(item)
+            delete_uid(self._api, path, body["metadata"]["uid"], grace_seconds=0)
+        except ApiError as exc:
+            return f"{resource} ({exc.detail})"
+        except BackendError:
+            return _no_answer(resource)
         return ""
 
-    def _look_for_unsure(self) -> None:
-        for path, item in list(self.unsure.items()):
+    def _resolve_uncertain(self) -> None:
+        """Find out which of the uncertain objects were created."""
+        for path, resource in list(self.uncertain.items()):
             try:
                 found = self._api.find(path)
             except BackendError:
                 continue
-            if found is not None and labels(found).get(names.RUN) == self.run_id:
-                self.made[path] = (item, found)
-            del self.unsure[path]
+            if found is not None and labels_of(found).get(RUN) == self.run_id:
+                self.created[path] = (resource, found)
+            del self.uncertain[path]
 
 
-def _perhaps(item: Resource) -> str:
-    return f"perhaps {item} (no answer came)"
+def _no_answer(resource: Resource) -> str:
+    return f"perhaps {resource} (the server did not answer)"
 
 
-def delete_uid(api: Api, path: str, uid: str, *, at_once: bool = True) -> dict[str, Any] | None:
-    """Delete an object, if it is still the one that is meant; what the server says of it, None where it is gone."""
-    options = AT_ONCE if at_once else {"propagationPolicy": "Background"}
+def delete_uid(
+    api: Api, path: str, uid: str, *, grace_seconds: int | None = None
+) -> dict[str, Any] | None:
+    """Delete an object if it still has this uid.
+
+    ``grace_seconds`` replaces the grace period of the object. Return the response of the server, or
+    None if the object does not exist.
+    """
+    options: dict[str, Any] = {
+        "propagationPolicy": "Background",
+        "preconditions": {"uid": uid},
+    }
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
     try:
-        return api.call("DELETE", path, body={**options, "preconditions": {"uid": uid}})
+        return api.call("DELETE", path, body=options)
     except ApiError as exc:
-        # 409: another object has the name by now
+        # 409 means that another object has the name by now.
         if exc.status in (404, 409):
             return None
         raise
 
 
 def in_parallel(
-    work: Callable[[T], R], items: Iterable[T], *, threads: int, over: threading.Event | None = None
+    work: Callable[[T], R],
+    items: Iterable[T],
+    *,
+    threads: int,
+    stopped: threading.Event | None = None,
 ) -> list[R]:
-    """The results of ``work`` for each item, by several threads.
+    """Call ``work`` for each item with several threads, and return the results in order.
 
-    At the first exception, also of the caller's own thread (Ctrl-C), no further item is begun and ``over`` is set;
-    it is raised when those under way are done.
+    After the first exception, including Ctrl-C in the calling thread, no more items are started and
+    ``stopped`` is set. The exception is raised when the running calls have returned.
     """
     todo = list(items)
     if not todo:
@@ -171,8 +209,8 @@ def in_parallel(
                 future.result()
             return [future.result() for future in futures]
         except BaseException:
-            if over is not None:
-                over.set()
+            if stopped is not None:
+                stopped.set()
             for future in futures:
                 future.cancel()
             raise

@@ -1,4 +1,4 @@
-"""Deleting an experiment: all of it, nothing else, and waiting until it is gone."""
+"""Delete all objects of an experiment and no others, and wait until they are gone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError
-from symphony_kube.api import error_messages, labels
+from symphony_kube.api import error_messages
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import (
     KINDS,
     NAMESPACES,
@@ -29,22 +29,24 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-# How long a namespace may take beyond its Pods, in seconds.
-WHOLE = 120.0
-# A launcher may still create what it had begun to; then there is something left to delete.
-ROUNDS = 3
-# The server deletes many Pods one after the other, and answers then.
-MANY_PODS = 60.0
-# A Pod that is still there so long after its grace period, in seconds, is late.
-LATE = 2.0
-NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+# How long a namespace may exist after its Pods are gone.
+NAMESPACE_SECONDS = 120.0
+# A launcher that is still running can create more objects during the deletion.
+MAX_ROUNDS = 3
+# The server deletes the Pods of a collection one after the other before it answers.
+DELETE_PODS_TIMEOUT_SECONDS = 60.0
+# How long a Pod may exist after its grace period before its containers are checked.
+LATE_POD_SECONDS = 2.0
+# Field selectors. A Pod whose containers have all exited is Succeeded or Failed, and a Pod whose
+# containers have not started is Pending.
+NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """An object to be deleted. ``of_job`` is a Pod that goes with its Job."""
+class DeletionTarget:
+    """An object to delete. ``of_job`` is set for a Pod that is deleted together with its Job."""
 
     kind: str
     name: str
@@ -53,107 +55,120 @@ class Target:
 
 
 def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
-    """Delete the objects of an experiment, and return when they are gone. One that is not there is no error.
+    """Delete the objects of an experiment, and return when they are gone.
 
-    ``jobs_only`` says that the user may be one who can list nothing but Pods. Raises `BackendError`.
+    An experiment that does not exist is not an error. ``jobs_only`` means that the user may perhaps
+    list only Pods. Raises `BackendError`.
     """
     if scope.shared:
-        _delete_objects(api, scope, jobs_only=jobs_only)
+        _delete_from_shared_namespace(api, scope, jobs_only=jobs_only)
         return
     try:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
-        raise _refused("read", "namespaces", scope, exc) from exc
+        raise _cannot("read", "namespaces", scope, exc) from exc
     if found is not None and is_managed(found, scope.experiment):
-        delete_namespace(api, scope, found["metadata"]["uid"])
+        _delete_namespace(api, scope, found["metadata"]["uid"])
 
 
-def delete_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool = False) -> None:
-    """Delete a namespace of ours with all that is in it; ``at_once`` without a grace period."""
+# --- an own namespace ---
+
+
+def _delete_namespace(api: Api, scope: Scope, uid: str) -> None:
+    """Delete a namespace with everything in it."""
     try:
         delete_uid(api, f"{NAMESPACES}/{scope.namespace}", uid)
     except ApiError as exc:
-        raise _refused("delete", f"namespace {scope.namespace!r}", scope, exc) from exc
-    finish_namespace(api, scope, uid, at_once=at_once)
+        raise _cannot("delete", f"namespace {scope.namespace!r}", scope, exc) from exc
+    finish_namespace(api, scope, uid)
 
 
-def finish_namespace(api: Api, scope: Scope, uid: str, *, at_once: bool = False) -> None:
-    """Wait until a namespace that was deleted is gone. Raises `BackendError` where something holds it."""
-    _delete_pods(api, scope, at_once=at_once)
-    pods = pods_gone(api, *_all_pods(api, scope))
-    query = {"fieldSelector": f"metadata.name={scope.namespace}"}
-    if not pods and not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, timeout=WHOLE):
-        return
-    why = f"pods {wait_deleted.stuck(pods)} do not end" if pods else conditions(api, scope)
+def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = False) -> None:
+    """Wait until a namespace that is being deleted is gone.
+
+    ``immediately`` ends its Pods without a grace period. Raises `BackendError` if it is still there
+    after a time.
+    """
+    _delete_pods(api, scope, immediately=immediately)
+    path = collection_path("Pod", scope.namespace)
+    stuck_pods = wait_for_pods(api, path, {}, _pod_uids(api, path))
+    if stuck_pods:
+        cause = f"pods {wait_deleted.describe_stuck(stuck_pods)} do not terminate"
+    else:
+        query = {"fieldSelector": f"metadata.name={scope.namespace}"}
+        if not wait_deleted.until_gone(api, NAMESPACES, query, {uid}, timeout=NAMESPACE_SECONDS):
+            return
+        cause = why_namespace_remains(api, scope)
     raise BackendError(
-        f"namespace {scope.namespace!r} is being deleted, but it is still there: {why}; remove what holds it, "
-        "then delete again"
+        f"namespace {scope.namespace!r} is being deleted, but it is still there: {cause}; remove "
+        "what holds it, then delete again"
     )
 
 
-def _delete_pods(api: Api, scope: Scope, *, at_once: bool) -> None:
-    """Begin with the Pods now: Kubernetes does so after some seconds, and looks whether they ended even later."""
-    body = {"gracePeriodSeconds": 0} if at_once else {}
+def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
+    """Delete the Pods of a namespace that is being deleted.
+
+    Kubernetes would begin with them some seconds later, and check them even less often.
+    """
     try:
         api.call(
             "DELETE",
             collection_path("Pod", scope.namespace),
-            body=body,
+            body={"gracePeriodSeconds": 0} if immediately else {},
             accept=ACCEPT_METADATA_LIST,
-            timeout=MANY_PODS,
+            timeout=DELETE_PODS_TIMEOUT_SECONDS,
         )
     except ApiError:
-        return  # without that right it takes longer
+        # The user may not delete Pods. Kubernetes deletes them later.
+        return
 
 
-def _all_pods(api: Api, scope: Scope) -> tuple[str, dict[str, str], set[str]]:
-    path = collection_path("Pod", scope.namespace)
+def _pod_uids(api: Api, path: str) -> set[str]:
     try:
-        found = items_of(api.call("GET", path, accept=ACCEPT_METADATA_LIST))
+        pods = items_of(api.call("GET", path, accept=ACCEPT_METADATA_LIST))
     except ApiError:
-        found = []
-    return path, {}, {item["metadata"]["uid"] for item in found}
+        return set()
+    return {item["metadata"]["uid"] for item in pods}
 
 
-def conditions(api: Api, scope: Scope) -> str:
-    """Why a namespace does not go, in Kubernetes' words."""
+def why_namespace_remains(api: Api, scope: Scope) -> str:
+    """Return why a namespace is not deleted, as Kubernetes reports it."""
     found = api.find(f"{NAMESPACES}/{scope.namespace}") or {}
-    told = found.get("status", {}).get("conditions") or ()
-    words = [item.get("message", "") for item in told if item["status"] == "True"]
-    return "; ".join(word for word in words if word) or "Kubernetes does not say why"
+    conditions = found.get("status", {}).get("conditions") or ()
+    messages = [item.get("message", "") for item in conditions if item["status"] == "True"]
+    return "; ".join(message for message in messages if message) or "Kubernetes gives no reason"
 
 
-def pods_gone(api: Api, path: str, query: Mapping[str, str], uids: Collection[str]) -> list[Object]:
-    """Return when Pods that were deleted are gone, or with those that are stuck.
+def wait_for_pods(
+    api: Api, path: str, query: Mapping[str, str], uids: Collection[str]
+) -> list[Object]:
+    """Wait until deleted Pods are gone, and return those that are stuck.
 
-    A kubelet that has ended a Pod may take ten seconds more to say goodbye, and half a minute where it was about to
-    start one. That is not waited for where all containers have ended, or none had started when its time was over.
+    After the containers of a Pod have exited, the kubelet can take ten seconds to remove the Pod,
+    or half a minute if it was about to start a container. Such Pods are removed immediately if all
+    their containers have exited, or if none had started at the end of the grace period.
     """
     began = time.monotonic()
+    not_finished_query = {**query, "fieldSelector": NOT_FINISHED}
+    not_running_query = {**query, "fieldSelector": NOT_RUNNING}
     while True:
-        wait_deleted.until_gone(
-            api, path, {**query, "fieldSelector": NOT_ENDED}, uids, timeout=LATE
-        )
-        over = items_of(
-            api.call(
-                "GET",
-                path,
-                query={**query, "fieldSelector": NOT_RUNNING},
-                accept=ACCEPT_METADATA_LIST,
-            )
-        )
-        _remove_at_once(api, path, [item for item in over if item["metadata"]["uid"] in uids])
-        left = wait_deleted.until_gone(api, path, query, uids, timeout=LATE)
-        if not left or time.monotonic() > began + wait_deleted.STUCK + max(
-            map(wait_deleted.grace, left)
-        ):
-            return left
+        wait_deleted.until_gone(api, path, not_finished_query, uids, timeout=LATE_POD_SECONDS)
+        answer = api.call("GET", path, query=not_running_query, accept=ACCEPT_METADATA_LIST)
+        not_running = [item for item in items_of(answer) if item["metadata"]["uid"] in uids]
+        _remove_immediately(api, path, not_running)
+        remaining = wait_deleted.until_gone(api, path, query, uids, timeout=LATE_POD_SECONDS)
+        if not remaining:
+            return []
+        longest_grace = max(wait_deleted.grace_seconds(item) for item in remaining)
+        if time.monotonic() > began + wait_deleted.STUCK_SECONDS + longest_grace:
+            return remaining
 
 
-def _remove_at_once(api: Api, path: str, items: Iterable[Object]) -> None:
+def _remove_immediately(api: Api, path: str, items: Iterable[Object]) -> None:
     def remove(item: Object) -> None:
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
         try:
-            delete_uid(api, f"{path}/{item['metadata']['name']}", item["metadata"]["uid"])
+            delete_uid(api, f"{path}/{name}", uid, grace_seconds=0)
         except ApiError as exc:
             if exc.status != 403:
                 raise
@@ -164,136 +179,168 @@ def _remove_at_once(api: Api, path: str, items: Iterable[Object]) -> None:
 # --- a shared namespace ---
 
 
-def _delete_objects(api: Api, scope: Scope, *, jobs_only: bool) -> None:
-    for _ in range(ROUNDS):
+def _delete_from_shared_namespace(api: Api, scope: Scope, *, jobs_only: bool) -> None:
+    for _ in range(MAX_ROUNDS):
         targets = _targets(api, scope, jobs_only=jobs_only)
         if not targets:
             return
-        delete_targets(api, scope, targets)
+        _delete_targets(api, scope, targets)
     raise BackendError(
-        f"experiment {scope.experiment!r} is created anew as it is deleted: end its launcher first"
+        f"experiment {scope.experiment!r} is being created while it is deleted: stop its "
+        "launcher first"
     )
 
 
-def delete_targets(
-    api: Api, scope: Scope, targets: Iterable[Target], *, at_once: bool = False
+def _delete_targets(
+    api: Api,
+    scope: Scope,
+    targets: Iterable[DeletionTarget],
+    *,
+    grace_seconds: int | None = None,
 ) -> None:
-    """Delete objects by uid, and wait until they are gone."""
-    by_kind: dict[str, list[Target]] = {}
-    for target in targets:
-        by_kind.setdefault(target.kind, []).append(target)
-    everything = [target for found in by_kind.values() for target in found]
+    """Delete objects by uid, and wait until they are gone.
 
-    def remove(target: Target) -> None:
+    ``grace_seconds`` replaces the grace period of each object.
+    """
+    targets = list(targets)
+
+    def remove(target: DeletionTarget) -> None:
         path = f"{collection_path(target.kind, scope.namespace)}/{target.name}"
         try:
-            delete_uid(api, path, target.uid, at_once=at_once)
+            delete_uid(api, path, target.uid, grace_seconds=grace_seconds)
         except ApiError as exc:
-            if not (target.of_job and exc.status == 403):  # it goes with its Job
-                raise _refused("delete", describe(target.kind, target.name), scope, exc) from exc
+            # The Pod of a Job is deleted with the Job if the user may not delete Pods.
+            if target.of_job and exc.status == 403:
+                return
+            what = describe(target.kind, target.name)
+            raise _cannot("delete", what, scope, exc) from exc
 
-    # Jobs before their Pods, or they would make new ones.
+    # Jobs are deleted before their Pods, because they would replace deleted Pods.
     for of_job in (False, True):
-        in_parallel(
-            remove,
-            [target for target in everything if target.of_job is of_job],
-            threads=api.connections,
-        )
-    for kind, found in by_kind.items():
-        _wait(api, scope, kind, {target.uid for target in found})
+        step = [target for target in targets if target.of_job is of_job]
+        in_parallel(remove, step, threads=api.connections)
+    uids_by_kind: dict[str, set[str]] = {}
+    for target in targets:
+        uids_by_kind.setdefault(target.kind, set()).add(target.uid)
+    for kind, uids in uids_by_kind.items():
+        _wait(api, scope, kind, uids)
 
 
-def end_pods(api: Api, scope: Scope, run_id: str) -> None:
-    """End the Pods of the Jobs of one launch, which were deleted, and wait until they are gone."""
+def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
+    """Delete the Pods of the deleted Jobs of a launch, and wait until they are gone."""
     path = collection_path("Pod", scope.namespace)
-    query = {"labelSelector": f"{scope.selector},{labels.RUN}={run_id}"}
+    query = {"labelSelector": f"{scope.selector},{RUN}={run_id}"}
     pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
-    delete_targets(api, scope, [_target("Pod", pod) for pod in pods], at_once=True)
+    targets = [_target("Pod", pod) for pod in pods]
+    _delete_targets(api, scope, targets, grace_seconds=0)
 
 
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
+    """Wait until objects of a kind are gone. Raises `BackendError` if some are stuck."""
+    wait = wait_for_pods if kind == "Pod" else wait_deleted.until_gone
+    path = collection_path(kind, scope.namespace)
     try:
-        wait = pods_gone if kind == "Pod" else wait_deleted.until_gone
-        left = wait(
-            api, collection_path(kind, scope.namespace), {"labelSelector": scope.selector}, uids
-        )
+        stuck = wait(api, path, {"labelSelector": scope.selector}, uids)
     except ApiError as exc:
-        if exc.status == 403:  # Jobs that may not be listed: their Pods tell
+        # If the user may not list Jobs, waiting for their Pods is enough.
+        if exc.status == 403:
             return
         raise
-    if left:
+    if stuck:
         raise BackendError(
-            f"experiment {scope.experiment!r} is being deleted, but {plural_name(kind)} are still there: "
-            f"{wait_deleted.stuck(left)}; remove what holds them, then delete again"
+            f"experiment {scope.experiment!r} is being deleted, but {plural_name(kind)} are "
+            f"still there: {wait_deleted.describe_stuck(stuck)}; remove what holds them, then "
+            "delete again"
         )
 
 
-def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[Target]:
-    """The objects of an experiment, as far as this user may have made them."""
-    found = in_parallel(
+def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]:
+    """Return the objects of an experiment of all kinds that this user can have created."""
+    lists = in_parallel(
         lambda kind: _list(api, scope, kind, jobs_only=jobs_only),
         list(KINDS),
         threads=api.connections,
     )
-    by_kind = dict(zip(KINDS, found, strict=True))
+    by_kind = dict(zip(KINDS, lists, strict=True))
     jobs = by_kind.pop("Job")
     pods = by_kind.pop("Pod") or []
-    targets = [_target("Pod", item) for item in pods]
-    targets += _owners(pods) if jobs is None else [_target("Job", item) for item in jobs]
-    return targets + [
-        _target(kind, item) for kind, items in by_kind.items() for item in items or ()
-    ]
+    targets = [_target("Pod", pod) for pod in pods]
+    if jobs is None:
+        targets += _jobs_of_pods(pods)
+    else:
+        targets += [_target("Job", job) for job in jobs]
+    for kind, items in by_kind.items():
+        targets += [_target(kind, item) for item in items or ()]
+    return targets
 
 
 def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object] | None:
-    """The objects of a kind; None where this user may not list them, and could not have made them."""
+    """Return the objects of a kind.
+
+    Return None if this user may not list them and cannot have created them.
+    """
     path = collection_path(kind, scope.namespace)
+    query = {"labelSelector": scope.selector}
     try:
-        answer = api.call(
-            "GET", path, query={"labelSelector": scope.selector}, accept=ACCEPT_METADATA_LIST
-        )
+        answer = api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST)
     except ApiError as exc:
-        allowed_without = kind == "Job" or (
-            kind != "Pod" and (jobs_only or not _may_create(api, scope, kind))
-        )
-        if exc.status == 403 and allowed_without:
+        if exc.status == 403 and _can_be_skipped(api, scope, kind, jobs_only=jobs_only):
             return None
-        raise _refused("list", plural_name(kind), scope, exc) from exc
+        raise _cannot("list", plural_name(kind), scope, exc) from exc
     return items_of(answer)
 
 
+def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bool:
+    """Return whether objects of a kind can be deleted, or cannot exist, without a list of them."""
+    if kind == "Job":
+        # The owner references of the Pods name the Jobs.
+        return True
+    if kind == "Pod":
+        return False
+    return jobs_only or not _may_create(api, scope, kind)
+
+
 def _may_create(api: Api, scope: Scope, kind: str) -> bool:
-    asked = {"namespace": scope.namespace, "verb": "create", "resource": plural_name(kind)}
+    attributes = {"namespace": scope.namespace, "verb": "create", "resource": plural_name(kind)}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": attributes},
     }
     try:
-        return bool(api.call("POST", REVIEWS, body=body)["status"].get("allowed"))
+        return bool(api.call("POST", ACCESS_REVIEWS, body=body)["status"].get("allowed"))
     except ApiError:
         return False
 
 
-def _target(kind: str, item: Object) -> Target:
-    meta = item["metadata"]
-    return Target(
-        kind=kind, name=meta["name"], uid=meta["uid"], of_job=kind == "Pod" and bool(_job_of(item))
+def _target(kind: str, item: Object) -> DeletionTarget:
+    return DeletionTarget(
+        kind=kind,
+        name=item["metadata"]["name"],
+        uid=item["metadata"]["uid"],
+        of_job=kind == "Pod" and _job_owner(item) is not None,
     )
 
 
-def _owners(pods: Iterable[Object]) -> list[Target]:
-    """The Jobs of Pods, for a user who may not list Jobs."""
-    found = {owner["uid"]: owner for owner in map(_job_of, pods) if owner}
-    return [Target(kind="Job", name=owner["name"], uid=uid) for uid, owner in found.items()]
+def _jobs_of_pods(pods: Iterable[Object]) -> list[DeletionTarget]:
+    """Return the Jobs of Pods, for a user who may not list Jobs."""
+    names: dict[str, str] = {}
+    for pod in pods:
+        owner = _job_owner(pod)
+        if owner is not None:
+            names[owner["uid"]] = owner["name"]
+    return [DeletionTarget(kind="Job", name=name, uid=uid) for uid, name in names.items()]
 
 
-def _job_of(pod: Object) -> Object | None:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return next((owner for owner in owners if owner.get("kind") == "Job"), None)
+def _job_owner(pod: Object) -> Object | None:
+    """Return the owner reference of a Pod to its Job, or None."""
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("kind") == "Job":
+            return dict(owner)
+    return None
 
 
-def _refused(verb: str, what: str, scope: Scope, exc: ApiError) -> BackendError:
+def _cannot(verb: str, what: str, scope: Scope, exc: ApiError) -> BackendError:
     return BackendError(
         f"experiment {scope.experiment!r}: {error_messages.cannot(verb, what, scope, exc)}"
     )

@@ -1,8 +1,7 @@
-"""Launching: everything of an experiment is created, or nothing is left of it."""
+"""Launch an experiment: create all of its objects, or leave none behind."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
 from functools import partial
@@ -12,10 +11,9 @@ from symphony.cluster.matching import experiment_exists
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, NotFound
 from symphony.status import ExperimentStatus
 from symphony_kube.api import error_messages
-from symphony_kube.api import labels as names
 from symphony_kube.api.client import ACCEPT_METADATA_LIST
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.labels import RUN, Scope
 from symphony_kube.api.resources import (
     NAMESPACES,
     Resource,
@@ -23,14 +21,13 @@ from symphony_kube.api.resources import (
     describe,
     is_managed,
     items_of,
-    labels,
+    labels_of,
     to_resource,
     with_run_label,
 )
 from symphony_kube.lifecycle import delete, start_order, wait_deleted
-from symphony_kube.lifecycle.create import STRICT, Creation, NameTaken, in_parallel
+from symphony_kube.lifecycle.create import Creation, NameTaken, in_parallel
 from symphony_kube.render.manifest import KubeManifest
-from symphony_kube.render.overrides import Override, unknown
 from symphony_kube.status import experiments, observe
 from symphony_kube.status.pod_status import parse_time
 
@@ -38,13 +35,13 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
 Object = dict[str, Any]
+OnStatus = Callable[[ExperimentStatus], None]
 
-# Something of an experiment without Pods, younger than this, in seconds, is one that is just being launched.
-BEGINNING = 60.0
-# How long the service account of a new namespace is waited for, in seconds.
-ACCOUNT = 10
-# A namespace of which nobody cares, and in which most may do what they may do in a new one.
-ANY_NAMESPACE = "default"
+# If an experiment has objects but no Pods, and they are younger than this, another launch is in
+# progress.
+LAUNCH_IN_PROGRESS_SECONDS = 60.0
+# How long a launch waits for the service account of a new namespace.
+SERVICE_ACCOUNT_SECONDS = 10
 
 
 def launch(
@@ -53,196 +50,213 @@ def launch(
     *,
     run_id: str,
     force: bool,
-    on_change: Callable[[ExperimentStatus], None] | None = None,
+    on_change: OnStatus | None = None,
 ) -> None:
-    """Create the objects of an experiment, each marked with ``run_id``, all or nothing.
+    """Create the objects of an experiment, each with ``run_id`` in a label.
 
-    Returns when all are created: those of processes that start after others in their time. A live experiment of
-    that name is refused (`AlreadyExists`), unless ``force`` replaces it; one that has ended gives way. Raises
-    `LaunchFailed` with the object, the server's reason and how to mend it; then nothing is left.
+    Return when all objects are created. Processes that start after others are created when their
+    conditions are met. If an experiment with that name is running, raise `AlreadyExists`, or
+    replace it with ``force``. A finished experiment is always replaced. Raises `LaunchFailed` with
+    the object, the reason of the server and a fix. In this case the created objects are deleted
+    again.
     """
-    make_room(api, manifest.scope, force=force, jobs_only=_only_jobs(manifest))
+    jobs_only = all(unit.job for unit in manifest.roster)
+    remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only)
     try:
-        _attempt(api, manifest, run_id, on_change)
+        _create_or_roll_back(api, manifest, run_id, on_change)
     except _Leftovers:
-        # Objects without Pods, which the first look did not show.
-        delete.delete(api, manifest.scope, jobs_only=_only_jobs(manifest))
-        _attempt(api, manifest, run_id, on_change)
+        # An earlier launch left objects but no Pods, so `remove_previous` did not find it.
+        delete.delete(api, manifest.scope, jobs_only=jobs_only)
+        _create_or_roll_back(api, manifest, run_id, on_change)
     except AlreadyExists:
         if not force:
             raise
-        delete.delete(api, manifest.scope, jobs_only=_only_jobs(manifest))
-        _attempt(api, manifest, run_id, on_change)
+        delete.delete(api, manifest.scope, jobs_only=jobs_only)
+        _create_or_roll_back(api, manifest, run_id, on_change)
 
 
 class _Leftovers(LaunchFailed):
-    """What is left of an earlier launch is in the way."""
+    """Raised if an object of an earlier, incomplete launch has the name of a new object."""
 
 
-def _only_jobs(manifest: KubeManifest) -> bool:
-    return all(unit.job for unit in manifest.roster)
+# --- a previous experiment with the same name ---
 
 
-# --- room ---
+def remove_previous(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
+    """Delete a finished experiment with the same name, or with ``force`` a running one.
 
-
-def make_room(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
-    """See that no experiment of that name is there: one look, and a deletion where one may be deleted."""
+    Raises `AlreadyExists` if it is running and ``force`` is not set.
+    """
     if scope.shared:
-        there = _shared_is_live(api, scope)
+        running = _is_running_in_shared_namespace(api, scope)
     else:
-        there = _namespace_is_live(api, scope)
-    if there is None:
+        running = _is_running_in_own_namespace(api, scope)
+    if running is None:
         return
-    if there and not force:
+    if running and not force:
         raise experiment_exists(scope.experiment)
     delete.delete(api, scope, jobs_only=jobs_only)
 
 
-def _shared_is_live(api: Api, scope: Scope) -> bool | None:
-    """Whether an experiment lives in a shared namespace; None where there is no Pod of it."""
+def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
+    """Return whether an experiment is running, or None if it has no Pods."""
     path = collection_path("Pod", scope.namespace)
     try:
         pods = items_of(api.call("GET", path, query={"labelSelector": scope.selector}))
     except ApiError as exc:
-        raise error_messages.failed(error_messages.cannot("list", "pods", scope, exc), exc) from exc
+        text = error_messages.cannot("list", "pods", scope, exc)
+        raise error_messages.launch_failed(text, exc) from exc
     if not pods:
         return None
-    seen = observe.observe(scope.experiment, pods, now=time.time())
-    return not seen.status.ended or _is_live(api, scope)
+    observation = observe.observe(scope.experiment, pods, now=time.time())
+    if not observation.status.ended:
+        return True
+    # The Pods have finished. If they belong to Jobs, the Jobs can create more.
+    return _is_running(api, scope)
 
 
-def _namespace_is_live(api: Api, scope: Scope) -> bool | None:
-    """Whether an experiment lives in its namespace; None where there is none (any more)."""
+def _is_running_in_own_namespace(api: Api, scope: Scope) -> bool | None:
+    """Return whether an experiment is running, or None if its namespace does not exist.
+
+    If the namespace is being deleted, wait until it is gone.
+    """
     try:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
-        if exc.status != 403:
-            text = error_messages.cannot_create(
-                "Namespace", scope.namespace, scope, exc, verb="read"
-            )
-            raise error_messages.failed(text, exc) from exc
-        return None  # who may not read it may perhaps create it
+        if exc.status == 403:
+            # A user who may not read the namespace may still be able to create it.
+            return None
+        text = error_messages.cannot_create("Namespace", scope.namespace, scope, exc, verb="read")
+        raise error_messages.launch_failed(text, exc) from exc
     if found is None:
         return None
     if not is_managed(found, scope.experiment):
-        raise _foreign(scope)
+        raise _foreign_namespace(scope)
     if "deletionTimestamp" in found["metadata"]:
         _wait_for_namespace(api, scope, found)
         return None
-    return _is_live(api, scope, found)
+    return _is_running(api, scope, found)
 
 
-def _foreign(scope: Scope) -> LaunchFailed:
+def _foreign_namespace(scope: Scope) -> LaunchFailed:
     return LaunchFailed(
-        f"namespace {scope.namespace!r} is there and is not symphony's: it was left alone; choose another name for "
-        "the experiment, or share a namespace with namespace="
+        f"namespace {scope.namespace!r} exists and was not created by symphony, so it is left "
+        "alone; choose another name for the experiment, or use a shared namespace with namespace="
     )
 
 
 def _wait_for_namespace(api: Api, scope: Scope, found: Object) -> None:
-    query = {"fieldSelector": f"metadata.name={scope.namespace}"}
-    if wait_deleted.until_gone(
-        api, NAMESPACES, query, {found["metadata"]["uid"]}, timeout=delete.WHOLE
-    ):
+    """Wait until a namespace that is being deleted is gone."""
+    stuck = wait_deleted.until_gone(
+        api,
+        NAMESPACES,
+        {"fieldSelector": f"metadata.name={scope.namespace}"},
+        {found["metadata"]["uid"]},
+        timeout=delete.NAMESPACE_SECONDS,
+    )
+    if stuck:
         raise LaunchFailed(
-            f"namespace {scope.namespace!r} is being deleted, and still is after {delete.WHOLE:g} s: "
-            f"{delete.conditions(api, scope)}; remove what holds it, or choose another name"
+            f"namespace {scope.namespace!r} is being deleted, and is still there after "
+            f"{delete.NAMESPACE_SECONDS:g} s: {delete.why_namespace_remains(api, scope)}; remove "
+            "what holds it, or choose another name"
         )
 
 
-def _is_live(api: Api, scope: Scope, anything: Object | None = None) -> bool:
-    """Whether an experiment goes on, by its Pods and Jobs; without any, by the age of ``anything`` else of it."""
+def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
+    """Return whether an experiment is running, according to its Pods and Jobs.
+
+    If it has none, the age of one of its ``other`` objects decides.
+    """
     try:
         status = experiments.describe(api, scope)
     except NotFound:
         status = None
     if status is not None and status.processes:
         return not status.ended
-    return anything is not None and not _is_old(anything)
+    return other is not None and not _is_old(other)
 
 
 def _is_old(body: Object) -> bool:
+    """Return whether an object is too old to belong to a launch that is in progress."""
     created = parse_time(body["metadata"].get("creationTimestamp"))
-    return created is not None and time.time() - created > BEGINNING
+    return created is not None and time.time() - created > LAUNCH_IN_PROGRESS_SECONDS
 
 
-# --- creating ---
+# --- creation ---
 
 
-def _attempt(
-    api: Api,
-    manifest: KubeManifest,
-    run_id: str,
-    on_change: Callable[[ExperimentStatus], None] | None,
+def _create_or_roll_back(
+    api: Api, manifest: KubeManifest, run_id: str, on_change: OnStatus | None
 ) -> None:
     scope = manifest.scope
     creation = Creation(api, scope, run_id)
     try:
         _create(api, manifest, creation, run_id, on_change)
     except BaseException as exc:
-        # Ctrl-C too takes the launch back
-        why = _why(api, scope, exc)
-        left = _take_back(api, scope, creation)
-        if left:
+        # Ctrl-C rolls the launch back, too.
+        error = _launch_error(api, scope, exc)
+        remaining = _roll_back(api, scope, creation)
+        if remaining:
+            is_trouble = isinstance(error, BackendError) and error_messages.is_trouble(error)
             raise LaunchFailed(
-                f"{why or 'the launch was broken off'}; what was created could not all be taken back, "
-                f"in namespace {scope.namespace!r} there is left: {', '.join(left)}; delete {scope.experiment!r} "
-                "when that is mended",
-                trouble=isinstance(why, BackendError) and error_messages.is_trouble(why),
+                f"{error or 'the launch was interrupted'}; not all created objects could be "
+                f"deleted again, in namespace {scope.namespace!r} these remain: "
+                f"{', '.join(remaining)}; delete {scope.experiment!r} when the problem is fixed",
+                trouble=is_trouble,
             ) from exc
-        if why is None or why is exc:
+        if error is None or error is exc:
             raise
-        raise why from exc
+        raise error from exc
 
 
-def _why(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
-    """The error to raise for what broke a launch off; None for what is not symphony's."""
+def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
+    """Return the error to raise for a failed launch, or None for a foreign exception."""
     if isinstance(exc, NameTaken):
-        return _taken(api, scope, exc)
+        return _name_taken_error(api, scope, exc)
     if isinstance(exc, (LaunchFailed, AlreadyExists)):
         return exc
-    return error_messages.failed(str(exc), exc) if isinstance(exc, BackendError) else None
+    if isinstance(exc, BackendError):
+        return error_messages.launch_failed(str(exc), exc)
+    return None
 
 
-def _taken(api: Api, scope: Scope, exc: NameTaken) -> BackendError | AlreadyExists:
-    """The error for a name that another object has."""
-    taken = exc.item
-    if exc.found is None or not is_managed(exc.found, scope.experiment):
-        if taken.kind == "Namespace":
-            return _foreign(scope)
-        return LaunchFailed(error_messages.taken(taken.kind, taken.name, scope, exc.found))
+def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | AlreadyExists:
+    """Return the error for an object whose name is taken."""
+    kind, name, found = exc.resource.kind, exc.resource.name, exc.found
+    if found is None or not is_managed(found, scope.experiment):
+        if kind == "Namespace":
+            return _foreign_namespace(scope)
+        return LaunchFailed(error_messages.name_taken(kind, name, scope, found))
+    what = describe(kind, name)
     try:
-        if not _is_old(exc.found) or _is_live(api, scope, exc.found):
+        if not _is_old(found) or _is_running(api, scope, found):
             return experiment_exists(scope.experiment)
     except BackendError as trouble:
-        text = f"{describe(taken.kind, taken.name)} is there already, and how it is cannot be told: {trouble}"
-        return error_messages.failed(text, trouble)
-    return _Leftovers(
-        f"{describe(taken.kind, taken.name)} is left of an earlier launch of {scope.experiment!r}"
-    )
+        text = f"{what} exists already, and its state cannot be determined: {trouble}"
+        return error_messages.launch_failed(text, trouble)
+    return _Leftovers(f"{what} remains from an earlier launch of {scope.experiment!r}")
 
 
-def _take_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
-    """Delete what was created, and wait until it is gone; what is left is told."""
+def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
+    """Delete the created objects, and wait until they are gone. Return those that remain."""
     try:
-        left = creation.take_back()
-        if not left:
-            _see_gone(api, scope, creation)
+        remaining = creation.roll_back()
+        if not remaining:
+            _wait_for_roll_back(api, scope, creation)
     except BackendError as exc:
-        return [f"what is not gone yet ({exc})"]
-    return left
+        return [f"objects that are not deleted yet ({exc})"]
+    return remaining
 
 
-def _see_gone(api: Api, scope: Scope, creation: Creation) -> None:
-    """Wait for what takes its time: a namespace, and the Pods of Jobs."""
-    made = list(creation.made.values())
-    for found, body in made:
-        if found.kind == "Namespace":
-            delete.finish_namespace(api, scope, body["metadata"]["uid"], at_once=True)
+def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
+    """Wait for the deletions that take time: of the namespace, and of the Pods of Jobs."""
+    created = list(creation.created.values())
+    for resource, body in created:
+        if resource.kind == "Namespace":
+            delete.finish_namespace(api, scope, body["metadata"]["uid"], immediately=True)
             return
-    if any(found.kind == "Job" for found, _ in made):
-        delete.end_pods(api, scope, creation.run_id)
+    if any(resource.kind == "Job" for resource, _ in created):
+        delete.end_pods_of_run(api, scope, creation.run_id)
 
 
 def _create(
@@ -250,116 +264,81 @@ def _create(
     manifest: KubeManifest,
     creation: Creation,
     run_id: str,
-    on_change: Callable[[ExperimentStatus], None] | None,
+    on_change: OnStatus | None,
 ) -> None:
     scope = manifest.scope
-    ground = [
-        to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.ground
+    base = [
+        to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.base_objects
     ]
-    units = [to_resource(with_run_label(body, run_id), scope.namespace) for body in manifest.units]
-    by_name = {unit.name: made for unit, made in zip(manifest.roster, units, strict=True)}
-    first = [by_name[unit.name] for unit in manifest.roster if not unit.starts_after]
+    units: dict[str, Resource] = {}
+    for unit, body in zip(manifest.roster, manifest.units, strict=True):
+        units[unit.name] = to_resource(with_run_label(body, run_id), scope.namespace)
     steps: list[Callable[[], object]] = []
     if not scope.shared:
-        # Only one launch can create it.
-        space = creation.create(ground.pop(0))
-        steps.append(partial(_wait_for_account, api, scope, space))
-    steps += [partial(creation.create, each) for each in ground]
-    in_parallel(_do, steps, threads=api.connections, over=creation.over)
-    # The first of them has the roster, without which the others cannot be told of.
-    for each in first[:1]:
-        made = creation.create(each)
+        # Of several launches at the same time, only one can create the namespace.
+        namespace = creation.create(base.pop(0))
+        steps.append(partial(_wait_for_service_account, api, scope, namespace))
+    steps += [partial(creation.create, resource) for resource in base]
+    in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
+    first_units = [units[unit.name] for unit in manifest.roster if not unit.starts_after]
+    if first_units:
+        # The first Pod has the roster. Without it the other processes cannot be reported.
+        first = first_units[0]
+        body = creation.create(first)
         if scope.shared:
-            _see_alone(api, scope, creation, each, made)
-    creation.create_all(first[1:])
-    start_order.run(api, scope, manifest.roster, by_name, creation, on_change)
+            _check_no_other_launch(api, scope, creation, first, body)
+        creation.create_all(first_units[1:])
+    start_order.run(api, scope, manifest.roster, units, creation, on_change)
 
 
-def _do(step: Callable[[], object]) -> None:
+def _call(step: Callable[[], object]) -> None:
     step()
 
 
-def _wait_for_account(api: Api, scope: Scope, space: Object) -> None:
-    """Wait until Pods are let into a new namespace: one watch of its service account.
+def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None:
+    """Wait until Pods can be created in a new namespace, with a watch of its service account.
 
-    Before Kubernetes 1.21, which labels namespaces with their names, Pods also need the account's secret.
+    Before Kubernetes 1.21 Pods also need the secret of the account. Since then namespaces have a
+    label with their name, by which the version is recognized.
     """
-    modern = "kubernetes.io/metadata.name" in labels(space)
+    needs_secret = "kubernetes.io/metadata.name" not in labels_of(namespace)
     path = f"{NAMESPACES}/{scope.namespace}/serviceaccounts"
+    query = {"fieldSelector": "metadata.name=default"}
     try:
-        events = api.watch(path, query={"fieldSelector": "metadata.name=default"}, seconds=ACCOUNT)
+        events = api.watch(path, query=query, seconds=SERVICE_ACCOUNT_SECONDS)
         for event in events:
-            if event["type"] != "DELETED" and (modern or event["object"].get("secrets")):
+            if event["type"] == "DELETED":
+                continue
+            if event["object"].get("secrets") or not needs_secret:
                 events.close()
                 return
     except BackendError:
-        return  # who may not watch it comes again as long as Pods are refused
+        # If the user may not watch service accounts, the creation of Pods is retried instead.
+        return
 
 
-def _see_alone(api: Api, scope: Scope, creation: Creation, first: Resource, mine: Object) -> None:
-    """See that no other launch of that name created its first Pod or Job earlier, in a shared namespace.
+def _check_no_other_launch(
+    api: Api, scope: Scope, creation: Creation, first: Resource, body: Object
+) -> None:
+    """Raise `AlreadyExists` if another launch in a shared namespace created its first unit earlier.
 
-    What there was when ours came to be is told by the server, at that very version: of two launches at the same time
-    the later sees the earlier, and gives way. Times of creation tell it to the second, and not in order.
+    The server lists the objects at the resource version of our own first unit. So of two launches
+    at the same time the later one sees the earlier one, and fails. Creation times cannot be used,
+    because they have a resolution of a second and are not ordered.
     """
     query = {
         "labelSelector": scope.selector,
-        "resourceVersion": mine["metadata"]["resourceVersion"],
+        "resourceVersion": body["metadata"]["resourceVersion"],
         "resourceVersionMatch": "Exact",
     }
     try:
-        others = api.call("GET", first.collection, query=query, accept=ACCEPT_METADATA_LIST)
+        answer = api.call("GET", first.collection, query=query, accept=ACCEPT_METADATA_LIST)
     except ApiError as exc:
         if exc.status != 403:
             raise
-        return  # who may not list Jobs meets those of the same name when they are created
-    for other in items_of(others):
-        if (
-            labels(other).get(names.RUN) != creation.run_id
-            and "deletionTimestamp" not in other["metadata"]
-        ):
+        # A user who may not list Jobs gets an error later if the name of a Job is taken.
+        return
+    for other in items_of(answer):
+        is_other_run = labels_of(other).get(RUN) != creation.run_id
+        if is_other_run and "deletionTimestamp" not in other["metadata"]:
             raise experiment_exists(scope.experiment)
-
-
-# --- asking only ---
-
-
-def check(api: Api, manifest: KubeManifest) -> None:
-    """Have the API server check every object, and create nothing. Raises `LaunchFailed` for one that it refuses,
-    and for a field in pod_yml or container_yml that it does not know.
-
-    Where the namespace is not there yet, the others are checked in the namespace ``default``.
-    """
-    scope = manifest.scope
-    namespace = scope.namespace if scope.shared else ANY_NAMESPACE
-    todo: list[tuple[Object, list[Override]]] = [(body, []) for body in manifest.ground]
-    for unit, body in zip(manifest.roster, manifest.units, strict=True):
-        todo.append((body, [hatch for hatch in manifest.overrides if hatch.unit == unit.name]))
-    in_parallel(partial(_check, api, scope, namespace), todo, threads=api.connections)
-
-
-def _check(api: Api, scope: Scope, namespace: str, given: tuple[Object, list[Override]]) -> None:
-    body, own = given
-    kind, name = body["kind"], body["metadata"]["name"]
-    # Names were checked before; an object that is there already must not be in the way.
-    stand_in = f"symphony-check-{secrets.token_hex(6)}"
-    meta = {**body["metadata"], "name": stand_in}
-    if kind != "Namespace":
-        meta["namespace"] = namespace
-    asked = to_resource({**body, "metadata": meta}, namespace)
-    there = Scope(experiment=scope.experiment, namespace=namespace, shared=scope.shared)
-    try:
-        answer = api.call(
-            "POST", asked.collection, query={"dryRun": "All", **STRICT}, body=asked.data
-        )
-    except ApiError as exc:
-        exc.detail = exc.detail.replace(stand_in, name)
-        raise error_messages.failed(
-            error_messages.cannot_create(kind, name, there, exc), exc
-        ) from exc
-    for hatch in own:
-        dropped = unknown(hatch, answer)
-        if dropped:
-            raise LaunchFailed(
-                error_messages.unknown_fields(kind, name, there, hatch.where, dropped)
-            )

@@ -1,4 +1,4 @@
-"""The start order: Pods are created in waves, as those for which they wait become ready, have started or succeeded."""
+"""The start order: create each unit when the processes that it waits for meet its conditions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from symphony.errors import BackendError, LaunchFailed, Unreachable
 from symphony.plan import start_order
 from symphony.status import ENDED, ExperimentStatus, State
-from symphony_kube.api import labels
 from symphony_kube.api.client import MERGE_PATCH, ResponseStream
 from symphony_kube.api.errors import ApiError
-from symphony_kube.api.labels import Scope
+from symphony_kube.api.labels import READY, Scope
 from symphony_kube.api.resources import Resource
 from symphony_kube.lifecycle.create import Creation
 from symphony_kube.render.roster import Roster, Unit
@@ -27,112 +26,132 @@ from symphony_kube.status.pod_status import ContainerStatus
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
-# How long a log may be ahead of what the API tells, in seconds.
-LOOK_AGAIN = 0.5
+# The pause between tries to read a log, and between checks of what was read.
+LOG_POLL_SECONDS = 0.5
 
-Tracks = Mapping[str, ContainerStatus]
-
-
-def waiting(roster: Roster) -> list[Unit]:
-    """The units that start after others."""
-    return [unit for unit in roster if unit.starts_after]
+ContainerStates = Mapping[str, ContainerStatus]
 
 
 def run(
     api: Api,
     scope: Scope,
     roster: Roster,
-    items: Mapping[str, Resource],
+    resources: Mapping[str, Resource],
     creation: Creation,
     on_change: Callable[[ExperimentStatus], None] | None,
 ) -> None:
-    """Create the units that wait, each in its time; those that never can start are left out.
+    """Create the units that start after other processes, each when its conditions are met.
 
-    ``items`` has the objects of units by name. Raises `LaunchFailed` where the experiment is deleted meanwhile, and
-    where one for which others wait has no image: that would be waited for in vain.
+    Units that can never start are not created. ``resources`` has the objects of the units by name.
+    ``on_change`` is called with each new status. Raises `LaunchFailed` if the experiment is deleted
+    during the launch, and if a unit waits for a process whose image cannot be pulled, because it
+    would wait forever.
     """
-    left = waiting(roster)
-    if not left:
+    waiting = [unit for unit in roster if unit.starts_after]
+    if not waiting:
         return
     with (
-        ObservationStream(api, scope, roster=roster) as following,
+        ObservationStream(api, scope, roster=roster) as observations,
         ReadyLogs(api, scope, roster) as logs,
     ):
-        seen = following.first()
+        observation = observations.first()
         while True:
             if on_change is not None:
-                on_change(seen.status)
-            tracks = logs.consider(seen.containers)
-            start, left = due(left, tracks)
-            see_images(left, tracks)
-            creation.create_all([items[unit.name] for unit in start])
-            if not left:
+                on_change(observation.status)
+            states = logs.add_ready(observation.containers)
+            startable, waiting = _split_by_verdict(waiting, states)
+            _check_images(waiting, states)
+            creation.create_all([resources[unit.name] for unit in startable])
+            if not waiting:
                 return
-            there = not seen.empty
-            later = following.next(LOOK_AGAIN if logs.reading else None)
-            if later is not None and later.empty and there:
+            # A process that is ready because of its log changes no object if the user may not write
+            # to Pods, so there may be no observation for it.
+            next_observation = observations.next(LOG_POLL_SECONDS if logs.pending else None)
+            if next_observation is None:
+                continue
+            if next_observation.empty and not observation.empty:
                 raise LaunchFailed(
                     f"experiment {scope.experiment!r} was deleted while it was being launched"
                 )
-            seen = later or seen
+            observation = next_observation
 
 
-def due(left: Sequence[Unit], tracks: Tracks) -> tuple[list[Unit], list[Unit]]:
-    """Those of ``left`` that may start now, and those that still have to wait."""
-    words = {unit.name: start_order.verdict(unit.starts_after, tracks).word for unit in left}
-    start = [unit for unit in left if words[unit.name] == "start"]
-    return start, [unit for unit in left if words[unit.name] == "wait"]
+def _split_by_verdict(
+    waiting: Sequence[Unit], states: ContainerStates
+) -> tuple[list[Unit], list[Unit]]:
+    """Return the units that can start, and those that must continue to wait.
+
+    Units that can never start are in neither list.
+    """
+    startable = []
+    still_waiting = []
+    for unit in waiting:
+        word = start_order.verdict(unit.starts_after, states).word
+        if word == "start":
+            startable.append(unit)
+        elif word == "wait":
+            still_waiting.append(unit)
+    return startable, still_waiting
 
 
-def see_images(left: Sequence[Unit], tracks: Tracks) -> None:
-    """Raise `LaunchFailed` where one for which others wait has an image that cannot be pulled."""
-    for unit in left:
+def _check_images(waiting: Sequence[Unit], states: ContainerStates) -> None:
+    """Raise `LaunchFailed` if a unit waits for a process whose image cannot be pulled."""
+    for unit in waiting:
         for name in unit.starts_after:
-            reason = tracks[name].reason
-            if (
-                tracks[name].state is State.PENDING
-                and reason.partition(":")[0] in reasons.IMAGE_NOT_FOUND_REASONS
-            ):
+            state = states[name]
+            reason_word = state.reason.partition(":")[0]
+            if state.state is not State.PENDING:
+                continue
+            if reason_word in reasons.IMAGE_NOT_FOUND_REASONS:
                 raise LaunchFailed(
-                    f"process {name!r}, for which {unit.name!r} waits, cannot start: {reason}; name an image that the "
-                    "cluster can pull"
+                    f"process {name!r}, for which {unit.name!r} waits, cannot start: "
+                    f"{state.reason}; set an image that the cluster can pull"
                 )
 
 
-def awaited_logs(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[str]]]:
-    """By process, the unit and the line that says it is ready: of those for which others wait."""
-    wanted = {
+def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[str]]]:
+    """Return the log patterns of processes for which others wait, by process.
+
+    Each entry has the unit of the process, and the regular expression of the line in its log that
+    means that the process is ready.
+    """
+    awaited = {
         name
         for unit in roster
         for name, condition in unit.starts_after.items()
         if condition == "ready"
     }
-    return {
-        process: (unit, re.compile(pattern))
-        for unit in roster
-        for process, pattern in unit.logs.items()
-        if process in wanted
-    }
+    patterns = {}
+    for unit in roster:
+        for process, pattern in unit.logs.items():
+            if process in awaited:
+                patterns[process] = (unit, re.compile(pattern))
+    return patterns
 
 
 class ReadyLogs:
-    """Reads the logs of processes that are ready by what they write, while others wait for them.
+    """Reads the logs of processes that are ready because of a line in their log.
 
-    What was seen is noted on the Pod, for everybody, where the user may do that. Close it when done.
+    Only processes for which others wait are read. Each process that is ready is recorded in an
+    annotation of its Pod for later observers, if the user may write to it. Use it as a context
+    manager.
     """
 
     def __init__(self, api: Api, scope: Scope, roster: Roster) -> None:
         self._api = api
         self._scope = scope
-        self._wanted = awaited_logs(roster)
+        self._patterns = _awaited_log_patterns(roster)
+        # Processes whose line was found, and those of them that `add_ready` has returned.
         self._ready: set[str] = set()
-        self._told: set[str] = set()
+        self._returned: set[str] = set()
+        # Runs of processes, identified by name and start time: those that are read at the moment,
+        # and those for which reading was started.
         self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
-        self._answers: set[ResponseStream] = set()
-        self._notes: dict[str, set[str]] = {}
-        self._noting = threading.Lock()
-        self._over = threading.Event()
+        self._streams: set[ResponseStream] = set()
+        self._recorded: dict[str, set[str]] = {}
+        self._record_lock = threading.Lock()
+        self._stopped = threading.Event()
 
     def __enter__(self) -> ReadyLogs:
         return self
@@ -143,103 +162,108 @@ class ReadyLogs:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
-        for answer in list(self._answers):
-            answer.close()
+        self._stopped.set()
+        for stream in list(self._streams):
+            stream.close()
         if kind is None:
-            with self._noting:  # whoever was taken to be ready is noted before a launcher goes
+            # The launcher may exit next. Wait until the last ready process is recorded.
+            with self._record_lock:
                 pass
 
     @property
-    def reading(self) -> bool:
-        """Whether a log is being read, or told something that was not considered yet.
+    def pending(self) -> bool:
+        """Whether a log is being read, or a process is ready that `add_ready` has not returned."""
+        return bool(self._reading) or self._returned != self._ready
 
-        Nothing else may wake who waits: the note on a Pod does, but not everybody may write it.
+    def add_ready(self, states: ContainerStates) -> dict[str, ContainerStatus]:
+        """Return the states with the processes that are ready because of their log.
+
+        Start to read the logs of processes that have started.
         """
-        return bool(self._reading) or self._told != self._ready
-
-    def consider(self, tracks: Tracks) -> dict[str, ContainerStatus]:
-        """The tracks, with what the logs tell beyond them; begins to read those of processes that have started."""
-        told = self._told = set(self._ready)
-        for process in self._wanted:
-            track = tracks[process]
-            if track.started is None or track.was_ready or track.state in ENDED or process in told:
+        ready = set(self._ready)
+        self._returned = ready
+        for process in self._patterns:
+            state = states[process]
+            is_done = state.was_ready or state.state in ENDED or process in ready
+            if state.started is None or is_done:
                 continue
-            run = (process, track.started)
-            if run not in self._followed:
-                self._followed.add(run)
-                self._reading.add(run)
+            process_run = (process, state.started)
+            if process_run not in self._followed:
+                self._followed.add(process_run)
+                self._reading.add(process_run)
                 threading.Thread(
-                    target=self._follow, args=run, daemon=True, name=f"ready-{process}"
+                    target=self._follow, args=process_run, daemon=True, name=f"ready-{process}"
                 ).start()
         return {
-            name: replace(track, was_ready=True) if name in told else track
-            for name, track in tracks.items()
+            name: replace(state, was_ready=True) if name in ready else state
+            for name, state in states.items()
         }
 
     def _follow(self, process: str, started: float) -> None:
-        """Read the log of a process until the line comes, or its end."""
+        """Read the log of a process until the line is found or the log ends."""
         try:
-            self._read_on(process)
+            self._read_with_retries(process)
         finally:
             self._reading.discard((process, started))
 
-    def _read_on(self, process: str) -> None:
-        while not self._over.is_set():
+    def _read_with_retries(self, process: str) -> None:
+        while not self._stopped.is_set():
             try:
-                self._try(process)
+                self._read(process)
+                return
             except Unreachable:
-                self._over.wait(LOOK_AGAIN)
+                self._stopped.wait(LOG_POLL_SECONDS)
             except ApiError as exc:
-                # 400: the container is not quite there yet
-                if exc.status != 400 or self._over.wait(LOOK_AGAIN):
+                # 400 means that the container does not have a log yet.
+                if exc.status != 400 or self._stopped.wait(LOG_POLL_SECONDS):
                     return
             except BackendError:
                 return
-            else:
-                return
 
-    def _try(self, process: str) -> None:
-        unit, pattern = self._wanted[process]
+    def _read(self, process: str) -> None:
+        unit, pattern = self._patterns[process]
         pod = self._pod(unit, process)
-        if pod is not None and self._read(pod, process, pattern):
-            with self._noting:
+        if pod is not None and self._find_line(pod, process, pattern):
+            with self._record_lock:
                 self._ready.add(process)
-                self._note(pod, process)
+                self._record(pod, process)
 
     def _pod(self, unit: Unit, process: str) -> str | None:
+        """Return the name of the Pod of a process. Kubernetes chooses the names of Pods of Jobs."""
         if not unit.job:
             return self._scope.object_name(unit.name)
-        found = find_pod.newest(
-            find_pod.list_containers(self._api, self._scope, unit.name), process
-        )
-        return found.pod if found else None
+        containers = find_pod.list_containers(self._api, self._scope, unit.name)
+        container = find_pod.newest(containers, process)
+        return container.pod if container else None
 
-    def _read(self, pod: str, process: str, pattern: re.Pattern[str]) -> bool:
-        """Whether the line came before the end of the log."""
-        answer = self._api.open_stream(
+    def _find_line(self, pod: str, process: str, pattern: re.Pattern[str]) -> bool:
+        """Follow a log, and return whether the line was found before the log ended."""
+        stream = self._api.open_stream(
             find_pod.pod_path(self._scope, pod, "log"),
             query={"container": process, "follow": "true"},
-            idle_timeout=None,
         )
-        self._answers.add(answer)
+        self._streams.add(stream)
         try:
-            if self._over.is_set():  # while it was opened
+            # `__exit__` does not see a stream that is opened at the same time.
+            if self._stopped.is_set():
                 return False
-            return any(
-                pattern.search(line.decode(errors="replace").removesuffix("\r"))
-                for line in answer.lines()
-            )
+            for line in stream.lines():
+                text = line.decode(errors="replace").removesuffix("\r")
+                if pattern.search(text):
+                    return True
+            return False
         finally:
-            answer.close()
-            self._answers.discard(answer)
+            stream.close()
+            self._streams.discard(stream)
 
-    def _note(self, pod: str, process: str) -> None:
-        """Write on the Pod who is ready; without the right to do so only this launch knows."""
-        noted = self._notes.setdefault(pod, set())
-        noted.add(process)
-        patch = {"metadata": {"annotations": {labels.READY: ",".join(sorted(noted))}}}
+    def _record(self, pod: str, process: str) -> None:
+        """Record in an annotation of a Pod that a process is ready.
+
+        If the user may not write to the Pod, only this launch knows.
+        """
+        recorded = self._recorded.setdefault(pod, set())
+        recorded.add(process)
+        patch = {"metadata": {"annotations": {READY: ",".join(sorted(recorded))}}}
+        path = find_pod.pod_path(self._scope, pod)
         with contextlib.suppress(BackendError):
-            self._api.call(
-                "PATCH", find_pod.pod_path(self._scope, pod), body=patch, content_type=MERGE_PATCH
-            )
+            self._api.call("PATCH", path, body=patch, content_type=MERGE_PATCH)

@@ -1,4 +1,4 @@
-"""Waiting until what was deleted is gone: by a list and a watch, with an end."""
+"""Wait until deleted objects are gone, with a list and a watch, for a limited time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-# How long after its grace period something may still be there, in seconds, before it is stuck.
-STUCK = 120.0
-# Where the user may list and not watch.
-LOOK_AGAIN = 0.5
+# How long an object may exist after its grace period before it is reported as stuck.
+STUCK_SECONDS = 120.0
+# The pause between lists if the user may not watch the objects.
+LIST_PAUSE_SECONDS = 0.5
+# The number of stuck objects that a message names.
+MAX_NAMES = 5
 
 
 def until_gone(
@@ -30,63 +32,67 @@ def until_gone(
     *,
     timeout: float | None = None,
 ) -> list[Object]:
-    """Return when none of the objects is there any more, or with those that are stuck.
+    """Wait until no object with one of the ``uids`` exists, and return the objects that are stuck.
 
-    ``path`` and ``query`` list them among others. ``timeout`` is in seconds beyond their grace periods, usually
-    `STUCK`.
+    ``path`` and ``query`` select a list that contains these objects. ``timeout`` is the time in
+    addition to their grace periods in seconds, by default `STUCK_SECONDS`.
     """
-    end = time.monotonic() + (STUCK if timeout is None else timeout)
+    deadline = time.monotonic() + (STUCK_SECONDS if timeout is None else timeout)
     while True:
         answer = api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST)
-        left = {
+        remaining = {
             item["metadata"]["uid"]: item
             for item in items_of(answer)
             if item["metadata"]["uid"] in uids
         }
-        remaining = (
-            end + max((grace(item) for item in left.values()), default=0.0) - time.monotonic()
-        )
-        if not left or remaining <= 0:
-            return list(left.values())
+        longest_grace = max((grace_seconds(item) for item in remaining.values()), default=0.0)
+        seconds_left = deadline + longest_grace - time.monotonic()
+        if not remaining or seconds_left <= 0:
+            return list(remaining.values())
+        version = answer["metadata"]["resourceVersion"]
         try:
-            _follow(
-                api,
-                path,
-                {**query, "resourceVersion": answer["metadata"]["resourceVersion"]},
-                left,
-                remaining,
+            _watch_deletions(
+                api, path, {**query, "resourceVersion": version}, remaining, seconds_left
             )
         except (ApiError, Unreachable):
-            time.sleep(LOOK_AGAIN)
-        if not left:
+            time.sleep(LIST_PAUSE_SECONDS)
+        if not remaining:
             return []
 
 
-def _follow(
-    api: Api, path: str, query: Mapping[str, str], left: dict[str, Object], seconds: float
+def _watch_deletions(
+    api: Api,
+    path: str,
+    query: Mapping[str, str],
+    remaining: dict[str, Object],
+    seconds: float,
 ) -> None:
-    """Watch until all of ``left`` are gone, at most so long, and take out those that go."""
+    """Watch for at most ``seconds``, and remove deleted objects from ``remaining``."""
     events = api.watch(path, query=query, accept=ACCEPT_METADATA, seconds=max(1, int(seconds)))
     try:
         for event in events:
             if event["type"] == "DELETED":
-                left.pop(event["object"]["metadata"]["uid"], None)
-            if not left:
+                remaining.pop(event["object"]["metadata"]["uid"], None)
+            if not remaining:
                 return
     finally:
         events.close()
 
 
-def grace(item: Object) -> float:
-    """How long an object that is being deleted may take, in seconds."""
+def grace_seconds(item: Object) -> float:
+    """Return the grace period of an object that is being deleted."""
     return float(item["metadata"].get("deletionGracePeriodSeconds") or 0)
 
 
-def stuck(items: Iterable[Object]) -> str:
-    """Objects that do not go, with what holds them."""
+def describe_stuck(items: Iterable[Object]) -> str:
+    """Return the names of objects that are stuck, with the finalizers that hold them."""
     words = []
     for item in items:
-        held = ", ".join(item["metadata"].get("finalizers") or ())
-        words.append(f"{item['metadata']['name']!r}" + (f" (held by {held})" if held else ""))
-    shown = ", ".join(words[:5])
-    return f"{shown} and {len(words) - 5} more" if len(words) > 5 else shown
+        word = repr(item["metadata"]["name"])
+        finalizers = item["metadata"].get("finalizers")
+        if finalizers:
+            word += f" (held by {', '.join(finalizers)})"
+        words.append(word)
+    shown = ", ".join(words[:MAX_NAMES])
+    hidden = len(words) - MAX_NAMES
+    return f"{shown} and {hidden} more" if hidden > 0 else shown

@@ -1,1 +1,1 @@
-"""Rendering of a plan to Kubernetes objects. Pure, except for reading files."""
+"""Rendering of a plan to Kubernetes objects. Pure, except for `files` and `secret_file`."""

@@ -1,4 +1,4 @@
-"""A process as a container. Pure."""
+"""Rendering of a process as a container. Pure."""
 
 from __future__ import annotations
 
@@ -12,46 +12,52 @@ from symphony.model.settings import Settings
 from symphony.names import join_names
 from symphony.plan.resolve import Plan, PlannedProcess, argv
 from symphony_kube.api.labels import KEYS, SECRETS
-from symphony_kube.render.context import Context, Group
-from symphony_kube.render.merge import merged, plain
+from symphony_kube.render.context import PlannedUnit, RenderContext
+from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.options import Options
-from symphony_kube.render.text import Object, check_variables, escaped, port_name, variables
+from symphony_kube.render.text import Object, check_variable_names, env_vars, escape, port_name
 
 SHELL = "/bin/sh"
-DEFAULT_READY_TIMEOUT = 60.0
-# A test is tried every second, for as long as it takes, and a process that was ready once is not tested away: how
-# long it may take is the observers' to judge, as it is on every backend.
-_TRIES = {"periodSeconds": 1, "failureThreshold": 2**31 - 1}
-_NETWORK_TIMEOUT, _COMMAND_TIMEOUT = 1, 10
+DEFAULT_READY_TIMEOUT_SECONDS = 60.0
+# Readiness is tested every second without a limit, and a process that was ready stays ready. As on
+# every backend, the timeout of the test is checked by the observers of the experiment, not by the
+# kubelet.
+_PROBE_SETTINGS = {"periodSeconds": 1, "failureThreshold": 2**31 - 1}
+_NETWORK_PROBE_SECONDS = 1
+_COMMAND_PROBE_SECONDS = 10
 
 
 def check_images(plan: Plan, options: Options) -> None:
-    """Refuse a plan of which a process has no image."""
+    """Raise `SpecError` if a process has no image."""
     if options.image:
         return
-    without = [
+    without_image = [
         process
         for process in plan
         if not process.container_image and not process.settings.container_yml.get("image")
     ]
-    if without:
-        paths = [process.path for process in without]
-        what = (
-            f"process {paths[0]!r} has"
-            if len(paths) == 1
-            else f"processes {join_names(paths, limit=20)} have"
-        )
-        raise SpecError(
-            f"{what} no container_image: a container runs from an image; set container_image, or give one for all that "
-            'have none: --image IMAGE, or image="IMAGE" of the cluster',
-            path=("processes", without[0].name, "container_image"),
-        )
+    if not without_image:
+        return
+    paths = [process.path for process in without_image]
+    if len(paths) == 1:
+        what = f"process {paths[0]!r} has"
+    else:
+        what = f"processes {join_names(paths, limit=20)} have"
+    raise SpecError(
+        f"{what} no container_image: a container runs from an image; set container_image, or set "
+        "an "
+        'image for all processes without one: --image IMAGE, or image="IMAGE" of the cluster',
+        path=("processes", without_image[0].name, "container_image"),
+    )
 
 
 def container(
-    process: PlannedProcess, ports: list[Object], mounts: list[Object] | None, context: Context
+    process: PlannedProcess,
+    ports: list[Object],
+    mounts: list[Object] | None,
+    context: RenderContext,
 ) -> Object:
-    """The container of a process."""
+    """Return the container of a process."""
     settings = process.settings
     result: Object = {"name": process.name}
     image = process.container_image or context.options.image
@@ -59,153 +65,192 @@ def container(
         result["image"] = image
     if settings.image_pull_policy:
         result["imagePullPolicy"] = settings.image_pull_policy
-    result.update(_program(process))
+    result.update(_command(process))
     if ports:
         result["ports"] = ports
     result["env"] = _environment(process, context)
-    needs = resources(settings, context.options.gpu_resource)
-    if needs:
-        result["resources"] = needs
+    amounts = resources(settings, context.options.gpu_resource)
+    if amounts:
+        result["resources"] = amounts
     if mounts:
         result["volumeMounts"] = mounts
     if settings.ready is not None:
-        result.update(_readiness(process, settings.ready, context))
+        result.update(_readiness_probe(process, settings.ready, context))
     if settings.container_yml:
-        return _with_own(process, result)
+        return _apply_override(process, result)
     return result
 
 
-def _with_own(process: PlannedProcess, rendered: Object) -> Object:
-    who = f"container_yml of process {process.path!r}"
-    result = merged(rendered, plain(process.settings.container_yml, who))
+def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
+    """Merge container_yml over a container."""
+    description = f"container_yml of process {process.path!r}"
+    fields = to_plain_data(process.settings.container_yml, description)
+    result = merge(rendered, fields)
     if result.get("name") != process.name:
         raise SpecError(
-            f"{who} changes the name of the container, by which symphony finds it; leave name out"
+            f"{description} changes the name of the container, by which symphony finds it; "
+            "remove name"
         )
     return result
 
 
-# --- what runs ---
+# --- the command ---
 
 
-def _program(process: PlannedProcess) -> Object:
-    folder = process.start_dir
-    relative = folder is not None and not posixpath.isabs(folder)
-    where: Object = {} if folder is None or relative else {"workingDir": folder}
-    first = [_enter(folder)] if folder is not None and relative else []
-    if process.cmds is not None or ((first or process.preamble_cmds) and process.command):
-        shell, *rest = argv(process, SHELL, first=first)
-        return {"command": [shell, *map(escaped, rest)], **where}
-    if not process.command and (first or process.preamble_cmds):
-        what = "a relative start_dir" if first else "preamble_cmds"
-        raise SpecError(
-            f"process {process.path!r} has {what} and no command: a shell has to run first, and then it does not know "
-            "the image's own entry point; give it command=, cmd= or cmds="
-        )
+def _command(process: PlannedProcess) -> Object:
+    """Return the command, the arguments and the working directory of a container."""
     result: Object = {}
-    if process.command:
-        result["command"] = [escaped(word) for word in process.command]
-    if process.args:
-        result["args"] = [escaped(word) for word in process.args]
-    return {**result, **where}
+    needs_shell = process.cmds is not None
+    # Kubernetes only accepts an absolute working directory. A relative start_dir is relative to the
+    # working directory of the image, so a shell has to change to it.
+    relative_dir = _relative_start_dir(process)
+    setup = [_change_directory(relative_dir)] if relative_dir is not None else []
+    if setup or process.preamble_cmds:
+        if not process.command and not needs_shell:
+            setting = "a relative start_dir" if setup else "preamble_cmds"
+            raise SpecError(
+                f"process {process.path!r} has {setting} and no command: a shell must run first, "
+                "and it does not know the entry point of the image; set command=, cmd= or cmds="
+            )
+        needs_shell = True
+    if needs_shell:
+        shell, *arguments = argv(process, SHELL, first=setup)
+        result["command"] = [shell, *(escape(argument) for argument in arguments)]
+    else:
+        if process.command:
+            result["command"] = [escape(word) for word in process.command]
+        if process.args:
+            result["args"] = [escape(word) for word in process.args]
+    if process.start_dir is not None and relative_dir is None:
+        result["workingDir"] = process.start_dir
+    return result
 
 
-def _enter(folder: str) -> str:
-    """The line that goes to a folder below the image's working directory, wherever CDPATH leads."""
-    return f"cd {shlex.quote(f'./{folder}')}"
+def _relative_start_dir(process: PlannedProcess) -> str | None:
+    """Return the start directory if it is relative, else None."""
+    directory = process.start_dir
+    if directory is None or posixpath.isabs(directory):
+        return None
+    return directory
 
 
-def _environment(process: PlannedProcess, context: Context) -> list[Object]:
+def _change_directory(directory: str) -> str:
+    """Return the shell command that changes to a relative directory. CDPATH does not affect it."""
+    return f"cd {shlex.quote(f'./{directory}')}"
+
+
+def _environment(process: PlannedProcess, context: RenderContext) -> list[Object]:
+    """Return the environment variables of a container. Later ones can refer to earlier ones."""
     env = process.env
-    if not env.keys() <= context.checked:
-        check_variables(env, f"process {process.path!r}")
-        context.checked.update(env)
-    own = env if context.shared_names.isdisjoint(env) else _without(env, context.shared_names)
+    if not env.keys() <= context.checked_variables:
+        check_variable_names(env, f"process {process.path!r}")
+        context.checked_variables.update(env)
+    if not context.common_names.isdisjoint(env):
+        env = {key: value for key, value in env.items() if key not in context.common_names}
     identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
-    secrets = _secrets(process, context) if process.settings.env_secrets or process.keys else []
-    return [*variables(own), *secrets, *context.shared_env, *variables(identity)]
+    from_secrets: list[Object] = []
+    if process.settings.env_secrets or process.keys:
+        from_secrets = _secret_variables(process, context)
+    return [*env_vars(env), *from_secrets, *context.common_env, *env_vars(identity)]
 
 
-def _secrets(process: PlannedProcess, context: Context) -> list[Object]:
-    given = context.plan.env_secrets(process)
-    check_variables(given, f"process {process.path!r}")
-    owners = {owner: context.scope.object_name(owner, "Secret") for owner in (SECRETS, KEYS)}
-    found = [(SECRETS, key, secret) for key, secret in given.items()] + [
-        (KEYS, key, key) for key in process.keys
-    ]
-    return [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": owners[owner], "key": secret}}}
-        for owner, key, secret in found
-    ]
+def _secret_variables(process: PlannedProcess, context: RenderContext) -> list[Object]:
+    """Return the variables whose values come from Secrets."""
+    secrets = context.plan.env_secrets(process)
+    check_variable_names(secrets, f"process {process.path!r}")
+    secrets_name = context.scope.object_name(SECRETS, "Secret")
+    keys_name = context.scope.object_name(KEYS, "Secret")
+    variables = [_secret_variable(name, secrets_name, key) for name, key in secrets.items()]
+    variables += [_secret_variable(name, keys_name, name) for name in process.keys]
+    return variables
 
 
-def _without(env: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
-    return {key: value for key, value in env.items() if key not in names}
+def _secret_variable(name: str, secret: str, key: str) -> Object:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-# --- what it needs ---
+# --- resources ---
 
 
 def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[str, str]]:
-    """The requests and limits; without GPUs where nobody says what they are called."""
+    """Return the requests and limits. GPUs are left out if ``gpu_resource`` is None."""
     limits = {key: str(value) for key, value in settings.resource_limit.items() if key != "gpu"}
     if gpu_resource and "gpu" in settings.resource_limit:
         limits[gpu_resource] = str(settings.resource_limit["gpu"])
-    found = {"requests": dict(settings.resource_request), "limits": limits}
-    return {key: amounts for key, amounts in found.items() if amounts}
+    result = {}
+    if settings.resource_request:
+        result["requests"] = dict(settings.resource_request)
+    if limits:
+        result["limits"] = limits
+    return result
 
 
-# --- when it is ready ---
+# --- readiness ---
 
 
-def _readiness(process: PlannedProcess, ready: Mapping[str, Any], context: Context) -> Object:
-    """The probe for a readiness test; a log has none, since whoever launches watches it.
+def _readiness_probe(
+    process: PlannedProcess, ready: Mapping[str, Any], context: RenderContext
+) -> Object:
+    """Return the readiness probe of a container.
 
-    To an HTTP probe of Kubernetes every answer from 200 to 399 is one of readiness.
+    There is no probe for a line in the log, because the launcher reads the log itself. An HTTP
+    probe of Kubernetes accepts every status from 200 to 399.
     """
     addresses = context.plan.addresses
     if "tcp" in ready:
         probe: Object = {
             "tcpSocket": {"port": addresses[ready["tcp"]].port},
-            "timeoutSeconds": _NETWORK_TIMEOUT,
+            "timeoutSeconds": _NETWORK_PROBE_SECONDS,
         }
     elif "http" in ready:
         service, path = ready["http"]
-        request = {"path": path, "port": addresses[service].port}
-        probe = {"httpGet": request, "timeoutSeconds": _NETWORK_TIMEOUT}
+        probe = {
+            "httpGet": {"path": path, "port": addresses[service].port},
+            "timeoutSeconds": _NETWORK_PROBE_SECONDS,
+        }
     elif "command" in ready:
         probe = {
-            "exec": {"command": _test_command(process, ready["command"])},
-            "timeoutSeconds": _COMMAND_TIMEOUT,
+            "exec": {"command": _probe_command(process, ready["command"])},
+            "timeoutSeconds": _COMMAND_PROBE_SECONDS,
         }
     else:
         return {}
-    return {"readinessProbe": {**probe, **_TRIES}}
+    return {"readinessProbe": {**probe, **_PROBE_SETTINGS}}
 
 
-def _test_command(process: PlannedProcess, command: list[str]) -> list[str]:
-    """A test as it runs in the folder of its process, behind its preamble; a kubelet's own folder is the image's."""
-    folder = process.start_dir
-    first = [_enter(folder)] if folder is not None and not posixpath.isabs(folder) else []
-    before = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in (*first, *process.preamble_cmds)]
-    if before:
-        command = [SHELL, "-c", "\n".join([*before, 'exec "$@"']), SHELL, *command]
-    return [escaped(word) for word in command]
+def _probe_command(process: PlannedProcess, command: list[str]) -> list[str]:
+    """Return the command of a probe.
+
+    The kubelet runs it in the working directory of the container. A shell changes to a relative
+    start_dir and runs the preamble before it, as for the process itself.
+    """
+    setup = list(process.preamble_cmds)
+    relative_dir = _relative_start_dir(process)
+    if relative_dir is not None:
+        setup.insert(0, _change_directory(relative_dir))
+    if setup:
+        lines = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in setup]
+        command = [SHELL, "-c", "\n".join([*lines, 'exec "$@"']), SHELL, *command]
+    return [escape(word) for word in command]
 
 
-# --- its ports ---
+# --- ports ---
 
 
-def ports(group: Group, context: Context) -> dict[str, list[Object]]:
-    """The ports of the services that a Pod serves, by process; those of a group are on its first container."""
+def ports(unit: PlannedUnit, context: RenderContext) -> dict[str, list[Object]]:
+    """Return the ports of each container of a Pod.
+
+    The ports of services that belong to a group are set on its first container.
+    """
+    owners = [(process.name, process.name) for process in unit.processes]
+    if unit.is_group:
+        owners.insert(0, (unit.name, unit.processes[0].name))
     result: dict[str, list[Object]] = {}
     taken: set[str] = set()
-    owners = [(process.name, process.name) for process in group.processes]
-    if group.group:
-        owners.insert(0, (group.name, group.processes[0].name))
-    for owner, process in owners:
-        for endpoint in context.served.get(owner, ()):
+    for owner, process_name in owners:
+        for endpoint in context.endpoints.get(owner, ()):
             name = port_name(endpoint.service, taken)
             taken.add(name)
-            result.setdefault(process, []).append({"name": name, "containerPort": endpoint.port})
+            port = {"name": name, "containerPort": endpoint.port}
+            result.setdefault(process_name, []).append(port)
     return result

@@ -1,4 +1,4 @@
-"""What everything that is rendered for one experiment shares. Pure."""
+"""Data that is shared by all objects of an experiment while it is rendered. Pure."""
 
 from __future__ import annotations
 
@@ -9,49 +9,54 @@ from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
 from symphony_kube.render.options import Options
-from symphony_kube.render.text import Object, variables
+from symphony_kube.render.text import Object, env_vars
 
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
-SECRETS_FOLDER = "/etc/secrets"
+SECRETS_DIRECTORY = "/etc/secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The processes that become one Pod: a lone one, or those of a group."""
+class PlannedUnit:
+    """The processes that become one Pod: a lone process, or the members of a group."""
 
     name: str
-    group: bool
+    is_group: bool
     processes: tuple[PlannedProcess, ...]
 
     @property
-    def what(self) -> str:
-        """Whom an error speaks of."""
-        return f"{'group' if self.group else 'process'} {self.name!r}"
+    def description(self) -> str:
+        """The unit in words, for messages."""
+        return f"{'group' if self.is_group else 'process'} {self.name!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
-    """A plan and where it goes.
+class RenderContext:
+    """A plan with its scope and options, and data that is computed once for all objects.
 
-    ``made`` has the names of the Secrets and ConfigMaps that are made from files, by kind and the user's name.
-    ``shared_env`` are the variables that every container has, ready to be used.
+    * ``file_objects``: the names of the Secrets and ConfigMaps that are created from files, by kind
+      and name in the specification.
+    * ``endpoints``: the services that each process or group serves.
+    * ``common_env``: the variables of every container, as items of its ``env`` list.
+    * ``common_names``: the names of these variables.
+    * ``checked_variables``: the names of variables that were checked already. Most processes have
+      the same variables, so this saves time.
     """
 
     plan: Plan
     scope: Scope
     options: Options
-    made: Mapping[tuple[str, str], str]
-    served: Mapping[str, tuple[Endpoint, ...]]
-    shared_env: list[Object]
-    shared_names: frozenset[str]
-    checked: set[str] = field(default_factory=set)
+    file_objects: Mapping[tuple[str, str], str]
+    endpoints: Mapping[str, tuple[Endpoint, ...]]
+    common_env: list[Object]
+    common_names: frozenset[str]
+    checked_variables: set[str] = field(default_factory=set)
 
     def labels(self, unit: str) -> dict[str, str]:
-        """The labels of a unit's objects."""
+        """Return the labels of the objects of a unit."""
         return {**self.scope.labels, UNIT: unit}
 
     def metadata(self, name: str, labels: dict[str, str]) -> Object:
-        """The metadata of an object."""
+        """Return the metadata of an object."""
         return {
             "name": self.scope.object_name(name),
             "namespace": self.scope.namespace,
@@ -59,33 +64,33 @@ class Context:
         }
 
 
-def context(
-    plan: Plan, scope: Scope, options: Options, made: Mapping[tuple[str, str], str]
-) -> Context:
-    """The context of a plan."""
-    served: dict[str, list[Endpoint]] = {}
+def render_context(
+    plan: Plan, scope: Scope, options: Options, file_objects: Mapping[tuple[str, str], str]
+) -> RenderContext:
+    """Return the context for rendering a plan."""
+    endpoints: dict[str, list[Endpoint]] = {}
     for endpoint in plan.addresses.endpoints:
-        served.setdefault(endpoint.owner, []).append(endpoint)
-    shared = dict(plan.shared_env)
+        endpoints.setdefault(endpoint.owner, []).append(endpoint)
+    common = dict(plan.shared_env)
     if plan.secrets:
-        shared[SECRETS_VARIABLE] = SECRETS_FOLDER
-    return Context(
+        common[SECRETS_VARIABLE] = SECRETS_DIRECTORY
+    return RenderContext(
         plan=plan,
         scope=scope,
         options=options,
-        made=made,
-        served={owner: tuple(endpoints) for owner, endpoints in served.items()},
-        shared_env=variables(shared),
-        shared_names=frozenset(shared),
+        file_objects=file_objects,
+        endpoints={owner: tuple(served) for owner, served in endpoints.items()},
+        common_env=env_vars(common),
+        common_names=frozenset(common),
     )
 
 
-def groups(plan: Plan) -> tuple[Group, ...]:
-    """The processes of a plan by the Pod that they share, in order."""
-    found: dict[str, list[PlannedProcess]] = {}
+def planned_units(plan: Plan) -> tuple[PlannedUnit, ...]:
+    """Return the units of a plan, in declaration order."""
+    members: dict[str, list[PlannedProcess]] = {}
     for process in plan:
-        found.setdefault(process.group or process.name, []).append(process)
+        members.setdefault(process.group or process.name, []).append(process)
     return tuple(
-        Group(name=name, group=processes[0].group is not None, processes=tuple(processes))
-        for name, processes in found.items()
+        PlannedUnit(name=name, is_group=processes[0].group is not None, processes=tuple(processes))
+        for name, processes in members.items()
     )

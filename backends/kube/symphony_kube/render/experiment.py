@@ -1,6 +1,6 @@
-"""From a plan to the objects of Kubernetes, as plain dictionaries. Pure but for `read_files`.
+"""Rendering of a plan to Kubernetes objects, as plain dictionaries. Pure, except for `read_files`.
 
-The same plan, scope, options and contents of files give the same objects, byte for byte.
+The same plan, scope, options and file contents give the same objects, byte for byte.
 """
 
 from __future__ import annotations
@@ -12,127 +12,156 @@ from pathlib import Path
 
 from symphony.plan.resolve import Plan, secret_text
 from symphony_kube.api.labels import ROSTER, Scope
-from symphony_kube.render import pods, secrets
-from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT, check_images
-from symphony_kube.render.context import Context, Group, context, groups
+from symphony_kube.render import pods
+from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images
+from symphony_kube.render.context import (
+    PlannedUnit,
+    RenderContext,
+    planned_units,
+    render_context,
+)
 from symphony_kube.render.files import paths, read_files
 from symphony_kube.render.manifest import KubeManifest
 from symphony_kube.render.options import Options
 from symphony_kube.render.overrides import Override
 from symphony_kube.render.roster import Unit, encode
+from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
 from symphony_kube.render.services import services
 from symphony_kube.render.text import Object
 
+__all__ = ["read_files", "render"]
+
 
 def render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, bytes]) -> KubeManifest:
-    """What ``plan`` becomes in ``scope``. Raises `SpecError` for what Kubernetes cannot do.
+    """Return the objects of a plan. ``files`` is the result of `read_files`.
 
-    ``files`` has the contents that `read_files` found.
+    Raises `SpecError` if Kubernetes does not support a setting of the plan.
     """
-    with _uncollected():
+    with _garbage_collection_disabled():
         return _render(plan, scope, options, files)
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep Python from looking for garbage, of which there is none: it would visit every object again and again."""
-    was_on = gc.isenabled()
+def _garbage_collection_disabled() -> Iterator[None]:
+    """Disable the garbage collector of Python.
+
+    Rendering creates many objects and no cycles, so each collection would visit all of them in
+    vain.
+    """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
 def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, bytes]) -> KubeManifest:
     check_images(plan, options)
-    for name in dict.fromkeys(
-        name for process in plan for name in process.settings.env_secrets.values()
-    ):
-        secret_text(name, files[plan.secrets[name]])
-    made = secrets.made_from_files(plan)
-    shared = context(plan, scope, options, {key: secrets.made_name(scope, *key) for key in made})
-    found = groups(plan)
-    units = tuple(
-        pods.job(group, shared) if pods.is_job(group, shared) else pods.pod(group, shared)
-        for group in found
+    _check_secrets_in_variables(plan, files)
+    sources = file_sources(plan)
+    object_names = {key: file_object_name(scope, *key) for key in sources}
+    context = render_context(plan, scope, options, object_names)
+    planned = planned_units(plan)
+    bodies = tuple(_unit_body(unit, context) for unit in planned)
+    roster = tuple(
+        _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
     )
-    roster = tuple(_entry(group, unit, shared) for group, unit in zip(found, units, strict=True))
-    base = plan.base_dir or Path()
-    first = next((number for number, entry in enumerate(roster) if not entry.starts_after), 0)
-    pods.annotate(units[first], ROSTER, encode(roster))
+    # The roster is on the first Pod that is created, which is one that waits for no other process.
+    first = 0
+    for index, entry in enumerate(roster):
+        if not entry.starts_after:
+            first = index
+            break
+    pods.annotate(bodies[first], ROSTER, encode(roster))
+    base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,
         scope=scope,
-        ground=(*_namespace(scope), *secrets.objects(made, scope, files), *services(found, shared)),
-        units=units,
+        base_objects=(
+            *_namespace(scope),
+            *file_objects(sources, scope, files),
+            *services(planned, context),
+        ),
+        units=bodies,
         roster=roster,
-        overrides=tuple(hatch for group in found for hatch in _hatches(group, shared)),
-        reads=tuple(base / source for source in paths(plan)),
+        overrides=tuple(override for unit in planned for override in _overrides(unit, context)),
+        source_files=tuple(base_dir / source for source in paths(plan)),
     )
+
+
+def _check_secrets_in_variables(plan: Plan, files: Mapping[str, bytes]) -> None:
+    """Raise `SpecError` if a secret in an environment variable is not text."""
+    names: dict[str, None] = {}
+    for process in plan:
+        names.update(dict.fromkeys(process.settings.env_secrets.values()))
+    for name in names:
+        secret_text(name, files[plan.secrets[name]])
 
 
 def _namespace(scope: Scope) -> list[Object]:
-    """The experiment's own namespace, where it has one."""
+    """Return the Namespace of the experiment, if it is not shared."""
     if scope.shared:
         return []
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": scope.namespace, "labels": scope.labels},
-        }
-    ]
+    metadata = {"name": scope.namespace, "labels": scope.labels}
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}]
 
 
-def _hatches(group: Group, shared: Context) -> Iterator[Override]:
-    """What users wrote themselves over a unit's Pod, and over its containers."""
-    pod = ("spec", "template") if pods.is_job(group, shared) else ()
-    own = group.processes[0].pod.pod_yml
-    if own:
-        yield Override(unit=group.name, where=f"pod_yml of {group.what}", place=pod, written=own)
-    for process in group.processes:
-        own = process.settings.container_yml
-        if own:
-            where, place = (
-                f"container_yml of process {process.path!r}",
-                (*pod, "spec", "containers", process.name),
+def _unit_body(unit: PlannedUnit, context: RenderContext) -> Object:
+    return pods.job(unit, context) if pods.is_job(unit, context) else pods.pod(unit, context)
+
+
+def _overrides(unit: PlannedUnit, context: RenderContext) -> Iterator[Override]:
+    """Yield the overrides of a unit: of its Pod, and of its containers."""
+    pod_path = ("spec", "template") if pods.is_job(unit, context) else ()
+    pod_yml = unit.processes[0].pod.pod_yml
+    if pod_yml:
+        yield Override(
+            unit=unit.name,
+            description=f"pod_yml of {unit.description}",
+            path=pod_path,
+            fields=pod_yml,
+        )
+    for process in unit.processes:
+        container_yml = process.settings.container_yml
+        if container_yml:
+            yield Override(
+                unit=unit.name,
+                description=f"container_yml of process {process.path!r}",
+                path=(*pod_path, "spec", "containers", process.name),
+                fields=container_yml,
             )
-            yield Override(unit=group.name, where=where, place=place, written=own)
 
 
-def _entry(group: Group, unit: Object, shared: Context) -> Unit:
-    """What the roster tells of a unit."""
-    job = unit["kind"] == "Job"
-    spec = unit["spec"]["template"]["spec"] if job else unit["spec"]
-    tests = {process.name: process.settings.ready for process in group.processes}
+def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Unit:
+    """Return the entry of a unit in the roster."""
+    is_job = body["kind"] == "Job"
+    spec = body["spec"]["template"]["spec"] if is_job else body["spec"]
+    ready: dict[str, float] = {}
+    logs: dict[str, str] = {}
+    connects: dict[str, list[str]] = {}
+    serves: dict[str, list[str]] = {}
+    for process in unit.processes:
+        test = process.settings.ready
+        if test:
+            ready[process.name] = float(test.get("timeout", DEFAULT_READY_TIMEOUT_SECONDS))
+            if "log" in test:
+                logs[process.name] = test["log"]
+        if process.settings.connects:
+            connects[process.name] = process.settings.connects
+        if unit.is_group and process.name in context.endpoints:
+            endpoints = context.endpoints[process.name]
+            serves[process.name] = [endpoint.service for endpoint in endpoints]
     return Unit(
-        name=group.name,
-        group=group.group,
-        processes=tuple(tests),
-        job=job,
+        name=unit.name,
+        group=unit.is_group,
+        processes=tuple(process.name for process in unit.processes),
+        job=is_job,
         restart=spec.get("restartPolicy") or "Always",
-        starts_after=dict(group.processes[0].starts_after),
-        ready={
-            name: float(test.get("timeout", DEFAULT_READY_TIMEOUT))
-            for name, test in tests.items()
-            if test
-        },
-        logs={name: test["log"] for name, test in tests.items() if test and "log" in test},
-        connects={
-            process.name: process.settings.connects
-            for process in group.processes
-            if process.settings.connects
-        },
-        serves={
-            name: [one.service for one in shared.served[name]]
-            for name in tests
-            if name in shared.served
-        }
-        if group.group
-        else {},
+        starts_after=dict(unit.processes[0].starts_after),
+        ready=ready,
+        logs=logs,
+        connects=connects,
+        serves=serves,
     )
-
-
-__all__ = ["read_files", "render"]

@@ -1,4 +1,4 @@
-"""Reading what becomes Secrets and ConfigMaps: the one place of the rendering that looks at this machine."""
+"""Read the files that become Secrets and ConfigMaps. This is the only input of the rendering."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from symphony.errors import SpecError
 from symphony.plan.encryption_keys import generate
 from symphony.plan.resolve import Plan
 
-# Kubernetes, pkg/apis/core/types.go: MaxSecretSize, which is that of a ConfigMap too. In bytes.
-MOST = 1024 * 1024
+# The limit for Secrets and ConfigMaps; see MaxSecretSize in
+# k8s.io/kubernetes/pkg/apis/core/types.go.
+MAX_OBJECT_BYTES = 1024 * 1024
 
 
 def read_files(plan: Plan) -> Mapping[str, bytes]:
-    """The contents of the files that a plan names, by their paths as they stand there.
+    """Return the contents of the files that a plan names, by the path as written in the plan.
 
-    Relative paths begin at the plan's base, or here. A file that is not there or cannot be read is a `SpecError`,
-    and so is one that no Secret or ConfigMap can hold. Keys of encrypted services are made here, by their variables.
+    Relative paths are relative to the base directory of the plan, or to the current directory. The
+    result also has new keys for encrypted services, by the name of their variable. Raises
+    `SpecError` if a file does not exist, cannot be read, or is too large for a Secret or ConfigMap.
     """
     base = plan.base_dir or Path.cwd()
-    found: dict[str, bytes] = {}
-    for what, source in _named(plan):
-        if source not in found:
-            found[source] = _read(base / source, what)
-    return {
-        **found,
-        **{variable: key.encode() for variable, key in generate(plan.key_variables).items()},
-    }
+    contents: dict[str, bytes] = {}
+    for what, source in _sources(plan):
+        if source not in contents:
+            contents[source] = _read(base / source, what)
+    for variable, key in generate(plan.key_variables).items():
+        contents[variable] = key.encode()
+    return contents
 
 
 def paths(plan: Plan) -> list[str]:
-    """The paths of the files that a plan names, as they stand there."""
-    return list(dict.fromkeys(source for _, source in _named(plan)))
+    """Return the paths of the files that a plan names, as written in the plan."""
+    return list(dict.fromkeys(source for _, source in _sources(plan)))
 
 
-def _named(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What every file is for, and its path."""
+def _sources(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Yield for each file what it is for, and its path."""
     for name, source in plan.secrets.items():
         yield f"secret {name!r}", source
     for process in plan:
@@ -51,13 +52,13 @@ def _read(path: Path, what: str) -> bytes:
         raise SpecError(f"{what}: there is no file {path}")
     try:
         with path.open("rb") as file:
-            content = file.read(MOST + 1)
+            content = file.read(MAX_OBJECT_BYTES + 1)
     except PermissionError:
         raise SpecError(f"{what}: {path} cannot be read by this user") from None
     except OSError as exc:
         raise SpecError(f"{what}: {path} cannot be read: {exc.strerror}") from exc
-    if len(content) > MOST:
+    if len(content) > MAX_OBJECT_BYTES:
         raise SpecError(
-            f"{what}: {path} has more than the 1 MiB that Kubernetes takes; mount it from a volume"
+            f"{what}: {path} is larger than 1 MiB, the limit of Kubernetes; put it on a volume"
         )
     return content

@@ -1,8 +1,7 @@
-"""What an experiment becomes on Kubernetes: its objects in the order in which they are created."""
+"""The manifest of an experiment: its objects in the order of creation."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,34 +18,41 @@ from symphony_kube.render.roster import Roster
 Object = dict[str, Any]
 
 REDACTED = "<redacted>"
-_REDACTED_NOTE = "# Values of secrets are redacted; to write them to a private file: symphony render --with-secrets FILE\n"
+_REDACTED_NOTE = (
+    "# Values of secrets are redacted; to write them to a private file: "
+    "symphony render --with-secrets FILE\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeManifest(Manifest):
-    """The objects of an experiment, as the API takes them.
+    """The objects of an experiment as the API takes them.
 
-    ``ground`` has what comes before every Pod: the Namespace (where it is the experiment's own), Secrets,
-    ConfigMaps and Services. ``units`` has the Pod or Job of each unit of the ``roster``, in its order.
-    ``hatches`` is what users wrote into them themselves, ``reads`` the files that became Secrets and ConfigMaps.
-    Its text is YAML that ``kubectl create -f -`` and ``kubectl apply -f -`` take, without the values of secrets.
+    * ``base_objects``: the objects that are created before the Pods: the Namespace (unless it is
+      shared), Secrets, ConfigMaps and Services.
+    * ``units``: the Pod or Job of each unit of the ``roster``, in the same order.
+    * ``overrides``: the overrides that users set on the units.
+    * ``source_files``: the files from which Secrets and ConfigMaps are created.
+
+    Its text is YAML for ``kubectl create -f -`` or ``kubectl apply -f -``, without the values of
+    secrets.
     """
 
     experiment: str
     scope: Scope
-    ground: tuple[Object, ...]
+    base_objects: tuple[Object, ...]
     units: tuple[Object, ...]
     roster: Roster
     ignored: tuple[Ignored, ...] = ()
     overrides: tuple[Override, ...] = ()
-    reads: tuple[Path, ...] = ()
+    source_files: tuple[Path, ...] = ()
 
     def __iter__(self) -> Iterator[Object]:
-        yield from self.ground
+        yield from self.base_objects
         yield from self.units
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as JSON knows it, with the values of secrets redacted."""
+        """Return the manifest as JSON data with the values of secrets redacted."""
         return {
             "experiment": self.experiment,
             "backend": "kube",
@@ -61,30 +67,30 @@ class KubeManifest(Manifest):
     def __str__(self) -> str:
         from symphony.model.files import to_yaml_documents
 
-        shown = [redacted(item) for item in self]
-        note = [_REDACTED_NOTE] if any(item["kind"] == "Secret" for item in shown) else []
-        return "".join([*note, to_yaml_documents(shown)])
+        objects = [redacted(item) for item in self]
+        text = to_yaml_documents(objects)
+        has_secrets = any(item["kind"] == "Secret" for item in objects)
+        return f"{_REDACTED_NOTE}{text}" if has_secrets else text
 
     def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
-        """Write the YAML with the values of secrets to a file that only its owner can read, new or not.
+        """Write the YAML with the values of secrets to a file that only its owner can read.
 
-        With ``dry_run`` nothing is written. Raises `SpecError` for what is there and is no file, for a link, and for
-        a file that the experiment is made from; `NotFound` without its folder; and OSError.
+        An existing regular file is replaced. With ``dry_run`` the path is checked and nothing is
+        written. Raises `SpecError` if the path is not a regular file or is a source of the
+        experiment, `NotFound` if its directory does not exist, and OSError.
         """
-        target = secret_file.check(os.fspath(path), self.reads)
+        target = secret_file.check(os.fspath(path), self.source_files)
         if not dry_run:
             from symphony.model.files import to_yaml_documents
 
             secret_file.write(target, to_yaml_documents(list(self)))
 
 
-def encoded(item: Object) -> bytes:
-    """An object as the API takes it over the wire."""
-    return json.dumps(item, separators=(",", ":")).encode()
-
-
 def redacted(item: Object) -> Object:
-    """An object without the values that it keeps secret: still a Secret that the API takes. Others as they are."""
+    """Return an object without the values of secrets.
+
+    A redacted Secret is still valid for the API. Other objects are returned unchanged.
+    """
     if item["kind"] != "Secret":
         return item
     rest = {key: value for key, value in item.items() if key != "data"}

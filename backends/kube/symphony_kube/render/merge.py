@@ -1,78 +1,89 @@
-"""The escape hatch: what a user writes in Kubernetes' own words, over what was rendered. Pure."""
+"""Merging of pod_yml and container_yml over rendered objects. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony_kube.render.overrides import NAMED_BY
+from symphony_kube.render.overrides import MERGE_KEYS
 
-# Things that are one of several kinds: another kind takes the place of the first.
-_ONE_OF = frozenset({"env", "volumes"})
+# The items of these lists have exactly one of several fields: a variable has a value or a source,
+# and a volume has a type. If an override uses another field, it replaces the old one.
+_ALTERNATIVES = frozenset({"env", "volumes"})
 
 
-def merged(below: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """``over`` laid over ``below``, of which nothing is changed.
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` with ``over`` merged over it. The arguments are not changed.
 
-    Mappings merge, key by key, and null takes a key away. Lists of named things merge by ``name`` (mounts by their
-    path), what is new coming last; any other list takes the place of the one below.
+    Mappings are merged key by key, and null removes a key. Lists whose items have names are merged
+    by ``name``, or by path for mounts, and new items are appended. All other lists are replaced.
     """
-    result = dict(below)
+    result = dict(base)
     for key, value in over.items():
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = _over(result.get(key), value, key)
+            result[key] = _merge_value(result.get(key), value, key)
     return result
 
 
-def _over(below: Any, value: Any, key: str) -> Any:
+def _merge_value(base: Any, value: Any, key: str) -> Any:
     if isinstance(value, Mapping):
-        return merged(below if isinstance(below, Mapping) else {}, value)
-    name = NAMED_BY.get(key, "name")
-    if (
-        isinstance(value, list)
-        and _named(value, name)
-        and isinstance(below, list)
-        and _named(below, name)
-    ):
-        return _lists(below, value, key, name)
+        return merge(base if isinstance(base, Mapping) else {}, value)
+    name_key = MERGE_KEYS.get(key, "name")
+    if _is_named_list(value, name_key) and _is_named_list(base, name_key):
+        return _merge_lists(base, value, key, name_key)
     return value
 
 
-def _named(items: list[Any], name: str) -> bool:
-    return all(isinstance(item, Mapping) and isinstance(item.get(name), str) for item in items)
+def _is_named_list(value: Any, name_key: str) -> bool:
+    """Return whether a value is a list of mappings that all have a name."""
+    if not isinstance(value, list):
+        return False
+    return all(isinstance(item, Mapping) and isinstance(item.get(name_key), str) for item in value)
 
 
-def _lists(below: list[Any], over: list[Any], key: str, name: str) -> list[Any]:
-    result = list(below)
-    places = {item[name]: place for place, item in reversed(list(enumerate(below)))}
+def _merge_lists(base: list[Any], over: list[Any], key: str, name_key: str) -> list[Any]:
+    result = list(base)
+    positions: dict[str, int] = {}
+    for position, item in enumerate(base):
+        positions.setdefault(item[name_key], position)
     for item in over:
-        place = places.get(item[name])
-        if place is None:
-            result.append(merged({}, item))
+        found = positions.get(item[name_key])
+        if found is None:
+            result.append(merge({}, item))
             continue
-        old = result[place]
-        kept = {part: old[part] for part in old if part in item} if key in _ONE_OF else old
-        result[place] = merged(kept, item)
+        old = result[found]
+        if key in _ALTERNATIVES:
+            old = {field: old[field] for field in old if field in item}
+        result[found] = merge(old, item)
     return result
 
 
-def plain(value: Any, where: str) -> Any:
-    """A user's data as JSON knows it; `SpecError` for what it does not know."""
+def to_plain_data(value: Any, where: str) -> Any:
+    """Return user data as plain JSON data.
+
+    ``where`` leads to the value, for the message. Raises `SpecError` if it is not JSON data.
+    """
     if value is None or isinstance(value, (str, bool, int)):
         return value
-    if isinstance(value, float) and value - value == 0:
+    if isinstance(value, float) and math.isfinite(value):
         return value
     if isinstance(value, Mapping):
-        return {_key(key, where): plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {
+            _check_key(key, where): to_plain_data(item, f"{where}.{key}")
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [plain(item, f"{where}[{number}]") for number, item in enumerate(value)]
-    raise SpecError(f"{where} is text, a number, true, false, a list or a mapping, not {value!r}")
+        return [to_plain_data(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    raise SpecError(
+        f"{where} must be text, a number, true, false, a list or a mapping, not {value!r}"
+    )
 
 
-def _key(key: Any, where: str) -> str:
+def _check_key(key: Any, where: str) -> str:
     if not isinstance(key, str):
         raise SpecError(f"{where} has a key that is not text: {key!r}; quote it")
     return key

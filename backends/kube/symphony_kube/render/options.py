@@ -1,4 +1,4 @@
-"""What a cluster gives to everything that is rendered for it. Pure."""
+"""Options of a cluster that apply to every rendered experiment. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ GIT_IMAGE = "alpine/git"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How plans are rendered.
+    """Options for rendering plans.
 
-    ``image`` is for processes without one. ``expose`` is the type of the Services of exposed services (none: they
-    are reached by port-forwarding). ``jobs_only`` makes every Pod a Job. ``gpu_resource`` is what a GPU is called,
-    ``git_image`` has a git to check repositories out with.
+    * ``image``: the image of processes that have none.
+    * ``expose``: the type of the Services of exposed services. With ``none`` they are reached with
+      port forwarding.
+    * ``jobs_only``: render every Pod as a Job.
+    * ``service_account`` and ``image_pull_secrets``: set on every Pod.
+    * ``gpu_resource``: the name of the extended resource for GPUs.
+    * ``git_image``: an image with git, which checks out repositories.
     """
 
     image: str | None = None

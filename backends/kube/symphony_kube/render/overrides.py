@@ -1,6 +1,7 @@
-"""What users write in Kubernetes' own words, and what of that a server does not know. Pure.
+"""Overrides (pod_yml and container_yml), and the fields in them that a server does not know. Pure.
 
-Servers before 1.25 drop a field that they do not know without a word: it is then missing in what they answer.
+Servers before Kubernetes 1.25 silently drop fields that they do not know. Such a field is missing
+in the response.
 """
 
 from __future__ import annotations
@@ -11,68 +12,90 @@ from typing import Any
 
 from symphony.names import did_you_mean
 
-# By what the things of a list are told apart, where that is not their name.
-NAMED_BY = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
+# The field that identifies the items of a list, if it is not ``name``.
+MERGE_KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What was ``written`` by the user for an object, which is that of a ``unit``.
+    """The fields that a user merges over a rendered object.
 
-    ``where`` says so in words (``pod_yml of process 'db'``), ``place`` leads to what it was laid over: keys, and the
-    names of the things in lists.
+    * ``unit``: the unit to which the object belongs.
+    * ``description``: the override in words, such as ``pod_yml of process 'db'``.
+    * ``path``: the path to the part of the object that is overridden, as keys and as names of list
+      items.
+    * ``fields``: the content of the override.
     """
 
     unit: str
-    where: str
-    place: tuple[str, ...]
-    written: Mapping[str, Any]
+    description: str
+    path: tuple[str, ...]
+    fields: Mapping[str, Any]
 
 
-def unknown(hatch: Override, answered: Mapping[str, Any]) -> list[str]:
-    """The fields that were written and are not in the object that a server answered, with what they may stand for."""
-    made: Any = answered
-    for key in hatch.place:
-        made = _named(made, key, "name") if isinstance(made, list) else made.get(key)
-        if made is None:  # another kind of server's answer
+def dropped_fields(override: Override, answer: Mapping[str, Any]) -> list[str]:
+    """Return the fields of an override that are missing in the object that the server returned.
+
+    Each field is its path in the override, with a hint if the server knows a similar name.
+    """
+    target: Any = answer
+    for key in override.path:
+        if isinstance(target, list):
+            target = _find_item(target, key, "name")
+        else:
+            target = target.get(key)
+        if target is None:  # the server returned something unexpected
             return []
-    return list(_missing(hatch.written, made, "", ""))
+    return list(_missing(override.fields, target, "", ""))
 
 
-def _missing(written: Any, made: Any, key: str, path: str) -> Iterator[str]:
-    """What of ``written``, which stands under ``key``, is not in ``made``."""
-    if isinstance(written, Mapping) and isinstance(made, Mapping):
-        for name, value in written.items():
-            below = f"{path}.{name}" if path else name
-            if name in made:
-                yield from _missing(value, made[name], name, below)
-            elif _says_something(value):
-                hint = did_you_mean(name, made).removeprefix("; ")
-                yield f"{below}{f' ({hint})' if hint else ''}"
-    elif isinstance(written, list) and isinstance(made, list):
-        for number, item in enumerate(written):
-            yield from _missing_in_list(item, made, key, f"{path}[{number}]")
+def _missing(fields: Any, answer: Any, key: str, path: str) -> Iterator[str]:
+    """Yield the paths of fields that are not in the answer.
+
+    ``key`` is the name of the field that contains ``fields``, and ``path`` is its path.
+    """
+    if isinstance(fields, Mapping) and isinstance(answer, Mapping):
+        for name, value in fields.items():
+            field_path = f"{path}.{name}" if path else name
+            if name in answer:
+                yield from _missing(value, answer[name], name, field_path)
+            elif _has_content(value):
+                hint = did_you_mean(name, answer).removeprefix("; ")
+                yield f"{field_path} ({hint})" if hint else field_path
+    elif isinstance(fields, list) and isinstance(answer, list):
+        for index, item in enumerate(fields):
+            yield from _missing_in_list(item, answer, key, f"{path}[{index}]")
 
 
-def _missing_in_list(item: Any, made: list[Any], key: str, path: str) -> list[str]:
-    """What of an item is not in its like, by its name; without one, in the item that is most like it."""
-    name = NAMED_BY.get(key, "name")
-    if isinstance(item, Mapping) and name in item:
-        like = _named(made, item[name], name)
-        made = [] if like is None else [like]
-    return min((list(_missing(item, other, key, path)) for other in made), key=len, default=[])
+def _missing_in_list(item: Any, answer: list[Any], key: str, path: str) -> list[str]:
+    """Return the fields of a list item that are missing in its counterpart.
+
+    The counterpart has the same name. If items have no names, it is the item with the fewest
+    missing fields.
+    """
+    name_key = MERGE_KEYS.get(key, "name")
+    candidates = answer
+    if isinstance(item, Mapping) and name_key in item:
+        counterpart = _find_item(answer, item[name_key], name_key)
+        candidates = [] if counterpart is None else [counterpart]
+    differences = [list(_missing(item, candidate, key, path)) for candidate in candidates]
+    return min(differences, key=len, default=[])
 
 
-def _named(items: list[Any], value: Any, name: str) -> Any:
-    return next(
-        (item for item in items if isinstance(item, Mapping) and item.get(name) == value), None
-    )
+def _find_item(items: list[Any], name: Any, name_key: str) -> Any:
+    for item in items:
+        if isinstance(item, Mapping) and item.get(name_key) == name:
+            return item
+    return None
 
 
-def _says_something(value: Any) -> bool:
-    """Whether a server that knows a field keeps the value: one that says nothing may be left out."""
+def _has_content(value: Any) -> bool:
+    """Return whether a server keeps a value of a field that it knows.
+
+    A server may omit empty values.
+    """
     if isinstance(value, Mapping):
-        return any(map(_says_something, value.values()))
+        return any(_has_content(item) for item in value.values())
     if isinstance(value, list):
-        return any(map(_says_something, value))
+        return any(_has_content(item) for item in value)
     return bool(value)

@@ -1,4 +1,4 @@
-"""Units as Pods and Jobs. Pure."""
+"""Rendering of units as Pods and Jobs. Pure."""
 
 from __future__ import annotations
 
@@ -10,193 +10,218 @@ from symphony.model.settings import Settings
 from symphony.names import did_you_mean
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, SYMPHONY, UNIT
 from symphony_kube.render.containers import container, ports
-from symphony_kube.render.context import Context, Group
-from symphony_kube.render.merge import merged, plain
+from symphony_kube.render.context import PlannedUnit, RenderContext
+from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.text import Object, check_label_keys
-from symphony_kube.render.volumes import volumes
+from symphony_kube.render.volumes import pod_volumes
 
-DEFAULT_GRACE = 30
-MOST_TRIES = 2**31 - 1
-_OURS = (MANAGED_BY, EXPERIMENT, UNIT)
-_PARTS = ("apiVersion", "kind", "metadata", "spec")
+DEFAULT_GRACE_SECONDS = 30
+MAX_GRACE_SECONDS = 2**63 - 1
+MAX_BACKOFF_LIMIT = 2**31 - 1
+# The labels by which symphony finds its Pods.
+_SYMPHONY_LABELS = (MANAGED_BY, EXPERIMENT, UNIT)
+_POD_KEYS = ("apiVersion", "kind", "metadata", "spec")
 
-
-def is_job(group: Group, context: Context) -> bool:
-    """Whether a unit becomes a Job."""
-    return context.options.jobs_only or group.processes[0].pod.job is not None
-
-
-def pod(group: Group, context: Context) -> Object:
-    """A lone process or a group as a Pod."""
-    return {"apiVersion": "v1", "kind": "Pod", **_body(group, context)}
-
-
-def job(group: Group, context: Context) -> Object:
-    """A lone process or a group as a Job."""
-    body = _body(group, context)
-    policy = body["spec"].get("restartPolicy")
-    if policy not in ("Never", "OnFailure"):
-        instead = (
-            "launch without jobs_only" if group.processes[0].pod.job is None else "leave job() out"
-        )
-        raise SpecError(
-            f"{group.what} has the restart policy {policy}, which a Job cannot have, since it is to end: "
-            f"set OnFailure or Never, or {instead}"
-        )
-    template_metadata = {
-        key: value for key, value in body["metadata"].items() if key not in ("name", "namespace")
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": context.metadata(group.name, context.labels(group.name)),
-        "spec": {
-            **_job_settings(group, policy),
-            "template": {"metadata": template_metadata, "spec": body["spec"]},
-        },
-    }
-
-
-def annotate(unit: Object, key: str, value: str) -> None:
-    """Put an annotation on a Pod, or on a Job and its Pod."""
-    bodies = [unit, unit["spec"]["template"]] if unit["kind"] == "Job" else [unit]
-    for body in bodies:
-        body["metadata"].setdefault("annotations", {})[key] = value
-
-
-def _job_settings(group: Group, policy: str) -> Object:
-    given: Mapping[str, int] = group.processes[0].pod.job or {}
-    # Never: symphony starts nothing again unless asked. OnFailure: again and again, as on every backend.
-    usual = {"backoff_limit": 0 if policy == "Never" else MOST_TRIES}
-    result = {}
-    for name, field, most in _JOB_FIELDS:
-        value = given.get(name, usual.get(name))
-        if value is None:
-            continue
-        if value > most:
-            raise SpecError(
-                f"{group.what} has a job with {name}={value}; Kubernetes takes at most {most}"
-            )
-        result[field] = value
-    return result
-
-
+# The settings of a job: its name in the specification, the field of the Job, and the largest value.
 _JOB_FIELDS = (
-    ("backoff_limit", "backoffLimit", MOST_TRIES),
+    ("backoff_limit", "backoffLimit", MAX_BACKOFF_LIMIT),
     ("active_deadline", "activeDeadlineSeconds", 2**63 - 1),
     ("ttl", "ttlSecondsAfterFinished", 2**31 - 1),
 )
 
 
-def _body(group: Group, context: Context) -> Object:
-    """The metadata and the spec of a Pod."""
-    settings = group.processes[0].pod
-    mounted = volumes(group, context)
-    served = ports(group, context)
-    metadata = context.metadata(
-        group.name, {**_labels(settings, group), **context.labels(group.name)}
-    )
+def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
+    """Return whether a unit becomes a Job."""
+    return context.options.jobs_only or unit.processes[0].pod.job is not None
+
+
+def pod(unit: PlannedUnit, context: RenderContext) -> Object:
+    """Return the Pod of a unit."""
+    return {"apiVersion": "v1", "kind": "Pod", **_pod_body(unit, context)}
+
+
+def job(unit: PlannedUnit, context: RenderContext) -> Object:
+    """Return the Job of a unit. Raises `SpecError` if a Job cannot have its settings."""
+    body = _pod_body(unit, context)
+    policy = body["spec"].get("restartPolicy")
+    if policy not in ("Never", "OnFailure"):
+        by_option = unit.processes[0].pod.job is None
+        alternative = "launch without jobs_only" if by_option else "remove job()"
+        raise SpecError(
+            f"{unit.description} has the restart policy {policy}, which a Job cannot have "
+            f"because it runs to completion: set OnFailure or Never, or {alternative}"
+        )
+    template_metadata = dict(body["metadata"])
+    # The Job names its Pods itself.
+    del template_metadata["name"], template_metadata["namespace"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": context.metadata(unit.name, context.labels(unit.name)),
+        "spec": {
+            **_job_settings(unit, policy),
+            "template": {"metadata": template_metadata, "spec": body["spec"]},
+        },
+    }
+
+
+def annotate(body: Object, key: str, value: str) -> None:
+    """Add an annotation to a Pod, or to a Job and its Pod template."""
+    targets = [body]
+    if body["kind"] == "Job":
+        targets.append(body["spec"]["template"])
+    for target in targets:
+        target["metadata"].setdefault("annotations", {})[key] = value
+
+
+def _job_settings(unit: PlannedUnit, policy: str) -> Object:
+    settings = dict(unit.processes[0].pod.job or {})
+    # By default Kubernetes retries a failed Job six times. On every backend of symphony, a process
+    # with the policy Never is not started again, and one with OnFailure is restarted without a
+    # limit.
+    settings.setdefault("backoff_limit", 0 if policy == "Never" else MAX_BACKOFF_LIMIT)
+    result = {}
+    for name, field, maximum in _JOB_FIELDS:
+        value = settings.get(name)
+        if value is None:
+            continue
+        if value > maximum:
+            raise SpecError(
+                f"{unit.description} has a job with {name}={value}; "
+                f"the maximum on Kubernetes is {maximum}"
+            )
+        result[field] = value
+    return result
+
+
+def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
+    """Return the metadata and the spec of a Pod."""
+    settings = unit.processes[0].pod
+    mounted = pod_volumes(unit, context)
+    ports_of = ports(unit, context)
+    labels = {**_user_labels(settings, unit), **context.labels(unit.name)}
     spec: Object = {
         "restartPolicy": settings.restart_policy or "Never",
-        "terminationGracePeriodSeconds": _grace(settings, group),
+        "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
-        # Then no program is process 1, which ignores TERM unless it handles it, and nobody's orphans stay.
+        # A program with process id 1 ignores TERM unless it handles it, and it would have to reap
+        # orphans. With a shared process namespace no program has this id.
         "shareProcessNamespace": True,
-        **_placing(settings, context),
+        **_scheduling(settings, context),
     }
-    if mounted.init:
-        spec["initContainers"] = mounted.init
+    if mounted.init_containers:
+        spec["initContainers"] = mounted.init_containers
     spec["containers"] = [
-        container(process, served.get(process.name, []), mounted.mounts.get(process.name), context)
-        for process in group.processes
+        container(
+            process,
+            ports_of.get(process.name, []),
+            mounted.mounts.get(process.name),
+            context,
+        )
+        for process in unit.processes
     ]
     if mounted.volumes:
         spec["volumes"] = mounted.volumes
-    body: Object = {"metadata": metadata, "spec": spec}
-    return _with_own(group, body, settings.pod_yml) if settings.pod_yml else body
+    body: Object = {"metadata": context.metadata(unit.name, labels), "spec": spec}
+    return _apply_override(unit, body, settings.pod_yml) if settings.pod_yml else body
 
 
-def _labels(settings: Settings, group: Group) -> dict[str, str]:
+def _user_labels(settings: Settings, unit: PlannedUnit) -> dict[str, str]:
+    """Return the labels that the user set. Raises `SpecError` for labels of symphony."""
     for key in settings.labels:
         if key == MANAGED_BY or key.startswith(f"{SYMPHONY}/"):
             raise SpecError(
-                f"{group.what} has a label {key!r}, which is symphony's own; choose another key"
+                f"{unit.description} has a label {key!r}, which is reserved for symphony; choose "
+                "another key"
             )
-    check_label_keys((*settings.labels, *settings.node_selector), group.what)
+    check_label_keys((*settings.labels, *settings.node_selector), unit.description)
     return settings.labels
 
 
-def _grace(settings: Settings, group: Group) -> int:
-    grace = settings.termination_grace_period
-    if grace is None:
-        return DEFAULT_GRACE
-    if grace >= 2**63:
+def _grace_seconds(settings: Settings, unit: PlannedUnit) -> int:
+    seconds = settings.termination_grace_period
+    if seconds is None:
+        return DEFAULT_GRACE_SECONDS
+    if seconds > MAX_GRACE_SECONDS:
         raise SpecError(
-            f"{group.what} has a termination_grace_period of {grace} s; Kubernetes takes at most 2^63 - 1"
+            f"{unit.description} has a termination_grace_period of {seconds} s; the maximum on "
+            "Kubernetes is 2^63 - 1"
         )
-    return grace
+    return seconds
 
 
-def _placing(settings: Settings, context: Context) -> Object:
-    """What says where a Pod runs, as whom, and how its images are got."""
+def _scheduling(settings: Settings, context: RenderContext) -> Object:
+    """Return the fields for the node, the service account and the image pull secrets of a Pod."""
     options = context.options
-    given: Object = {
+    fields: Object = {
         "serviceAccountName": options.service_account,
         "imagePullSecrets": [{"name": name} for name in options.image_pull_secrets],
         "nodeSelector": dict(settings.node_selector),
         "tolerations": [_toleration(toleration) for toleration in settings.tolerations],
     }
-    return {key: value for key, value in given.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
-def _toleration(given: Mapping[str, Any]) -> Object:
-    return {
-        "tolerationSeconds" if key == "toleration_seconds" else key: value
-        for key, value in given.items()
-    }
+def _toleration(settings: Mapping[str, Any]) -> Object:
+    result = dict(settings)
+    if "toleration_seconds" in result:
+        result["tolerationSeconds"] = result.pop("toleration_seconds")
+    return result
 
 
-# --- the escape hatch ---
+# --- pod_yml ---
 
 
-def _with_own(group: Group, body: Object, own: Mapping[str, Any]) -> Object:
-    """A Pod with its user's own fields, which must leave alone what symphony finds it by."""
-    who = f"pod_yml of {group.what}"
-    for key in own:
-        if key not in _PARTS:
-            hint = did_you_mean(key, _PARTS) or f"; write spec: {{{key}: ...}}"
+def _apply_override(unit: PlannedUnit, body: Object, pod_yml: Mapping[str, Any]) -> Object:
+    """Merge pod_yml over a Pod.
+
+    Raises `SpecError` if it is not a part of a Pod, or if it changes a field by which symphony
+    finds its objects.
+    """
+    description = f"pod_yml of {unit.description}"
+    for key in pod_yml:
+        if key not in _POD_KEYS:
+            hint = did_you_mean(key, _POD_KEYS) or f"; write spec: {{{key}: ...}}"
             raise SpecError(
-                f"{who} is laid over the Pod, which has metadata and spec, and no {key!r}{hint}"
+                f"{description} is merged over the Pod, which has metadata and spec, but no {key!r}"
+                f"{hint}"
             )
-    result = merged({"apiVersion": "v1", "kind": "Pod", **body}, plain(own, who))
-    _check_kept(result, body, who)
+    rendered = {"apiVersion": "v1", "kind": "Pod", **body}
+    result = merge(rendered, to_plain_data(pod_yml, description))
+    _check_identity(result, body, description)
     return {"metadata": result["metadata"], "spec": result["spec"]}
 
 
-def _check_kept(result: Object, body: Object, who: str) -> None:
-    before, after = body["metadata"], _mapping(result.get("metadata"))
+def _check_identity(result: Object, body: Object, description: str) -> None:
+    """Raise `SpecError` if an override changed the kind, name, labels or containers of a Pod."""
     if (result.get("apiVersion"), result.get("kind")) != ("v1", "Pod"):
         raise SpecError(
-            f"{who} makes another kind of object of the Pod; leave apiVersion and kind out"
+            f"{description} changes the kind of the object, which is a Pod; remove apiVersion "
+            "and kind"
         )
-    labels = _mapping(after.get("labels"))
-    kept = {key: (before[key], after.get(key)) for key in ("name", "namespace")}
-    kept.update({key: (before["labels"][key], labels.get(key)) for key in _OURS})
-    for key, (was, now) in kept.items():
-        if was != now:
-            raise SpecError(
-                f"{who} changes {key!r}, by which symphony finds its objects; leave it out"
-            )
-    if not isinstance(after.get("annotations", {}), dict):
-        raise SpecError(f"{who} has annotations that are no mapping: {after['annotations']!r}")
-    found = _mapping(result.get("spec")).get("containers")
-    there = [_mapping(item).get("name") for item in found] if isinstance(found, list) else []
-    missing = [item["name"] for item in body["spec"]["containers"] if item["name"] not in there]
-    if missing:
+    before = body["metadata"]
+    after = _as_mapping(result.get("metadata"))
+    labels = _as_mapping(after.get("labels"))
+    changed = [key for key in ("name", "namespace") if after.get(key) != before[key]]
+    changed += [key for key in _SYMPHONY_LABELS if labels.get(key) != before["labels"][key]]
+    if changed:
         raise SpecError(
-            f"{who} takes the container {missing[0]!r} away; name each container that it changes"
+            f"{description} changes {changed[0]!r}, by which symphony finds its objects; remove it"
         )
+    annotations = after.get("annotations", {})
+    if not isinstance(annotations, dict):
+        raise SpecError(f"{description} has annotations that are not a mapping: {annotations!r}")
+    containers = _as_mapping(result.get("spec")).get("containers")
+    if not isinstance(containers, list):
+        containers = []
+    names = [_as_mapping(item).get("name") for item in containers]
+    for item in body["spec"]["containers"]:
+        if item["name"] not in names:
+            raise SpecError(
+                f"{description} removes the container {item['name']!r}; name each container that "
+                "it changes"
+            )
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,7 @@
-"""Who belongs to an experiment, as written on its first Pod: so one list of Pods tells of those still to come. Pure."""
+"""The roster: all processes of an experiment, stored in an annotation of its first Pod. Pure.
+
+Because of the roster, a list of the Pods is enough to report processes whose Pods do not exist yet.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A Pod or a Job to be: a lone process, or a group with its members.
+    """A lone process, or a group with its members. It becomes one Pod or one Job.
 
-    ``starts_after`` has, by process, the condition to wait for. ``ready`` has, by process, how long it may take to
-    become ready, in seconds, for those that have a test; ``logs`` the regular expression of those whose log tells.
-    ``connects`` has, by process, the services it connects to, and ``serves``, by member of a group, those that it
-    serves itself: of all others a Service tells.
+    * ``starts_after``: the processes for which it waits, with the condition for each.
+    * ``ready``: for processes with a readiness test, the time in which they must become ready, in
+      seconds.
+    * ``logs``: for processes that are ready because of a line in their log, the regular expression
+      of that line.
+    * ``connects``: the services to which each process connects.
+    * ``serves``: the services that each member of a group serves. For other processes the Services
+      of the cluster have this information.
     """
 
     name: str
@@ -36,14 +43,17 @@ Roster = tuple[Unit, ...]
 
 
 def encode(roster: Roster) -> str:
-    """The roster as the text of an annotation: ten thousand processes stay far below what one may hold (256 KiB)."""
+    """Return the roster as the text of an annotation.
+
+    The text is compressed, so that ten thousand processes stay far below the limit of 256 KiB.
+    """
     units = [{key: value for key, value in asdict(unit).items() if value} for unit in roster]
     data = json.dumps(units, separators=(",", ":"), sort_keys=True).encode()
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
 def decode(text: str) -> Roster:
-    """The roster that `encode` wrote. Raises ValueError for what is none."""
+    """Return the roster that `encode` wrote. Raises ValueError if the text is not a roster."""
     try:
         units: list[Mapping[str, Any]] = json.loads(
             zlib.decompress(base64.b64decode(text, validate=True))

@@ -1,4 +1,4 @@
-"""Writing to a file that only its owner can read, and that takes the place of nothing but a file."""
+"""Write a file that only its owner can read. Nothing but a regular file is replaced."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from symphony.errors import NotFound, SpecError
 
-_WORDS = {
-    stat.S_IFDIR: "a folder",
+_FILE_TYPES = {
+    stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -21,14 +21,15 @@ _WORDS = {
 
 
 def check(path: str, sources: Iterable[Path]) -> Path:
-    """Where `write` may write to; ``sources`` are files that must stay.
+    """Return the path to which `write` may write.
 
-    Raises `SpecError` for what is there and is no file, for a link, and for one of the ``sources``; `NotFound`
-    without its folder.
+    Raises `SpecError` if the path exists and is not a regular file, or is one of the ``sources``,
+    which must not be overwritten. Raises `NotFound` if its directory does not exist.
     """
     if path in ("", "-") or path.endswith("/"):
         raise SpecError(
-            f"{path!r} names no file; values of secrets are written to a file: give its name"
+            f"{path!r} is not the name of a file; values of secrets are only written to a file: "
+            "give its name"
         )
     target = Path(path)
     try:
@@ -36,53 +37,56 @@ def check(path: str, sources: Iterable[Path]) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         if not target.parent.is_dir():
             raise NotFound(
-                f"cannot write to {path}: there is no folder {str(target.parent)!r}; make it"
+                f"cannot write to {path}: there is no directory {str(target.parent)!r}; create it"
             ) from None
         return target
-    kind = _kind(target, found)
-    if kind:
+    file_type = _file_type(target, found)
+    if file_type:
         raise SpecError(
-            f"cannot write to {path}: it is {kind}; values of secrets are written to a file of its own"
+            f"cannot write to {path}: it is {file_type}; values of secrets are only written to a "
+            "regular file"
         )
     for source in sources:
         if source.exists() and source.samefile(target):
             raise SpecError(
-                f"cannot write to {path}: the experiment is made from that file; choose another"
+                f"cannot write to {path}: the experiment is created from that file; choose another"
             )
     return target
 
 
 def write(target: Path, text: str) -> None:
-    """Write a file, new or not; it gets its name in one step, complete. Raises OSError, which speaks of ``target``."""
-    aside = target.with_name(f".symphony-{secrets.token_hex(6)}")
-    with _about(target, aside):
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    """Write a file, or replace it, in one step. Raises OSError with ``target`` as the file name."""
+    temporary = target.with_name(f".symphony-{secrets.token_hex(6)}")
+    with _errors_name(target, instead_of=temporary):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(temporary, flags, 0o600)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
-            aside.replace(target)
+            temporary.replace(target)
         except BaseException:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
-def _kind(path: Path, found: os.stat_result) -> str:
-    """What stands at a path, or what a link there leads to, in words; nothing for a file."""
+def _file_type(path: Path, found: os.stat_result) -> str:
+    """Return what a path or the target of a link is, in words, or ``""`` for a regular file."""
     if not stat.S_ISLNK(found.st_mode):
-        return _WORDS.get(stat.S_IFMT(found.st_mode), "")
+        return _FILE_TYPES.get(stat.S_IFMT(found.st_mode), "")
     try:
-        behind = _WORDS.get(stat.S_IFMT(path.stat().st_mode), "")
-    except OSError:  # it leads nowhere
-        behind = ""
-    return behind or f"a link to {path.resolve()}"
+        link_target = _FILE_TYPES.get(stat.S_IFMT(path.stat().st_mode), "")
+    except OSError:  # the target of the link does not exist
+        link_target = ""
+    return link_target or f"a link to {path.resolve()}"
 
 
 @contextlib.contextmanager
-def _about(target: Path, aside: Path) -> Iterator[None]:
-    """Have errors speak of the file that was asked for, and not of the one that becomes it."""
+def _errors_name(target: Path, *, instead_of: Path) -> Iterator[None]:
+    """Replace the name of the temporary file in errors by the name of the target."""
     try:
         yield
     except OSError as exc:
-        if exc.filename in (None, os.fspath(aside)):
-            exc.filename, exc.filename2 = os.fspath(target), None
+        if exc.filename in (None, os.fspath(instead_of)):
+            exc.filename = os.fspath(target)
+            exc.filename2 = None
         raise

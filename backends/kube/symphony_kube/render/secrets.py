@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps from files. Pure: the contents of the files are given."""
+"""Secrets and ConfigMaps that are created from files. Pure: the contents of the files are given."""
 
 from __future__ import annotations
 
@@ -8,101 +8,109 @@ from collections.abc import Iterator, Mapping
 from symphony.errors import SpecError
 from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import KEYS, SECRETS, Scope
-from symphony_kube.render.files import MOST
-from symphony_kube.render.text import Object, check_key, check_object_name
+from symphony_kube.render.files import MAX_OBJECT_BYTES
+from symphony_kube.render.text import Object, check_file_name, check_object_name
 
-Made = dict[tuple[str, str], dict[str, str]]
+# The files of each object by file name, by the kind ("secret" or "config") and name of the object.
+FileSources = dict[tuple[str, str], dict[str, str]]
 
 
-def made_from_files(plan: Plan) -> Made:
-    """The files of every Secret and ConfigMap that the plan makes, by kind and name.
+def file_sources(plan: Plan) -> FileSources:
+    """Return the files of every Secret and ConfigMap that a plan creates.
 
-    Raises `SpecError` for one that is made from different files in two places.
+    Raises `SpecError` if two processes create the same object from different files.
     """
-    found: Made = {}
-    makers: dict[tuple[str, str], str] = {}
+    found: FileSources = {}
+    creators: dict[tuple[str, str], str] = {}
     if plan.secrets:
         found["secret", SECRETS] = plan.secrets
-        makers["secret", SECRETS] = "the experiment"
+        creators["secret", SECRETS] = "the experiment"
     if plan.key_variables:
         found["secret", KEYS] = {variable: variable for variable in plan.key_variables}
-        makers["secret", KEYS] = "the experiment"
-    for kind, name, files, who in _mounted(plan):
-        key = (kind, check_object_name(name, f"{who}: the {kind}"))
+        creators["secret", KEYS] = "the experiment"
+    for kind, name, files, creator in _mounted_files(plan):
+        key = (kind, check_object_name(name, f"{creator}: the {kind}"))
         if found.setdefault(key, files) != files:
             raise SpecError(
-                f"the {kind} {name!r} is made from different files by {makers[key]} and {who}; rename one of them"
+                f"the {kind} {name!r} is created from different files by {creators[key]} and "
+                f"{creator}; rename one of them"
             )
-        makers.setdefault(key, who)
+        creators.setdefault(key, creator)
     return found
 
 
-def _mounted(plan: Plan) -> Iterator[tuple[str, str, dict[str, str], str]]:
+def _mounted_files(plan: Plan) -> Iterator[tuple[str, str, dict[str, str], str]]:
+    """Yield the kind, name, files and creator of each volume that is created from files."""
     for process in plan:
         for volume in process.settings.volumes:
-            for kind in _OBJECTS:
+            for kind in _RENDERERS:
                 details = volume.get(kind, {})
                 if "files" in details:
                     yield kind, details[kind], details["files"], f"process {process.path!r}"
 
 
-def made_name(scope: Scope, kind: str, name: str) -> str:
-    """What the object is called that is made for the secret or config of that name."""
+def file_object_name(scope: Scope, kind: str, name: str) -> str:
+    """Return the name of the object for a secret or config that is created from files."""
     return scope.object_name(name, _KINDS[kind])
 
 
-def objects(made: Made, scope: Scope, files: Mapping[str, bytes]) -> list[Object]:
-    """The Secrets and ConfigMaps."""
-    result = []
-    for (kind, name), sources in made.items():
+def file_objects(sources: FileSources, scope: Scope, files: Mapping[str, bytes]) -> list[Object]:
+    """Return the Secrets and ConfigMaps. ``files`` has the contents of all files by path.
+
+    Raises `SpecError` if one is too large, or has a file name that is not valid on Kubernetes.
+    """
+    objects = []
+    for (kind, name), file_paths in sources.items():
         contents = {
-            check_key(key, f"the {kind} {name!r}"): files[source] for key, source in sources.items()
+            check_file_name(file_name, f"the {kind} {name!r}"): files[path]
+            for file_name, path in file_paths.items()
         }
-        size = sum(map(len, contents.values()))
-        if size > MOST:
+        size_bytes = sum(len(content) for content in contents.values())
+        if size_bytes > MAX_OBJECT_BYTES:
             raise SpecError(
-                f"the {kind} {name!r} has {size / MOST:.2f} MiB in {len(contents)} files, and Kubernetes takes 1 MiB; "
-                "split it, or mount the files from a volume"
+                f"the {kind} {name!r} has {size_bytes / MAX_OBJECT_BYTES:.2f} MiB in "
+                f"{len(contents)} files, and the limit of Kubernetes is 1 MiB; split it, or put "
+                "the files on a volume"
             )
         metadata = {
-            "name": made_name(scope, kind, name),
+            "name": file_object_name(scope, kind, name),
             "namespace": scope.namespace,
             "labels": scope.labels,
         }
-        result.append(_OBJECTS[kind](metadata, contents))
-    return result
+        objects.append(_RENDERERS[kind](metadata, contents))
+    return objects
 
 
 def _secret(metadata: Object, contents: Mapping[str, bytes]) -> Object:
-    data = {key: _base64(content) for key, content in contents.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": metadata,
         "type": "Opaque",
-        "data": data,
+        "data": {key: _base64(content) for key, content in contents.items()},
     }
 
 
 def _config(metadata: Object, contents: Mapping[str, bytes]) -> Object:
-    """Text as text, so that people can read it; what is no text as bytes."""
-    texts, others = {}, {}
+    """Return a ConfigMap. Text is kept as text so that it can be read; other content is encoded."""
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
     for key, content in contents.items():
-        text = _text(content)
+        text = _decode_text(content)
         if text is None:
-            others[key] = _base64(content)
+            binary_data[key] = _base64(content)
         else:
-            texts[key] = text
-    parts = {"data": texts, "binaryData": others}
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        **{part: content for part, content in parts.items() if content},
-    }
+            data[key] = text
+    result = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    if data:
+        result["data"] = data
+    if binary_data:
+        result["binaryData"] = binary_data
+    return result
 
 
-def _text(content: bytes) -> str | None:
+def _decode_text(content: bytes) -> str | None:
+    """Return the content as text, or None if it is not text."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -114,5 +122,5 @@ def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-_OBJECTS = {"secret": _secret, "config": _config}
+_RENDERERS = {"secret": _secret, "config": _config}
 _KINDS = {"secret": "Secret", "config": "ConfigMap"}

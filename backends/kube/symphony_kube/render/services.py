@@ -1,38 +1,44 @@
-"""Services: the names under which processes find one another. Pure."""
+"""The Services of an experiment, by which its processes reach each other. Pure."""
 
 from __future__ import annotations
 
 from symphony.plan.addresses import Endpoint
 from symphony_kube.api.labels import EXPERIMENT, SERVICE, UNIT
-from symphony_kube.render.context import Context, Group
+from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object
 
 
-def services(groups: tuple[Group, ...], context: Context) -> list[Object]:
-    """The Service of every service that is bound or exposed, in declaration order."""
-    unit_of = {process.name: group.name for group in groups for process in group.processes}
-    unit_of.update({group.name: group.name for group in groups})
+def services(units: tuple[PlannedUnit, ...], context: RenderContext) -> list[Object]:
+    """Return a Service for every bound or exposed service, in declaration order."""
+    unit_of: dict[str, str] = {}
+    for unit in units:
+        for process in unit.processes:
+            unit_of[process.name] = unit.name
+    # A group owns the services that are declared on the group itself.
+    unit_of.update({unit.name: unit.name for unit in units})
     return [
         _service(endpoint, unit_of[endpoint.owner], context)
         for endpoint in context.plan.addresses.endpoints
     ]
 
 
-def _service(endpoint: Endpoint, unit: str, context: Context) -> Object:
+def _service(endpoint: Endpoint, unit: str, context: RenderContext) -> Object:
     labels = {**context.labels(unit), SERVICE: endpoint.service}
-    outside = endpoint.exposed and context.options.expose != "none"
+    service_type = "ClusterIP"
+    if endpoint.exposed and context.options.expose != "none":
+        service_type = context.options.expose
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": context.metadata(endpoint.service, labels),
         "spec": {
-            "type": context.options.expose if outside else "ClusterIP",
+            "type": service_type,
             "selector": {EXPERIMENT: context.plan.experiment, UNIT: unit},
             "ports": [
                 {"name": endpoint.service, "port": endpoint.port, "targetPort": endpoint.port}
             ],
-            # An address leads to its process from the start, as on one machine: to be ready orders starts alone,
-            # and a process may be ready only when others have connected.
+            # A process can be reached before it is ready, as on a single machine. Readiness only
+            # decides the start order, and some processes become ready only after others connect.
             "publishNotReadyAddresses": True,
         },
     }

@@ -1,4 +1,4 @@
-"""Text as Kubernetes takes it: arguments that it leaves alone, names that it accepts. Pure."""
+"""Text that Kubernetes accepts: escaped arguments, valid names and unique names. Pure."""
 
 from __future__ import annotations
 
@@ -12,89 +12,100 @@ from symphony.errors import SpecError
 
 Object = dict[str, Any]
 
-# Kubernetes, apimachinery/pkg/util/validation: IsDNS1123Subdomain, IsValidPortName, IsConfigMapKey
+# See IsDNS1123Subdomain and IsValidPortName in k8s.io/apimachinery/pkg/util/validation.
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
-_LONGEST_SUBDOMAIN = 253
-_LONGEST_PORT_NAME = 15
-_LONGEST_LABEL = 63
+_MAX_SUBDOMAIN_LENGTH = 253
+_MAX_PORT_NAME_LENGTH = 15
+_MAX_LABEL_LENGTH = 63
 
 
-def escaped(text: str) -> str:
-    """An argument or a value so that it arrives as it is: Kubernetes puts variables in for ``$(NAME)``."""
+def escape(text: str) -> str:
+    """Return an argument or a value in which Kubernetes does not expand ``$(NAME)``."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
-def variables(env: Mapping[str, str]) -> list[Object]:
-    """Environment variables as a container has them."""
-    return [
-        {"name": key, "value": escaped(value) if "$" in value else value}
-        for key, value in env.items()
-    ]
+def env_vars(env: Mapping[str, str]) -> list[Object]:
+    """Return environment variables as the ``env`` list of a container."""
+    return [{"name": key, "value": escape(value)} for key, value in env.items()]
 
 
-def check_variables(names: Iterable[str], who: str) -> None:
-    """Refuse names that a path could be, which Kubernetes does not take."""
+def check_variable_names(names: Iterable[str], owner: str) -> None:
+    """Raise `SpecError` for variable names that Kubernetes rejects because they look like paths.
+
+    ``owner`` is used in the message, for example ``process 'db'``.
+    """
     for name in names:
         if name == "." or name.startswith(".."):
-            raise SpecError(f"{who} has a variable {name!r}, which Kubernetes refuses; rename it")
+            raise SpecError(f"{owner} has a variable {name!r}, which Kubernetes rejects; rename it")
 
 
-def fingerprint(value: object) -> str:
-    """Eight letters that stand for plain data."""
-    written = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(written.encode()).hexdigest()[:8]
+def short_hash(value: object) -> str:
+    """Return eight hexadecimal digits that depend only on the given plain data."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def distinct(name: str, taken: Collection[str], limit: int = _LONGEST_LABEL) -> str:
-    """``name``, or where it is taken or longer than ``limit``, a name that begins like it; always the same."""
+def unique_name(name: str, taken: Collection[str], limit: int = _MAX_LABEL_LENGTH) -> str:
+    """Return ``name``, or a similar name if it is taken or longer than ``limit``.
+
+    The same arguments always give the same name.
+    """
     if len(name) <= limit and name not in taken:
         return name
+    hash_length = 8 if limit >= _MAX_LABEL_LENGTH else 5
     number = 0
     while True:
-        tail = fingerprint([name, number])[: 5 if limit < _LONGEST_LABEL else 8]
-        found = f"{name[: limit - len(tail) - 1].rstrip('-')}-{tail}"
-        if found not in taken:
-            return found
+        suffix = short_hash([name, number])[:hash_length]
+        prefix = name[: limit - len(suffix) - 1].rstrip("-")
+        candidate = f"{prefix}-{suffix}"
+        if candidate not in taken:
+            return candidate
         number += 1
 
 
 def port_name(service: str, taken: Collection[str]) -> str:
-    """The name of the port of a service in a Pod where others have names already: at most 15 characters."""
+    """Return a name of at most 15 characters for the port of a service, unique in its Pod."""
     if is_port_name(service) and service not in taken:
         return service
-    plain = re.sub(r"-+", "-", service)
-    return distinct(plain, {*taken, plain}, _LONGEST_PORT_NAME)
+    name = re.sub(r"-+", "-", service)
+    return unique_name(name, {*taken, name}, _MAX_PORT_NAME_LENGTH)
 
 
 def is_port_name(name: str) -> bool:
-    """Whether a port may be called so."""
-    return len(name) <= _LONGEST_PORT_NAME and _PORT_NAME.fullmatch(name) is not None
+    """Return whether Kubernetes accepts this name for a port."""
+    return len(name) <= _MAX_PORT_NAME_LENGTH and _PORT_NAME.fullmatch(name) is not None
 
 
 def check_object_name(name: str, what: str) -> str:
-    """Return the name of a Secret, a ConfigMap or a claim, or raise `SpecError` where none can have it."""
-    if len(name) > _LONGEST_SUBDOMAIN or not _SUBDOMAIN.fullmatch(name):
+    """Return the name of a Secret, a ConfigMap or a claim. Raise `SpecError` if it is not valid."""
+    if len(name) > _MAX_SUBDOMAIN_LENGTH or not _SUBDOMAIN.fullmatch(name):
         raise SpecError(
-            f"{what} {name!r} is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253"
+            f"{what} {name!r} is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most "
+            f"{_MAX_SUBDOMAIN_LENGTH} characters"
         )
     return name
 
 
-def check_key(key: str, what: str) -> str:
-    """Return the name of a file in a Secret or a ConfigMap, or raise `SpecError` where none can have it."""
-    if key.startswith("..") or len(key) > _LONGEST_SUBDOMAIN:
+def check_file_name(name: str, what: str) -> str:
+    """Return the name of a file in a Secret or ConfigMap. Raise `SpecError` if it is not valid."""
+    if name.startswith("..") or len(name) > _MAX_SUBDOMAIN_LENGTH:
         raise SpecError(
-            f"{what} has a file {key!r}, and Kubernetes takes at most 253 characters and no '..' first"
+            f"{what} has a file {name!r}: on Kubernetes a file name has at most "
+            f"{_MAX_SUBDOMAIN_LENGTH} characters and does not begin with '..'"
         )
-    return key
+    return name
 
 
-def check_label_keys(keys: Iterable[str], who: str) -> None:
-    """Refuse label keys whose prefix is no domain; what else is wrong with a label shows before."""
+def check_label_keys(keys: Iterable[str], owner: str) -> None:
+    """Raise `SpecError` for label keys whose prefix is not a domain name.
+
+    The rest of the key was checked when the label was set. ``owner`` is used in the message.
+    """
     for key in keys:
         prefix, slash, _ = key.rpartition("/")
-        if slash and (len(prefix) > _LONGEST_SUBDOMAIN or not _SUBDOMAIN.fullmatch(prefix)):
+        if slash and (len(prefix) > _MAX_SUBDOMAIN_LENGTH or not _SUBDOMAIN.fullmatch(prefix)):
             raise SpecError(
-                f"{who} has a label {key!r}: what stands before '/' is a domain, such as example.org"
+                f"{owner} has a label {key!r}: the part before '/' must be a domain name, such as "
+                "example.org"
             )

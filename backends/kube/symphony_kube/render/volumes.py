@@ -1,18 +1,19 @@
-"""What a Pod mounts. Pure.
+"""The volumes of a Pod and the mounts of its containers. Pure.
 
-Two volumes are one where they are the same thing: the same export of the same server, the same path of the node
-checked in the same way, the same claim. Whether a mount may be written to belongs to the mount. An empty folder
-without a name is one for all containers of a Pod that mount it at the same path with the same size and medium;
-with a name, for all that give it that name. A checkout is one for all that want the same revision of the same
-repository.
+Mounts of the same thing share a volume: the same export of the same NFS server, the same path of
+the node with the same type, or the same claim. A mount can be read-only while another mount of the
+same volume is not. An empty directory without a name is shared by all containers that mount it at
+the same path with the same size and medium. An empty directory with a name is shared by all
+containers that use this name. A checkout is shared by all containers that mount the same revision
+of the same repository.
 
-A volume is called as its user calls it, or by its kind and a fingerprint of what it is. Where one name stands for
-two things, both get a fingerprint.
+A volume has the name that the user gave it, or a name made of its type and a hash. If the same name
+is used for two different volumes, both names get a hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,99 +22,121 @@ from symphony.model.component import SHARED_MEMORY
 from symphony.model.settings import Settings
 from symphony_kube.api.labels import SECRETS
 from symphony_kube.render.containers import resources
-from symphony_kube.render.context import SECRETS_FOLDER, Context, Group
-from symphony_kube.render.text import Object, check_object_name, distinct, escaped, fingerprint
+from symphony_kube.render.context import SECRETS_DIRECTORY, PlannedUnit, RenderContext
+from symphony_kube.render.text import Object, check_object_name, escape, short_hash, unique_name
 
 _REPOSITORY = "repository"
-_CHECKOUT = f"/checkout/{_REPOSITORY}"
-# The shell never reads what stands in "$1" to "$3". git makes the folder itself, since it does not trust one that
-# belongs to somebody else; it gets its name when it is complete, so that a second try can do it again.
-_CHECK_OUT = (
+_CHECKOUT_PATH = f"/checkout/{_REPOSITORY}"
+# "$1" is the repository, "$2" the revision and "$3" the target. The shell does not expand them
+# again. git creates the directory itself, because it does not trust a directory of another owner.
+# The directory is renamed when it is complete, so that the script can be repeated after a failure.
+CHECKOUT_SCRIPT = (
     '[ -d "$3" ] || { rm -rf "$3.new" && git clone -- "$1" "$3.new" && '
     '{ [ -z "$2" ] || git -C "$3.new" checkout "$2" --; } && mv "$3.new" "$3"; }'
 )
+# A volume name has at most 63 characters, of which the hash and its hyphen take nine.
+_MAX_VOLUME_PREFIX_LENGTH = 54
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Volumes:
-    """The volumes of a Pod, the mounts of each of its processes, and the containers that fill volumes first."""
+class PodVolumes:
+    """The volumes of a Pod.
+
+    ``mounts`` has the mounts of each process. ``init_containers`` are the containers that check
+    repositories out.
+    """
 
     volumes: list[Object] = field(default_factory=list)
     mounts: dict[str, list[Object]] = field(default_factory=dict)
-    init: list[Object] = field(default_factory=list)
+    init_containers: list[Object] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Volume:
-    """One volume: what it is, who first wanted it, and the mounts of it."""
+    """One volume with its mounts.
+
+    ``settings`` are those of the first process that mounts it. ``identity`` is plain data that is
+    equal for mounts of the same thing.
+    """
 
     kind: str
     details: Mapping[str, Any]
     source: Object
-    what: list[Any]
+    identity: list[Any]
     settings: Settings
     mounts: list[Object] = field(default_factory=list)
 
     @property
     def user_name(self) -> str | None:
+        """The name that the user gave the volume, or None."""
         name: str | None = self.details.get("name")
         return name
 
 
-_NOTHING = Volumes()
+_NO_VOLUMES = PodVolumes()
 
 
-def volumes(group: Group, context: Context) -> Volumes:
-    """What the processes of a Pod mount. Raises `SpecError` for what cannot be mounted."""
+def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
+    """Return the volumes of a Pod. Raises `SpecError` if Kubernetes cannot mount one."""
     has_secrets = bool(context.plan.secrets)
-    if not has_secrets and not any(process.settings.volumes for process in group.processes):
-        return _NOTHING
-    result = Volumes()
+    if not has_secrets and not any(process.settings.volumes for process in unit.processes):
+        return _NO_VOLUMES
+    result = PodVolumes()
     if has_secrets:
         secret = {"secretName": context.scope.object_name(SECRETS, "Secret")}
         result.volumes.append({"name": SECRETS, "secret": secret})
-    found: dict[str, _Volume] = {}
-    for process in group.processes:
-        mounts = result.mounts[process.name] = []
+    volumes: dict[str, _Volume] = {}
+    for process in unit.processes:
+        mounts: list[Object] = []
+        result.mounts[process.name] = mounts
         if has_secrets:
-            mounts.append({"name": SECRETS, "mountPath": SECRETS_FOLDER, "readOnly": True})
-        for given in process.settings.volumes:
-            mounts.append(
-                _mount(given, process.settings, found, context, f"process {process.path!r}")
-            )
-    containers = {process.name for process in group.processes}
-    for volume, name in _named(found.values()):
+            mounts.append({"name": SECRETS, "mountPath": SECRETS_DIRECTORY, "readOnly": True})
+        owner = f"process {process.path!r}"
+        for entry in process.settings.volumes:
+            mounts.append(_mount(entry, process.settings, volumes, context, owner))
+    container_names = {process.name for process in unit.processes}
+    for volume, name in _with_names(volumes.values()):
         for mount in volume.mounts:
             mount["name"] = name
-        result.volumes.append({"name": name, **_source(volume)})
+        result.volumes.append({"name": name, **_volume_source(volume)})
         if volume.kind == "git_repo":
-            container = distinct(name, containers)
-            containers.add(container)
-            result.init.append(_checkout(volume, name, container, context))
+            container = unique_name(name, container_names)
+            container_names.add(container)
+            result.init_containers.append(_checkout(volume, name, container, context))
     return result
 
 
 def _mount(
-    given: Mapping[str, Any],
+    entry: Mapping[str, Any],
     settings: Settings,
-    found: dict[str, _Volume],
-    context: Context,
-    who: str,
+    volumes: dict[str, _Volume],
+    context: RenderContext,
+    owner: str,
 ) -> Object:
-    """A mount that has no name yet; its volume is put among the ``found``."""
-    ((kind, details),) = given.items()
+    """Return a mount without a name. Its volume is added to ``volumes`` if it is new."""
+    ((kind, details),) = entry.items()
     path = details.get("mount_path", SHARED_MEMORY)
     if ":" in path:
-        raise SpecError(f"{who} mounts a volume at {path!r}, and Kubernetes takes no ':' there")
-    if context.plan.secrets and path.rstrip("/") == SECRETS_FOLDER:
         raise SpecError(
-            f"{who} mounts a volume at {path!r}, where the experiment's secrets are; choose another path"
+            f"{owner} mounts a volume at {path!r}: a mount path on Kubernetes has no ':'"
         )
-    source = _SOURCES[kind](details, context, who)
-    by_place = kind in ("empty_dir", "shared_memory") and "name" not in details
-    what = [source, path if by_place else "", details.get("repository"), details.get("revision")]
-    volume = _Volume(kind=kind, details=details, source=source, what=what, settings=settings)
-    volume = found.setdefault(fingerprint([what, volume.user_name]), volume)
+    if context.plan.secrets and path.rstrip("/") == SECRETS_DIRECTORY:
+        raise SpecError(
+            f"{owner} mounts a volume at {path!r}, the directory of the secrets of the experiment; "
+            "choose another path"
+        )
+    source = _SOURCES[kind](details, context, owner)
+    is_shared_by_path = kind in ("empty_dir", "shared_memory") and "name" not in details
+    identity = [
+        source,
+        path if is_shared_by_path else "",
+        details.get("repository"),
+        details.get("revision"),
+    ]
+    volume = _Volume(
+        kind=kind, details=details, source=source, identity=identity, settings=settings
+    )
+    volume = volumes.setdefault(short_hash([identity, volume.user_name]), volume)
     mount: Object = {"name": "", "mountPath": path}
     if details.get("read_only"):
         mount["readOnly"] = True
@@ -123,106 +146,120 @@ def _mount(
     return mount
 
 
-def _named(found: Any) -> list[tuple[_Volume, str]]:
-    """Every volume with its name. One that its user's name stands for alone is called so; others give way to it."""
-    names = [volume.user_name for volume in found if volume.user_name]
-    kept = {name for name in names if names.count(name) == 1 and name != SECRETS}
+def _with_names(volumes: Iterable[_Volume]) -> list[tuple[_Volume, str]]:
+    """Return every volume with its name.
+
+    A volume keeps the name of the user if no other volume has the same name.
+    """
+    volumes = list(volumes)
+    user_names = [volume.user_name for volume in volumes if volume.user_name]
+    kept = {name for name in user_names if user_names.count(name) == 1 and name != SECRETS}
     taken = {SECRETS, *kept}
     result = []
-    for volume in found:
+    for volume in volumes:
         name = volume.user_name
         if name not in kept:
-            word = name or volume.kind.replace("_", "-")
-            name = distinct(f"{word[:54].rstrip('-')}-{fingerprint(volume.what)}", taken)
+            prefix = name or volume.kind.replace("_", "-")
+            prefix = prefix[:_MAX_VOLUME_PREFIX_LENGTH].rstrip("-")
+            name = unique_name(f"{prefix}-{short_hash(volume.identity)}", taken)
             taken.add(name)
         result.append((volume, name))
     return result
 
 
-def _source(volume: _Volume) -> Object:
-    if volume.kind != "pvc" or not all(mount.get("readOnly") for mount in volume.mounts):
+def _volume_source(volume: _Volume) -> Object:
+    is_read_only = all(mount.get("readOnly") for mount in volume.mounts)
+    if volume.kind != "pvc" or not is_read_only:
         return volume.source
-    # There are claims that can only be attached for reading, and then it has to be said here too.
+    # Some claims can only be attached read-only. For these the volume must be read-only, too.
     return {"persistentVolumeClaim": {**volume.source["persistentVolumeClaim"], "readOnly": True}}
 
 
-def _checkout(volume: _Volume, name: str, container: str, context: Context) -> Object:
-    """The container that checks a repository out before the others start."""
-    arguments = [volume.details["repository"], volume.details.get("revision", ""), _CHECKOUT]
-    needs = resources(volume.settings, None)
-    return {
+def _checkout(volume: _Volume, name: str, container: str, context: RenderContext) -> Object:
+    """Return the init container that checks a repository out."""
+    arguments = [volume.details["repository"], volume.details.get("revision", ""), _CHECKOUT_PATH]
+    result: Object = {
         "name": container,
         "image": context.options.git_image,
-        "command": ["/bin/sh", "-c", _CHECK_OUT, "/bin/sh"],
-        "args": [escaped(argument) for argument in arguments],
+        "command": ["/bin/sh", "-c", CHECKOUT_SCRIPT, "/bin/sh"],
+        "args": [escape(argument) for argument in arguments],
         "env": [{"name": "GIT_TERMINAL_PROMPT", "value": "0"}],
-        **({"resources": needs} if needs else {}),
-        "volumeMounts": [{"name": name, "mountPath": "/checkout"}],
     }
+    amounts = resources(volume.settings, None)
+    if amounts:
+        result["resources"] = amounts
+    result["volumeMounts"] = [{"name": name, "mountPath": "/checkout"}]
+    return result
 
 
-# --- what they are ---
+# --- volume sources ---
 
 
-def _nfs(details: Mapping[str, Any], context: Context, who: str) -> Object:
-    del context, who
+def _nfs(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
+    del context, owner
     return {"nfs": {"server": details["server"], "path": details["path"]}}
 
 
-def _host_path(details: Mapping[str, Any], context: Context, who: str) -> Object:
+def _host_path(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
     del context
     path = details["path"]
     if ".." in path.split("/"):
-        raise SpecError(f"{who} mounts {path!r} of the node, and Kubernetes takes no '..' there")
-    return {
-        "hostPath": {"path": path, **({"type": details["type"]} if details.get("type") else {})}
-    }
+        raise SpecError(
+            f"{owner} mounts {path!r} of the node: a host path on Kubernetes has no '..'"
+        )
+    source = {"path": path}
+    if details.get("type"):
+        source["type"] = details["type"]
+    return {"hostPath": source}
 
 
-def _pvc(details: Mapping[str, Any], context: Context, who: str) -> Object:
+def _pvc(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
     del context
-    return {
-        "persistentVolumeClaim": {
-            "claimName": check_object_name(details["claim"], f"{who}: the claim")
-        }
-    }
+    claim = check_object_name(details["claim"], f"{owner}: the claim")
+    return {"persistentVolumeClaim": {"claimName": claim}}
 
 
-def _empty_dir(details: Mapping[str, Any], context: Context, who: str) -> Object:
-    del context, who
-    medium = {"medium": "Memory"} if details.get("memory") else {}
-    size = {"sizeLimit": details["size"]} if "size" in details else {}
-    return {"emptyDir": {**medium, **size}}
+def _empty_dir(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
+    del context, owner
+    source = {}
+    if details.get("memory"):
+        source["medium"] = "Memory"
+    if "size" in details:
+        source["sizeLimit"] = details["size"]
+    return {"emptyDir": source}
 
 
-def _shared_memory(details: Mapping[str, Any], context: Context, who: str) -> Object:
-    return _empty_dir({**details, "memory": True}, context, who)
+def _shared_memory(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
+    return _empty_dir({**details, "memory": True}, context, owner)
 
 
-def _secret(details: Mapping[str, Any], context: Context, who: str) -> Object:
-    return {"secret": {"secretName": _object(details["secret"], "secret", context, who)}}
+def _secret(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
+    return {"secret": {"secretName": _object_name(details["secret"], "secret", context, owner)}}
 
 
-def _config(details: Mapping[str, Any], context: Context, who: str) -> Object:
-    return {"configMap": {"name": _object(details["config"], "config", context, who)}}
+def _config(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
+    return {"configMap": {"name": _object_name(details["config"], "config", context, owner)}}
 
 
-def _object(name: str, kind: str, context: Context, who: str) -> str:
-    """What is made by the experiment goes before what is there under that name."""
-    return context.made.get((kind, name)) or check_object_name(name, f"{who}: the {kind}")
+def _object_name(name: str, kind: str, context: RenderContext, owner: str) -> str:
+    """Return the name of the object that the experiment creates, or of an existing object."""
+    created = context.file_objects.get((kind, name))
+    return created or check_object_name(name, f"{owner}: the {kind}")
 
 
-def _git_repo(details: Mapping[str, Any], context: Context, who: str) -> Object:
+def _git_repo(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
     del context
     revision = details.get("revision", "")
+    # git would take it for an option.
     if revision.startswith("-"):
         raise SpecError(
-            f"{who} checks out the revision {revision!r}: no branch, tag or commit begins with '-'"
+            f"{owner} checks out the revision {revision!r}: no branch, tag or commit begins with "
+            "'-'"
         )
     return {"emptyDir": {}}
 
 
-_SOURCES: dict[str, Callable[[Mapping[str, Any], Context, str], Object]] = {
+_SOURCES: dict[str, Callable[[Mapping[str, Any], RenderContext, str], Object]] = {
     "nfs": _nfs,
     "host_path": _host_path,
     "pvc": _pvc,

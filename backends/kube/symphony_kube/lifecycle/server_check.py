@@ -1,0 +1,75 @@
+"""Check the objects of an experiment with the API server, without creating any."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import LaunchFailed
+from symphony_kube.api import error_messages
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
+from symphony_kube.api.resources import to_resource
+from symphony_kube.lifecycle.create import STRICT_QUERY, in_parallel
+from symphony_kube.render.manifest import KubeManifest
+from symphony_kube.render.overrides import Override, dropped_fields
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+Object = dict[str, Any]
+
+# Objects of an experiment with its own namespace are checked here, because that namespace may not
+# exist yet. Most users have the same rights in it as in a new namespace.
+CHECK_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """An object to check, with the overrides that were merged into it."""
+
+    body: Object
+    overrides: tuple[Override, ...] = ()
+
+
+def check(api: Api, manifest: KubeManifest) -> None:
+    """Have the API server validate every object without creating it.
+
+    Raises `LaunchFailed` if the server rejects an object, or if an override has a field that the
+    server does not know.
+    """
+    scope = manifest.scope
+    namespace = scope.namespace if scope.shared else CHECK_NAMESPACE
+    candidates = [_Candidate(body=body) for body in manifest.base_objects]
+    for unit, body in zip(manifest.roster, manifest.units, strict=True):
+        overrides = tuple(override for override in manifest.overrides if override.unit == unit.name)
+        candidates.append(_Candidate(body=body, overrides=overrides))
+    in_parallel(partial(_check_object, api, scope, namespace), candidates, threads=api.connections)
+
+
+def _check_object(api: Api, scope: Scope, namespace: str, candidate: _Candidate) -> None:
+    body = candidate.body
+    kind, name = body["kind"], body["metadata"]["name"]
+    # An existing object with the same name would cause an error, so another name is used. The names
+    # themselves were validated when the objects were rendered.
+    temporary_name = f"symphony-check-{secrets.token_hex(6)}"
+    metadata = {**body["metadata"], "name": temporary_name}
+    if kind != "Namespace":
+        metadata["namespace"] = namespace
+    resource = to_resource({**body, "metadata": metadata}, namespace)
+    check_scope = Scope(experiment=scope.experiment, namespace=namespace, shared=scope.shared)
+    query = {"dryRun": "All", **STRICT_QUERY}
+    try:
+        answer = api.call("POST", resource.collection, query=query, body=resource.data)
+    except ApiError as exc:
+        exc.detail = exc.detail.replace(temporary_name, name)
+        text = error_messages.cannot_create(kind, name, check_scope, exc)
+        raise error_messages.launch_failed(text, exc) from exc
+    for override in candidate.overrides:
+        fields = dropped_fields(override, answer)
+        if fields:
+            raise LaunchFailed(
+                error_messages.unknown_fields(kind, name, check_scope, override.description, fields)
+            )

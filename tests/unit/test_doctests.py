@@ -23,7 +23,7 @@ WITH_EXAMPLES = {
     "symphony.cluster.matching",
     "symphony.cluster.since",
     "symphony.status",
-    "symphony_kube.node_pools.quantities",
+    "symphony_kube.node_pools.gke_reserve",
 }
 
 

@@ -138,17 +138,17 @@ class KubeCluster(Cluster):
 
     def check(self, manifest: Manifest) -> None:
         """Have the API server check every object, and create nothing."""
-        from symphony_kube.lifecycle import launch
+        from symphony_kube.lifecycle import server_check
         from symphony_kube.render.manifest import KubeManifest
 
         if isinstance(manifest, KubeManifest):
-            launch.check(self.api, manifest)
+            server_check.check(self.api, manifest)
 
     def node_gpus(self) -> dict[str, int]:
         """By node, how many GPUs a Pod can get there. Raises `BackendError`."""
-        from symphony_kube.node_pools import allocatable_gpus
+        from symphony_kube.node_pools.live_nodes import allocatable_gpus
 
-        return allocatable_gpus.gpus(self.api, self.options.gpu_resource)
+        return allocatable_gpus(self.api, self.options.gpu_resource)
 
     def delete(self, experiment: str) -> None:
         """Delete an experiment's objects, and return when they are gone. One that is not there is no error."""

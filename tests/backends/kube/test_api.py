@@ -169,10 +169,10 @@ def test_what_lasts_is_told_in_the_end(kube_faults, through):
 
 def test_whoever_gives_up_is_not_kept_waiting(kube_faults, through):
     kube_faults.answer(429, path="/version", retry_after=30)
-    give_up = threading.Event()
-    threading.Timer(0.3, give_up.set).start()
+    cancelled = threading.Event()
+    threading.Timer(0.3, cancelled.set).start()
     with pytest.raises(ApiError):
-        through.call("GET", "/version", give_up=give_up)
+        through.call("GET", "/version", cancelled=cancelled)
     assert kube_faults.count(path="/version") == 1 + 1
 
 
@@ -292,7 +292,7 @@ def test_a_server_that_is_none_of_kubernetes_is_told(tmp_path, pauses):
         error = told(config(tmp_path / "k", f"http://127.0.0.1:{server.server_port}"))
         server.shutdown()
     assert pauses == []
-    assert "does not answer as an API server does: '<html>log in</html>'" in str(error)
+    assert "does not answer like an API server: '<html>log in</html>'" in str(error)
 
 
 def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, tmp_path, capfd):
@@ -311,21 +311,21 @@ def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("root:x:0:0:root:/root:/bin/bash\n", "is no kubeconfig"),
-        ("", "is no kubeconfig"),
-        ("a: [\n", "is no kubeconfig"),
-        ("[]", "is no kubeconfig"),
+        ("root:x:0:0:root:/root:/bin/bash\n", "is not a kubeconfig"),
+        ("", "is not a kubeconfig"),
+        ("a: [\n", "is not a kubeconfig"),
+        ("[]", "is not a kubeconfig"),
         ("{}", "no current context"),
-        ("contexts: 3\n", "is no kubeconfig"),
+        ("contexts: 3\n", "is not a kubeconfig"),
         (
             "contexts: [{name: a}]\nclusters: []\nusers: []\ncurrent-context: a\n",
-            "is no kubeconfig",
+            "is not a kubeconfig",
         ),
         (
             "contexts: [{name: a, context: {cluster: b}}]\nclusters: []\nusers: []\ncurrent-context: a\n",
             "no server for the cluster 'b' of its context 'a'",
         ),
-        (b"\xff\xfe\x00", "is no kubeconfig"),
+        (b"\xff\xfe\x00", "is not a kubeconfig"),
     ],
 )
 def test_a_broken_kubeconfig_is_told_in_one_line(tmp_path, content, said):
@@ -339,7 +339,7 @@ def test_a_broken_kubeconfig_is_told_in_one_line(tmp_path, content, said):
 
 def test_a_kubeconfig_that_is_not_there_is_told(tmp_path, monkeypatch):
     with pytest.raises(
-        BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; name one"
+        BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; set kubeconfig="
     ):
         Api(kubeconfig=tmp_path / "none")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
@@ -388,7 +388,7 @@ def test_inside_a_pod_its_service_account_is_used(kube_cluster, tmp_path, monkey
         ("namespace", kube_cluster.namespace.encode()),
     ):
         (tmp_path / name).write_bytes(data)
-    monkeypatch.setattr("symphony_kube.api.kubeconfig._ACCOUNT", tmp_path)
+    monkeypatch.setattr("symphony_kube.api.kubeconfig._SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setattr(
         "kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(tmp_path / "token")
     )

@@ -60,7 +60,7 @@ def test_with_a_kubeconfig_that_is_none(tmp_path, name, pauses):
         Cluster.new("kube", kubeconfig=str(tmp_path / "k"), image="i"),
         name,
         BackendError,
-        "is no kubeconfig",
+        "is not a kubeconfig",
         pauses,
     )
 
@@ -185,7 +185,7 @@ def test_no_image_and_a_name_that_is_too_long_are_found_before_anything_is_asked
         bare.launch(exp)
     long = bare.new_experiment("e" * 50)
     long.new_process("worker-of-a-long-name", command="true", container_image="i")
-    with pytest.raises(SpecError, match="72 characters, and Kubernetes takes 63"):
+    with pytest.raises(SpecError, match="72 characters, and Kubernetes allows 63"):
         bare.launch(long)
     assert kube_faults.count() == 0
 

@@ -61,7 +61,7 @@ class TestKube(Scenarios):
         ("content", "said", "code"),
         [
             (None, "there is no file", 3),
-            ("clusters: [", "is no kubeconfig", 3),
+            ("clusters: [", "is not a kubeconfig", 3),
             ("{server}", "cannot be reached", 3),
         ],
     )

@@ -136,7 +136,7 @@ def test_a_job_goes_with_the_pods_that_it_made(kube_cluster, shared, name):
 
 
 def test_what_is_held_is_told_in_the_end(kube_cluster, shared, experiment, name, monkeypatch):
-    monkeypatch.setattr("symphony_kube.lifecycle.wait_deleted.STUCK", 1.0)
+    monkeypatch.setattr("symphony_kube.lifecycle.wait_deleted.STUCK_SECONDS", 1.0)
     path = kube_cluster.path(f"services/{name}-store")
     held = {"metadata": {"finalizers": ["symphony.test/held"]}}
     kube_cluster.raw.call("PATCH", path, held, "application/merge-patch+json")

@@ -24,7 +24,7 @@ from symphony.kube import (
     ProcessGroup,
     Reserve,
 )
-from symphony_kube.node_pools.pools import Resources, Taint
+from symphony_kube.node_pools.pools import MachineResources, Taint
 
 SAMPLES = sorted((Path(__file__).parent / "tfjson").glob("*.tf.json"))
 LAB = Path(__file__).parent / "tfjson" / "lab.tf.json"
@@ -61,7 +61,7 @@ def pods(exp: Experiment) -> dict[str, dict]:
     }
 
 
-def asked(specs) -> Resources:
+def asked(specs) -> MachineResources:
     """What Pods ask for, in sum: read as Kubernetes reads it, and here written once more."""
     total = {"cpu": Decimal(0), "memory": Decimal(0), "gpu": Decimal(0)}
     for spec in specs:
@@ -70,7 +70,7 @@ def asked(specs) -> Resources:
             total["cpu"] += amount(given["requests"]["cpu"], "m", Decimal("0.001"))
             total["memory"] += amount(given["requests"]["memory"], "Mi", Decimal(1))
             total["gpu"] += int(given.get("limits", {}).get("nvidia.com/gpu", 0))
-    return Resources(
+    return MachineResources(
         millicores=int(total["cpu"] * 1000), memory_m=int(total["memory"]), gpus=int(total["gpu"])
     )
 
@@ -79,7 +79,7 @@ def amount(text: str, suffix: str, unit: Decimal) -> Decimal:
     return Decimal(text.removesuffix(suffix)) * (unit if text.endswith(suffix) else 1)
 
 
-def fits(what: Resources, where: Resources) -> bool:
+def fits(what: MachineResources, where: MachineResources) -> bool:
     return (
         what.millicores <= where.millicores
         and what.memory_m <= where.memory_m
@@ -95,7 +95,7 @@ def test_every_number_of_shares_fits_side_by_side_alone_and_in_one_group(pool):
     dispatcher = NodePoolDispatcher([pool])
     for n in range(1, 17):
         if pool.capacity.gpus % n:
-            with pytest.raises(SpecError, match="process_per_machine may be 1"):
+            with pytest.raises(SpecError, match="process_per_machine can be 1"):
                 dispatcher.assign_to_machine(
                     Process("p"), node_pool_name=pool.name, process_per_machine=n
                 )
@@ -118,7 +118,7 @@ def test_every_number_of_shares_fits_side_by_side_alone_and_in_one_group(pool):
 
 
 machines = st.builds(
-    Resources,
+    MachineResources,
     millicores=st.integers(250, 416_000),
     memory_m=st.integers(600, 12 * 2**20),
     gpus=st.sampled_from([0, 0, 1, 2, 3, 4, 8, 16]),
@@ -171,16 +171,16 @@ def test_a_gpu_is_an_equal_share_of_its_machine(lab, exp):
     [
         (
             3,
-            "3 processes cannot evenly share the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there",
+            "3 processes cannot evenly share the 4 GPUs .*'v100': there process_per_machine can be 1, 2, 4",
         ),
         (
             8,
-            "8 processes are more than the 4 GPUs .*'v100': process_per_machine may be 1, 2, 4 there",
+            "8 processes are more than the 4 GPUs .*'v100': there process_per_machine can be 1, 2, 4",
         ),
-        (0, "process_per_machine is at least 1, not 0"),
-        (2.5, "process_per_machine is a whole number, not 2.5"),
-        (True, "process_per_machine is a number, not True"),
-        ("two", "process_per_machine is a number, not 'two'"),
+        (0, "process_per_machine must be at least 1, not 0"),
+        (2.5, "process_per_machine must be a whole number, not 2.5"),
+        (True, "process_per_machine must be a number, not True"),
+        ("two", "process_per_machine must be a number, not 'two'"),
     ],
 )
 def test_a_number_of_processes_that_cannot_be(lab, exp, n, said):
@@ -193,7 +193,7 @@ def test_a_number_of_processes_that_cannot_be(lab, exp, n, said):
 def test_a_machine_that_the_system_fills_has_nothing_to_give(exp):
     lab = GKEDispatcher(LAB, reserve=Reserve(pods_memory_m=7000))
     with pytest.raises(
-        SpecError, match="a machine of node pool 'small' has nothing to give .*another Reserve"
+        SpecError, match="a machine of node pool 'small' has no resources to give .*another Reserve"
     ):
         lab.assign_to_machine(new(exp, "p"), node_pool_name="small")
 
@@ -202,13 +202,13 @@ def test_a_share_of_nothing_is_refused(exp):
     pool = NodePool(
         name="tiny",
         selector=("name", "tiny"),
-        capacity=Resources(millicores=100, memory_m=100),
-        allocatable=Resources(millicores=8, memory_m=100),
+        capacity=MachineResources(millicores=100, memory_m=100),
+        allocatable=MachineResources(millicores=8, memory_m=100),
     )
     tiny = NodePoolDispatcher([pool])
     tiny.assign_to_machine(new(exp, "p"), node_pool_name="tiny", process_per_machine=8)
     with pytest.raises(
-        SpecError, match="a share of 1/9 of a machine of node pool 'tiny' has nothing to give"
+        SpecError, match="a share of 1/9 of a machine of node pool 'tiny' has no resources to give"
     ):
         tiny.assign_to_machine(new(exp, "q"), node_pool_name="tiny", process_per_machine=9)
 
@@ -323,7 +323,7 @@ def test_a_process_that_was_assigned_alone_is_told_of_process_group(lab, exp):
 
 @pytest.mark.parametrize("reserve", [{"pods_millicores": 1}, 500, False])
 def test_a_reserve_that_is_none_is_refused(reserve):
-    said = r"reserve is a Reserve, for example Reserve\(pods_millicores="
+    said = r"reserve must be a Reserve, for example Reserve\(pods_millicores="
     with pytest.raises(SpecError, match=said):
         GKEDispatcher(LAB, reserve=reserve)
     with pytest.raises(SpecError, match=said):
@@ -341,7 +341,7 @@ def test_a_process_may_be_given_by_its_keyword(lab, exp):
         lab.assign_to(process=new(exp, "p"), assign_to="machine", node_pool_name="medium").name
         == "medium"
     )
-    with pytest.raises(SpecError, match="a Process is assigned, not None"):
+    with pytest.raises(SpecError, match="only a Process can be assigned, not None"):
         lab.assign_to(assign_to="machine", node_pool_name="medium")
 
 
@@ -375,7 +375,7 @@ def test_the_choice_does_not_hang_on_the_order_of_the_pools(pools, milli, memory
     able = [
         pool
         for pool in POOLS
-        if fits(Resources(millicores=milli, memory_m=memory, gpus=gpus), pool.allocatable)
+        if fits(MachineResources(millicores=milli, memory_m=memory, gpus=gpus), pool.allocatable)
     ]
     size = [
         (p.allocatable.gpus, p.allocatable.millicores, p.allocatable.memory_m, p.name) for p in able
@@ -541,10 +541,10 @@ def test_a_selector_of_ones_own_is_not_overruled(lab, exp):
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        ({"cpu": 1}, r"request cpu 7.41 and has a limit of 1: take resource_limit\(cpu=\) away"),
+        ({"cpu": 1}, r"request cpu 7.41 and has a limit of 1: remove resource_limit\(cpu=\)"),
         (
             {"memory": "1Gi"},
-            r"request memory 25517 MiB and has a limit of 1Gi: take resource_limit\(memory=\) away",
+            r"request memory 25517 MiB and has a limit of 1Gi: remove resource_limit\(memory=\)",
         ),
     ],
 )
@@ -623,30 +623,33 @@ def test_a_configuration_says_how(lab, exp, settings, pool):
         ),
         (
             {"assign_to": "gpu"},
-            "needs node_pool_name, or what the process needs.*pools with GPUs are k80, v100, v100-",
+            "needs node_pool_name, or resources .*pools with GPUs are k80, v100, v100-",
         ),
         (
             {"assign_to": "gpu", "node_pool_name": "small"},
             "'small' has no GPUs; pools with GPUs are k80, v100, v100-",
         ),
-        ({"assign_to": "gpu", "gpu_count": 0}, "gpu_count of assign_to_gpu is at least 1, not 0"),
+        (
+            {"assign_to": "gpu", "gpu_count": 0},
+            "gpu_count of assign_to_gpu must be at least 1, not 0",
+        ),
         ({"assign_to": "resource"}, "needs at least one of cpu, memory_m, gpu_type and gpu_count"),
-        ({"assign_to": "resource", "cpu": "-1"}, "cpu is at least 0, not -1"),
-        ({"assign_to": "resource", "cpu": "many"}, "cpu is a number, not 'many'"),
-        ({"assign_to": "resource", "cpu": float("nan")}, "cpu is a number, not nan"),
-        ({"assign_to": "resource", "memory_m": "4Gi"}, "memory_m is a number, not '4Gi'"),
+        ({"assign_to": "resource", "cpu": "-1"}, "cpu must be at least 0, not '-1'"),
+        ({"assign_to": "resource", "cpu": "many"}, "cpu must be a number, not 'many'"),
+        ({"assign_to": "resource", "cpu": float("nan")}, "cpu must be a number, not nan"),
+        ({"assign_to": "resource", "memory_m": "4Gi"}, "memory_m must be a number, not '4Gi'"),
         (
             {"assign_to": "resource", "memory_m": 1e300},
-            "memory_m is above 10.15, which no machine has",
+            "memory_m must be at most 10.15",
         ),
-        ({"assign_to": "resource", "gpu_count": 1.5}, "gpu_count is a whole number, not 1.5"),
+        ({"assign_to": "resource", "gpu_count": 1.5}, "gpu_count must be a whole number, not 1.5"),
         (
             {"assign_to": "resource", "gpu_count": 0, "gpu_type": V100},
             "gpu_count is 0 and gpu_type is",
         ),
         (
             {"assign_to": "resource", "cpu": 1, "process_group": "squad"},
-            "process_group is a ProcessGroup, not 'squad'",
+            "process_group must be a ProcessGroup, not 'squad'",
         ),
     ],
 )
@@ -670,7 +673,8 @@ def test_a_group_is_not_assigned_and_a_wrong_one_is_told(lab, exp):
     (a,) = group_of(exp, "a")
     other = exp.new_process_group("other")
     with pytest.raises(
-        SpecError, match="a Process is assigned, not ProcessGroup.'squad'.; assign its members"
+        SpecError,
+        match="only a Process can be assigned, not ProcessGroup.'squad'.; assign its members",
     ):
         lab.assign_to_node_pool(a.group, node_pool_name="small")
     with pytest.raises(
@@ -706,7 +710,7 @@ REPORTED = [
 def test_no_more_is_counted_on_than_nodes_of_gke_reported(kind, cores, memory_m, millicores, kib):
     none = Reserve(pods_millicores=0, pods_memory_m=0)
     found = none.allocatable(
-        Resources(millicores=cores * 1000, memory_m=memory_m), machine_type=kind
+        MachineResources(millicores=cores * 1000, memory_m=memory_m), machine_type=kind
     )
     assert found.millicores == millicores
     assert 0.93 * kib / 1024 < found.memory_m <= kib / 1024
@@ -715,23 +719,35 @@ def test_no_more_is_counted_on_than_nodes_of_gke_reported(kind, cores, memory_m,
 @pytest.mark.parametrize(
     ("machine", "options", "left"),
     [
-        (Resources(millicores=2000, memory_m=4096), {"machine_type": "e2-medium"}, (940, 2636)),
-        (Resources(millicores=1000, memory_m=4096), {"machine_type": "e2-medium"}, (940, 2636)),
-        (Resources(millicores=4000, memory_m=4096), {"max_pods": 256}, (3520, 2636)),
-        (Resources(millicores=4000, memory_m=1400), {}, (3920, 639)),
-        (Resources(millicores=4000, memory_m=600), {}, (3920, 0)),
+        (
+            MachineResources(millicores=2000, memory_m=4096),
+            {"machine_type": "e2-medium"},
+            (940, 2636),
+        ),
+        (
+            MachineResources(millicores=1000, memory_m=4096),
+            {"machine_type": "e2-medium"},
+            (940, 2636),
+        ),
+        (MachineResources(millicores=4000, memory_m=4096), {"max_pods": 256}, (3520, 2636)),
+        (MachineResources(millicores=4000, memory_m=1400), {}, (3920, 639)),
+        (MachineResources(millicores=4000, memory_m=600), {}, (3920, 0)),
     ],
 )
 def test_what_is_left_of_special_machines(machine, options, left):
     none = Reserve(pods_millicores=0, pods_memory_m=0)
-    assert none.allocatable(machine, **options) == Resources(millicores=left[0], memory_m=left[1])
+    assert none.allocatable(machine, **options) == MachineResources(
+        millicores=left[0], memory_m=left[1]
+    )
 
 
 def test_the_reserve_is_adjustable(exp):
     own = GKEDispatcher(LAB, reserve=Reserve(pods_millicores=910, pods_memory_m=1000))
-    assert own.get_node_pool("medium").allocatable == Resources(millicores=7000, memory_m=25285)
+    assert own.get_node_pool("medium").allocatable == MachineResources(
+        millicores=7000, memory_m=25285
+    )
     with pytest.raises(
-        SpecError, match="pods_memory_m of a Reserve is a whole number of at least 0, not 0.5"
+        SpecError, match="pods_memory_m of a Reserve must be a whole number of at least 0, not 0.5"
     ):
         Reserve(pods_memory_m=0.5)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from symphony import NotFound, SpecError
 from symphony.kube import GKEDispatcher
-from symphony_kube.node_pools.pools import Resources, Taint
+from symphony_kube.node_pools.pools import MachineResources, Taint
 
 TFJSON = Path(__file__).parent / "tfjson"
 LAB = json.loads((TFJSON / "lab.tf.json").read_text())
@@ -28,8 +28,8 @@ def config_of(lab: dict, pool: str) -> dict:
     return lab["resource"][KIND][pool]["node_config"]
 
 
-def machine(cpu: int, memory_m: int, gpus: int = 0) -> Resources:
-    return Resources(millicores=cpu * 1000, memory_m=memory_m, gpus=gpus)
+def machine(cpu: int, memory_m: int, gpus: int = 0) -> MachineResources:
+    return MachineResources(millicores=cpu * 1000, memory_m=memory_m, gpus=gpus)
 
 
 def test_what_is_read():
@@ -157,38 +157,38 @@ WRONG = [
         without("gpu_count"),
         "node_config.labels.gpu_count is missing, and gpu_type is 'nvidia-tesla-v100'",
     ),
-    (label("cpu", "many"), "node_config.labels.cpu is a number, not 'many'"),
-    (label("cpu", True), "node_config.labels.cpu is a number, not True"),
-    (label("cpu", [4]), "node_config.labels.cpu is a number, not [4]"),
-    (label("cpu", 0), "node_config.labels.cpu is 0: a machine has more than nothing"),
-    (label("cpu", "-4"), "node_config.labels.cpu is at least 0, not -4"),
+    (label("cpu", "many"), "node_config.labels.cpu must be a number, not 'many'"),
+    (label("cpu", True), "node_config.labels.cpu must be a number, not True"),
+    (label("cpu", [4]), "node_config.labels.cpu must be a number, not [4]"),
+    (label("cpu", 0), "node_config.labels.cpu is 0: it must be greater than 0"),
+    (label("cpu", "-4"), "node_config.labels.cpu must be at least 0, not '-4'"),
     (
         label("cpu", "${var.cpu}"),
-        "node_config.labels.cpu is '${var.cpu}': Terraform's expressions are not evaluated",
+        "node_config.labels.cpu is '${var.cpu}': Terraform expressions are not evaluated",
     ),
-    (label("cpu", "1_000"), "node_config.labels.cpu is a number, not '1_000'"),
-    (label("cpu", "9" * 40), "node_config.labels.cpu is above 10^15, which no machine has"),
+    (label("cpu", "1_000"), "node_config.labels.cpu must be a number, not '1_000'"),
+    (label("cpu", "9" * 40), "node_config.labels.cpu must be at most 10^15"),
     (
         label("cpu", "9" * 5000),
-        "node_config.labels.cpu is 9999999999..., a number of 5000 characters",
+        "node_config.labels.cpu must be a number of at most 40 characters",
     ),
-    (label("memory_m", "4Gi"), "node_config.labels.memory_m is a number, not '4Gi'"),
-    (label("memory_m", 0.5), "node_config.labels.memory_m is 0.5: a machine has more than nothing"),
-    (label("memory_m", float("inf")), "node_config.labels.memory_m is a number, not inf"),
-    (label("gpu_count", 1.5), "node_config.labels.gpu_count is a whole number, not 1.5"),
+    (label("memory_m", "4Gi"), "node_config.labels.memory_m must be a number, not '4Gi'"),
+    (label("memory_m", 0.5), "node_config.labels.memory_m is 0.5: it must be greater than 0"),
+    (label("memory_m", float("inf")), "node_config.labels.memory_m must be a number, not inf"),
+    (label("gpu_count", 1.5), "node_config.labels.gpu_count must be a whole number, not 1.5"),
     (
         label("gpu_count", 2),
-        "gpu_count is 2, and node_config.guest_accelerator has a count of 4; make them the same",
+        "gpu_count is 2, and node_config.guest_accelerator has a count of 4; make them equal",
     ),
     (label("name", "a pool"), "label 'name' has a value that is not valid: 'a pool'"),
     (label("name", ""), "node_config.labels.name is empty"),
     (
         label("name", "small"),
-        "node_config.labels.name is 'small', and so is that of node pool 'small'",
+        "node_config.labels.name is 'small', and node pool 'small' has the same label",
     ),
     (setting("labels", None), "node_config.labels is missing"),
-    (setting("labels", []), "node_config.labels is an object, not []"),
-    (setting("taint", "team"), "node_config.taint[0] is an object, not 'team'"),
+    (setting("labels", []), "node_config.labels must be an object, not []"),
+    (setting("taint", "team"), "node_config.taint[0] must be an object, not 'team'"),
     (
         setting("taint", {"value": "x", "effect": "NO_EXECUTE"}),
         "node_config.taint[0].key is missing",
@@ -200,7 +200,7 @@ WRONG = [
     ),
     (
         setting("taint", {"key": 5, "effect": "NO_EXECUTE"}),
-        "node_config.taint[0].key is text, not 5",
+        "node_config.taint[0].key must be text, not 5",
     ),
     (
         setting("taint", {"key": "bad key!", "effect": "NO_EXECUTE"}),
@@ -212,36 +212,36 @@ WRONG = [
     ),
     (
         taint("${var.team}"),
-        "node_config.taint[1].value is '${var.team}': Terraform's expressions are not evaluated",
+        "node_config.taint[1].value is '${var.team}': Terraform expressions are not evaluated",
     ),
-    (taint({"a": 1}), "node_config.taint[1].value is text, not {'a': 1}"),
+    (taint({"a": 1}), "node_config.taint[1].value must be text, not {'a': 1}"),
     (taint("a b"), "node_config.taint[1].value: label 'x' has a value that is not valid: 'a b'"),
     (
         setting("dynamic", {"taint": {"for_each": [1]}}),
-        "node_config.dynamic.taint: Terraform's dynamic blocks are",
+        "node_config.dynamic.taint: dynamic blocks of Terraform are",
     ),
     (
         setting("dynamic", [{"taint": [{"for_each": [1]}]}]),
-        "node_config.dynamic.taint: Terraform's dynamic blocks are",
+        "node_config.dynamic.taint: dynamic blocks of Terraform are",
     ),
     (
         dynamic_alone,
-        "node_config.dynamic.guest_accelerator: Terraform's dynamic blocks are not evaluated here; write",
+        "node_config.dynamic.guest_accelerator: dynamic blocks of Terraform are not evaluated here; write",
     ),
-    (setting("dynamic", 3), "node_config.dynamic is an object, not 3"),
+    (setting("dynamic", 3), "node_config.dynamic must be an object, not 3"),
     (
         pool({"dynamic": {"node_config": {}}}),
-        "dynamic.node_config: Terraform's dynamic blocks are not evaluated",
+        "dynamic.node_config: dynamic blocks of Terraform are not evaluated",
     ),
     (
         label("gpu_type", "${var.gpu}"),
-        "node_config.labels.gpu_type is '${var.gpu}': Terraform's expressions are not",
+        "node_config.labels.gpu_type is '${var.gpu}': Terraform expressions are not",
     ),
     (
         label("gpu_type", "two words"),
         "node_config.labels.gpu_type: label 'gpu_type' has a value that is not valid",
     ),
-    (label("gpu_type", ["a"]), "node_config.labels.gpu_type is text, not ['a']"),
+    (label("gpu_type", ["a"]), "node_config.labels.gpu_type must be text, not ['a']"),
     (
         label("gpu_type", "k80"),
         "gpu_type is 'k80', and node_config.guest_accelerator.type is 'nvidia-tesla-v100'; mak",
@@ -256,13 +256,13 @@ WRONG = [
     ),
     (
         setting("guest_accelerator", "v100"),
-        "node_config.guest_accelerator is an object, not 'v100'",
+        "node_config.guest_accelerator must be an object, not 'v100'",
     ),
     (pool(None), "it is missing"),
     (pool({}), "node_config is missing"),
-    (pool([{}, {}]), "it is one object, not a list of 2"),
-    (pool({"node_config": []}), "node_config is one object, not a list of 0"),
-    (pool({"node_config": "big"}), "node_config is an object, not 'big'"),
+    (pool([{}, {}]), "it must be one object, not a list of 2"),
+    (pool({"node_config": []}), "node_config must be one object, not a list of 0"),
+    (pool({"node_config": "big"}), "node_config must be an object, not 'big'"),
 ]
 
 
@@ -277,7 +277,7 @@ def test_a_wrong_pool_is_told_by_file_pool_and_field(lab, tmp_path, change, said
     assert message.startswith(f"{file}: node pool 'v100': ")
     assert said in message
     assert "\n" not in message
-    with pytest.raises(SpecError, match="^the cluster's description: node pool 'v100"):
+    with pytest.raises(SpecError, match="^the description of the cluster: node pool 'v100"):
         GKEDispatcher(lab)
 
 
@@ -303,7 +303,7 @@ def test_dynamic_blocks_of_what_is_not_read_are_passed_over(lab):
 
 
 NO_POOLS = [
-    ([], "a cluster's description is an object, not []"),
+    ([], "a cluster description must be an object, not []"),
     ({}, "no node pools: it has no resource.google_container_node_pool; its resources are none"),
     ({"resource": {"google_container_cluster": {}}}, "no resource.google_container_node_pool"),
     (
@@ -311,8 +311,8 @@ NO_POOLS = [
         "; its resources are google_container_nodepool",
     ),
     ({"resource": {KIND: {}}}, "no resource.google_container_node_pool"),
-    ({"resource": "none"}, "resource is an object, not 'none'"),
-    ({"resource": {KIND: 3}}, "resource.google_container_node_pool is an object, not 3"),
+    ({"resource": "none"}, "resource must be an object, not 'none'"),
+    ({"resource": {KIND: 3}}, "resource.google_container_node_pool must be an object, not 3"),
     (
         {"resource": [{KIND: {"a": {}}}, {KIND: {"a": {}}}]},
         "resource.google_container_node_pool has two node pools 'a'",
@@ -342,7 +342,7 @@ def test_a_description_without_pools(tmp_path, content, said):
         (
             "a.tf",
             b'resource "google_container_node_pool" "a" {\n}\n',
-            "a.tf:1:1: not JSON: .*JSON form is needed",
+            "a.tf:1:1: not JSON: .*use the JSON form of Terraform",
         ),
         ("a.json", b"{", "a.json:1:2: not JSON: "),
         ("a.json", b"", "a.json:1:1: not JSON: "),
@@ -350,7 +350,7 @@ def test_a_description_without_pools(tmp_path, content, said):
         (
             "a.json",
             b'{"resource": {}, "resource": {}}',
-            "a.json: the key 'resource' stands twice in one object",
+            "a.json: the key 'resource' occurs twice in one object",
         ),
         ("a.json", b"9" * 5000, "a.json: not JSON: Exceeds the limit"),
         ("a.json", b"[" * 200_000, "a.json: nested too deeply"),
@@ -365,12 +365,14 @@ def test_a_file_that_is_no_json(tmp_path, name, content, said):
 
 def test_a_file_that_cannot_be_read(tmp_path):
     with pytest.raises(
-        NotFound, match="none.tf.json: no such file; it is the cluster's description"
+        NotFound, match="none.tf.json: no such file; it must be the cluster description"
     ):
         GKEDispatcher(tmp_path / "none.tf.json")
     with pytest.raises(SpecError, match="cannot be read: Is a directory"):
         GKEDispatcher(tmp_path)
-    with pytest.raises(SpecError, match=r"tf_json is the path of a \*.tf.json file .*, not None"):
+    with pytest.raises(
+        SpecError, match=r"tf_json must be the path of a \*.tf.json file .*, not None"
+    ):
         GKEDispatcher(None)
 
 
@@ -404,5 +406,5 @@ def test_whatever_stands_in_a_field_is_read_or_refused_in_one_line(field, value)
         GKEDispatcher(lab)
     except SpecError as exc:
         said = str(exc)
-    assert not said or said.startswith("the cluster's description: node pool 'v100")
+    assert not said or said.startswith("the description of the cluster: node pool 'v100")
     assert "\n" not in said

@@ -6,15 +6,15 @@ import pytest
 
 from symphony import BackendError, Cluster, SpecError
 from symphony.kube import NodePoolDispatcher, Reserve
-from symphony_kube.node_pools.live_nodes import asked, is_system, pools
-from symphony_kube.node_pools.pools import Resources, Taint
+from symphony_kube.node_pools.live_nodes import is_system_pod, node_pools, pod_requests
+from symphony_kube.node_pools.pools import MachineResources, Taint
 
 from .conftest import FOREVER, python, until
 
 POOL = "cloud.google.com/gke-nodepool"
 HOST = "kubernetes.io/hostname"
 DEVCLUSTER = "symphony.test/pool"
-NONE = Resources()
+NONE = MachineResources()
 
 
 def node(
@@ -59,7 +59,13 @@ def taint(text):
 
 def read(*nodes, label=None, taken=(), usual=NONE):
     given = None if taken is None else dict(taken)
-    return pools(nodes, label=label, gpu_resource="nvidia.com/gpu", taken=given, usual=usual)
+    return node_pools(
+        nodes,
+        label=label,
+        gpu_resource="nvidia.com/gpu",
+        system_requests=given,
+        default_requests=usual,
+    )
 
 
 # --- pools of nodes ---
@@ -70,21 +76,21 @@ def test_a_pool_is_as_small_as_its_smallest_nodes():
         node("n1", cpu="3920m", memory="13581864Ki", gpus=2),
         node("n2", cpu="3.8", memory="15G", gpus=1),
     )
-    assert pool.allocatable == Resources(millicores=3800, memory_m=13263, gpus=1)
+    assert pool.allocatable == MachineResources(millicores=3800, memory_m=13263, gpus=1)
     assert (pool.name, pool.selector) == ("a", (POOL, "a"))
 
 
 def test_what_the_systems_pods_ask_for_is_taken_off_the_node_that_they_are_on():
     taken = {
-        "n1": Resources(millicores=300, memory_m=400),
-        "n2": Resources(millicores=500, memory_m=100),
+        "n1": MachineResources(millicores=300, memory_m=400),
+        "n2": MachineResources(millicores=500, memory_m=100),
     }
     (pool,) = read(node("n1", cpu="3500m"), node("n2"), taken=taken)
-    assert pool.allocatable == Resources(millicores=3200, memory_m=16384 - 400)
+    assert pool.allocatable == MachineResources(millicores=3200, memory_m=16384 - 400)
     (pool,) = read(
-        node("n1"), node("n2"), taken=None, usual=Resources(millicores=500, memory_m=768)
+        node("n1"), node("n2"), taken=None, usual=MachineResources(millicores=500, memory_m=768)
     )
-    assert pool.allocatable == Resources(millicores=3500, memory_m=16384 - 768)
+    assert pool.allocatable == MachineResources(millicores=3500, memory_m=16384 - 768)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +126,7 @@ def test_the_type_of_gpus_is_told_by_labels_if_it_is_one(key):
 def test_gpus_of_a_type_that_is_not_known_are_told():
     dispatcher = NodePoolDispatcher(read(node("n1", gpus=1)))
     exp = Cluster.new("local").new_experiment("e")
-    with pytest.raises(
-        SpecError, match="a: its GPUs are of a type that is not known, not nvidia-l4$"
-    ):
+    with pytest.raises(SpecError, match="a: its GPUs are of an unknown type, not nvidia-l4$"):
         dispatcher.assign_to_resource(exp.new_process("p"), gpu_type="nvidia-l4")
 
 
@@ -167,7 +171,9 @@ def test_nodes_that_take_no_pods_are_not_counted(trouble, said):
     dispatcher = NodePoolDispatcher(found)
     exp = Cluster.new("local").new_experiment("e")
     assert dispatcher.assign_to_resource(exp.new_process("p"), cpu=0.5).name == "b"
-    with pytest.raises(SpecError, match=f"'a': none of its nodes takes Pods now: .*{said}"):
+    with pytest.raises(
+        SpecError, match=f"'a': none of its nodes accepts Pods at the moment: .*{said}"
+    ):
         dispatcher.assign_to_machine(exp.new_process("q"), node_pool_name="a")
 
 
@@ -183,7 +189,7 @@ def test_nodes_of_the_control_plane_and_of_windows_are_left_out():
         (
             [node("n1", None)],
             None,
-            f"no node has a label that tells its pool .*; name one with label=, of {HOST}",
+            f"no node has a label with the name of its pool .*; choose one with label=, of {HOST}",
         ),
         (
             [node("n1")],
@@ -191,11 +197,11 @@ def test_nodes_of_the_control_plane_and_of_windows_are_left_out():
             f"no node has the label .*; did you mean '{POOL}'",
         ),
         ([node("n1")], "x", f"no node has the label 'x'; they have {POOL}, {HOST}"),
-        ([], None, "the cluster has no nodes that take Pods"),
+        ([], None, "the cluster has no nodes for Pods"),
         (
             [node("n1"), node("n2", None, labels={"name": "a"})],
             None,
-            f"two node pools are called 'a', by the labels '{POOL}' and 'name'; choose with label=",
+            f"two node pools have the name 'a', by the labels '{POOL}' and 'name'; choose one label with label=",
         ),
     ],
 )
@@ -219,7 +225,9 @@ def test_nodes_that_make_no_pools(nodes, label, said):
 )
 def test_which_pods_are_the_systems(namespace, owner, system):
     owners = [{"kind": owner}] if owner else None
-    assert is_system({"metadata": {"namespace": namespace, "ownerReferences": owners}}) is system
+    assert (
+        is_system_pod({"metadata": {"namespace": namespace, "ownerReferences": owners}}) is system
+    )
 
 
 def test_what_a_pod_asks_for():
@@ -235,10 +243,10 @@ def test_what_a_pod_asks_for():
         "containers": [container("0.5", "100M"), {"resources": {}}, {}],
         "overhead": {"cpu": "10m", "memory": "1"},
     }
-    assert asked(spec) == Resources(millicores=2010, memory_m=96 + 10 + 1)
-    assert asked({"containers": [container("0.5"), container("300m", "1Gi")]}) == Resources(
-        millicores=800, memory_m=1024
-    )
+    assert pod_requests(spec) == MachineResources(millicores=2010, memory_m=96 + 10 + 1)
+    assert pod_requests(
+        {"containers": [container("0.5"), container("300m", "1Gi")]}
+    ) == MachineResources(millicores=800, memory_m=1024)
 
 
 # --- the real thing ---
@@ -312,7 +320,7 @@ def test_a_daemon_set_is_counted_on_the_nodes_where_it_is(kube_cluster, open_clu
         pool.name: pool
         for pool in NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
     }
-    taken = Resources(millicores=70, memory_m=30)
+    taken = MachineResources(millicores=70, memory_m=30)
     for pool in (
         pool for pool in pools if pool.name in after
     ):  # other tests may add and remove nodes

@@ -139,7 +139,7 @@ def whole(manifest):
         "pods": [f"{prefix}db", f"{prefix}worker"],
         "services": [f"{prefix}store"],
         "secrets": [
-            body["metadata"]["name"] for body in manifest.ground if body["kind"] == "Secret"
+            body["metadata"]["name"] for body in manifest.base_objects if body["kind"] == "Secret"
         ],
     }
 
@@ -289,8 +289,8 @@ def test_trouble_at_one_call_of_a_wait_is_not_noticed(
     kube_cluster, trouble, api, undisturbed, shared, name, monkeypatch, kind, number
 ):
     """A wait makes two: a list, and a watch which a silent loss costs as long as it lasts."""
-    monkeypatch.setattr("symphony_kube.api.watch.LASTS", 1)
-    monkeypatch.setattr("symphony_kube.api.watch.LATE", 0.5)
+    monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
+    monkeypatch.setattr("symphony_kube.api.watch.WATCH_END_TOLERANCE_SECONDS", 0.5)
     exp = shared.new_experiment(name)
     unplaced(exp, "worker")
     manifest = shared.manifest(exp)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from symphony.errors import LaunchFailed
-from symphony_kube.render.overrides import Override, unknown
+from symphony_kube.render.overrides import Override, dropped_fields
 
 from .conftest import unplaced
 
@@ -33,12 +33,14 @@ MADE: dict[str, Any] = {
 
 
 def of_pod(**written: Any) -> list[str]:
-    return unknown(Override(unit="p", where="pod_yml", place=(), written=written), MADE)
+    return dropped_fields(Override(unit="p", description="pod_yml", path=(), fields=written), MADE)
 
 
 def of_container(**written: Any) -> list[str]:
     place = ("spec", "containers", "p")
-    return unknown(Override(unit="p", where="container_yml", place=place, written=written), MADE)
+    return dropped_fields(
+        Override(unit="p", description="container_yml", path=place, fields=written), MADE
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,10 @@ def test_a_field_that_is_left_out_is_told_with_its_place() -> None:
 
 
 def test_an_answer_of_another_kind_tells_nothing() -> None:
-    hatch = Override(unit="p", where="", place=("spec", "template"), written={"spec": {"bogus": 1}})
-    assert unknown(hatch, MADE) == []
+    hatch = Override(
+        unit="p", description="", path=("spec", "template"), fields={"spec": {"bogus": 1}}
+    )
+    assert dropped_fields(hatch, MADE) == []
 
 
 @pytest.mark.client

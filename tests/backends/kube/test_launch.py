@@ -133,7 +133,7 @@ def test_a_namespace_of_ours_that_is_going_is_waited_for(kube_cluster, spaces, n
 def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(
     kube_cluster, spaces, name, monkeypatch
 ):
-    monkeypatch.setattr("symphony_kube.lifecycle.delete.WHOLE", 1.0)
+    monkeypatch.setattr("symphony_kube.lifecycle.delete.NAMESPACE_SECONDS", 1.0)
     exp = spaces.new_experiment(name)
     unplaced(exp, "worker")
     spaces.launch(exp)
@@ -244,7 +244,7 @@ def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(
     )
     with pytest.raises(AlreadyExists):  # as young as it is, another launch may have just begun
         shared.launch(exp)
-    monkeypatch.setattr("symphony_kube.lifecycle.launch.BEGINNING", 0.0)
+    monkeypatch.setattr("symphony_kube.lifecycle.launch.LAUNCH_IN_PROGRESS_SECONDS", 0.0)
     until(lambda: not there(kube_cluster).get("pods"))
     shared.launch(exp)
     assert there(kube_cluster)["pods"] == [f"{name}-worker"]

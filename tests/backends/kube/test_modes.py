@@ -159,7 +159,7 @@ def test_a_name_that_is_too_long_with_the_experiments_is_refused_before_anything
     exp = shared.new_experiment("a" * 40)
     unplaced(exp, "b" * 30)
     with pytest.raises(
-        SpecError, match=r"has 71 characters, and Kubernetes takes 63.*shorten 'a+' or 'b+'"
+        SpecError, match=r"has 71 characters, and Kubernetes allows 63.*shorten 'a+' or 'b+'"
     ):
         shared.launch(exp)
     assert there(kube_cluster) == {}

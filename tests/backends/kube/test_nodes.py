@@ -3,7 +3,7 @@
 import pytest
 
 from symphony.errors import BackendError
-from symphony_kube.node_pools.allocatable_gpus import offered
+from symphony_kube.node_pools.live_nodes import gpus_by_node
 
 GPU = "nvidia.com/gpu"
 
@@ -18,7 +18,7 @@ def test_nodes_that_take_no_pods_offer_nothing():
         },
         {"metadata": {"name": "c"}},
     ]
-    assert offered(nodes, GPU) == {"a": 4, "c": 0}
+    assert gpus_by_node(nodes, GPU) == {"a": 4, "c": 0}
 
 
 def test_the_gpus_of_real_nodes(kube_cluster, shared):

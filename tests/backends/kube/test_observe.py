@@ -115,9 +115,7 @@ ENDS = {
             "cannot start '/no/such': no such file or directory",
         )
     },
-    "no-exec": {
-        "no-exec": (FAILED, None, "cannot start '/etc/passwd': permission denied")
-    },
+    "no-exec": {"no-exec": (FAILED, None, "cannot start '/etc/passwd': permission denied")},
     "no-dir": {
         "no-dir": (
             FAILED,
@@ -637,7 +635,10 @@ def test_one_that_is_not_ready_in_time():
         "not ready within 30 s",
     )
     assert late.status.processes[0].state is State.RUNNING
-    assert (early.status.processes[0].not_ready_in_time, late.status.processes[0].not_ready_in_time) == (False, True)
+    assert (
+        early.status.processes[0].not_ready_in_time,
+        late.status.processes[0].not_ready_in_time,
+    ) == (False, True)
 
 
 def test_one_that_is_ready_after_its_time_is_late_no_more():
@@ -803,7 +804,11 @@ def test_a_pod_that_is_deleted_by_hand_is_unknown_from_then_on():
     assert observer.observe(AT + 4).status.processes[0].state is State.RUNNING
     observer.apply(PODS, "DELETED", pod(ended(0, at=4, phase="Succeeded"), meta=DELETED))
     seen = observer.observe(AT + 5)
-    assert (seen.status.processes[0].state, seen.deleted_units, seen.empty) == (UNKNOWN, {"p"}, True)
+    assert (seen.status.processes[0].state, seen.deleted_units, seen.empty) == (
+        UNKNOWN,
+        {"p"},
+        True,
+    )
     assert seen.status.processes[0].reason == "exit status unknown: its Pod was deleted"
 
 

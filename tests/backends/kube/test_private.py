@@ -35,17 +35,21 @@ def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(
 @pytest.mark.parametrize(
     ("target", "error", "said"),
     [
-        ("", SpecError, "'' names no file"),
-        ("-", SpecError, "'-' names no file"),
-        ("{}/out/", SpecError, "out/' names no file"),
-        (".", SpecError, r"cannot write to \.: it is a folder"),
-        ("{}/folder", SpecError, "folder: it is a folder"),
-        ("{}/pipe", SpecError, "pipe: it is a pipe; values of secrets are written to a file"),
+        ("", SpecError, "'' is not the name of a file"),
+        ("-", SpecError, "'-' is not the name of a file"),
+        ("{}/out/", SpecError, "out/' is not the name of a file"),
+        (".", SpecError, r"cannot write to \.: it is a directory"),
+        ("{}/folder", SpecError, "folder: it is a directory"),
+        (
+            "{}/pipe",
+            SpecError,
+            "pipe: it is a pipe; values of secrets are only written to a regular file",
+        ),
         ("{}/to-pipe", SpecError, "to-pipe: it is a pipe"),
         ("{}/to-file", SpecError, "to-file: it is a link to .*/file"),
         ("{}/to-nothing", SpecError, "to-nothing: it is a link to .*/nothing"),
-        ("{}/no/such.yml", NotFound, "no/such.yml: there is no folder '.*/no'"),
-        ("{}/file/x.yml", NotFound, "file/x.yml: there is no folder '.*/file'"),
+        ("{}/no/such.yml", NotFound, "no/such.yml: there is no directory '.*/no'"),
+        ("{}/file/x.yml", NotFound, "file/x.yml: there is no directory '.*/file'"),
     ],
 )
 def test_only_a_file_is_written_to_and_all_else_stays(
@@ -78,7 +82,7 @@ def test_what_an_experiment_is_made_from_is_not_overwritten(tmp_path: Path) -> N
     exp.new_process("p", command="c").mount_config("m", "/m", files=[str(tmp_path / "settings")])
     manifest = cluster.manifest(exp)
     for name in ("token", "settings", "second-name"):
-        with pytest.raises(SpecError, match=f"{name}: the experiment is made from that file"):
+        with pytest.raises(SpecError, match=f"{name}: the experiment is created from that file"):
             manifest.write(tmp_path / name)
     assert (tmp_path / "token").read_text() == "swordfish"
     manifest.write(tmp_path / "other")
@@ -109,10 +113,10 @@ def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
         ("e.yml", "e.yml is the experiment file itself"),
         (
             "out",
-            "cannot write to out: it is a pipe; values of secrets are written to a file of its own",
+            "cannot write to out: it is a pipe; values of secrets are only written to a regular file",
         ),
-        ("token", "cannot write to token: the experiment is made from that file"),
-        ("", "'' names no file"),
+        ("token", "cannot write to token: the experiment is created from that file"),
+        ("", "'' is not the name of a file"),
     ],
 )
 def test_the_command_line_refuses_in_one_line(tmp_path: Path, target: str, said: str) -> None:

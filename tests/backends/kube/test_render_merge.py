@@ -9,7 +9,7 @@ import pytest
 
 from symphony import Experiment, SpecError
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, UNIT
-from symphony_kube.render.merge import merged, plain
+from symphony_kube.render.merge import merge, to_plain_data
 from symphony_kube.render.options import Options
 
 from .test_render import IMAGE, one, rendered, spec_of
@@ -94,7 +94,7 @@ MERGED: dict[str, tuple[Any, Any, Any]] = {
 @pytest.mark.parametrize(("below", "over", "result"), MERGED.values(), ids=MERGED)
 def test_what_is_laid_over(below: Any, over: Any, result: Any) -> None:
     before = copy.deepcopy((below, over))
-    assert merged(below, over) == result
+    assert merge(below, over) == result
     assert (below, over) == before
 
 
@@ -103,27 +103,27 @@ def test_what_is_laid_over(below: Any, over: Any, result: Any) -> None:
     [
         (
             {"a": [{"b": object}]},
-            "pod_yml.a[0].b is text, a number, true, false, a list or a mapping",
+            "pod_yml.a[0].b must be text, a number, true, false, a list or a mapping",
         ),
         ({"a": {1: "x"}}, "pod_yml.a has a key that is not text: 1; quote it"),
-        ({"a": float("nan")}, "pod_yml.a is text"),
+        ({"a": float("nan")}, "pod_yml.a must be text"),
     ],
 )
 def test_what_json_does_not_know_is_refused(value: Any, message: str) -> None:
     with pytest.raises(SpecError) as refusal:
-        plain(value, "pod_yml")
+        to_plain_data(value, "pod_yml")
     assert message in str(refusal.value)
 
 
 def test_tuples_become_lists() -> None:
-    assert plain({"a": (1, 2.5, None, True)}, "x") == {"a": [1, 2.5, None, True]}
+    assert to_plain_data({"a": (1, 2.5, None, True)}, "x") == {"a": [1, 2.5, None, True]}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"containers": []}, "pod_yml of process 'p' is laid over the Pod, which has metadata and spec, and no 'containers'"
+    ({"containers": []}, "pod_yml of process 'p' is merged over the Pod, which has metadata and spec, but no 'containers'"
      "; write spec: {containers: ...}"),
     ({"metdata": {}}, "no 'metdata'; did you mean 'metadata'?"),
-    ({"kind": "Deployment"}, "pod_yml of process 'p' makes another kind of object of the Pod"),
+    ({"kind": "Deployment"}, "pod_yml of process 'p' changes the kind of the object"),
     ({"metadata": {"name": "q"}}, "pod_yml of process 'p' changes 'name', by which symphony finds its objects"),
     ({"metadata": {"namespace": "q"}}, "changes 'namespace'"),
     ({"metadata": None}, "changes 'name'"),
@@ -131,10 +131,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"labels": {EXPERIMENT: None}}}, f"changes '{EXPERIMENT}'"),
     ({"metadata": {"labels": {MANAGED_BY: "helm"}}}, f"changes '{MANAGED_BY}'"),
     ({"metadata": {"labels": "none"}}, f"changes '{MANAGED_BY}'"),
-    ({"metadata": {"annotations": "none"}}, "pod_yml of process 'p' has annotations that are no mapping: 'none'"),
-    ({"spec": "none"}, "takes the container 'p' away"),
-    ({"spec": None}, "takes the container 'p' away; name each container that it changes"),
-    ({"spec": {"containers": [{"image": "x"}]}}, "takes the container 'p' away"),
+    ({"metadata": {"annotations": "none"}}, "pod_yml of process 'p' has annotations that are not a mapping: 'none'"),
+    ({"spec": "none"}, "removes the container 'p'"),
+    ({"spec": None}, "removes the container 'p'; name each container that it changes"),
+    ({"spec": {"containers": [{"image": "x"}]}}, "removes the container 'p'"),
 ]  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def test_symphonys_own_labels_cannot_be_set(key: str) -> None:
     exp, process = one()
     process.add_label(key, "x")
     with pytest.raises(
-        SpecError, match=f"process 'p' has a label '{key}', which is symphony's own"
+        SpecError, match=f"process 'p' has a label '{key}', which is reserved for symphony"
     ):
         rendered(exp)
 
@@ -174,7 +174,7 @@ def test_symphonys_own_labels_cannot_be_set(key: str) -> None:
 def test_a_label_whose_prefix_is_no_domain_is_refused(key: str) -> None:
     exp, process = one()
     process.node_selector(key, "x")
-    with pytest.raises(SpecError, match="what stands before '/' is a domain"):
+    with pytest.raises(SpecError, match="the part before '/' must be a domain name"):
         rendered(exp)
 
 

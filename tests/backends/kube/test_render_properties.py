@@ -17,7 +17,7 @@ from symphony.plan.resolve import Plan, argv
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
 from symphony_kube.render.options import Options
-from symphony_kube.render.text import distinct, escaped, is_port_name, port_name
+from symphony_kube.render.text import escape, is_port_name, port_name, unique_name
 from tests.unit.strategies import experiments, names, texts
 
 from .specimens import IMAGE, planned
@@ -83,7 +83,7 @@ def test_the_oracle_expands_as_kubernetes_does(text: str, result: str) -> None:
 
 @given(st.one_of(dollars, texts))
 def test_what_is_escaped_is_expanded_to_what_it_was(text: str) -> None:
-    assert expanded(escaped(text), X) == text
+    assert expanded(escape(text), X) == text
 
 
 # --- whole experiments ---
@@ -298,7 +298,7 @@ def test_a_port_name_that_was_made_up_gives_way_to_nobody() -> None:
 @given(names, st.lists(names))
 def test_a_distinct_name_is_short_enough_and_new(name: str, taken: list[str]) -> None:
     for _ in range(3):
-        found = distinct(name, taken)
+        found = unique_name(name, taken)
         assert DNS_LABEL.fullmatch(found)
         assert found not in taken
         taken = [*taken, found]

@@ -13,9 +13,9 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import read_files, render
-from symphony_kube.render.files import MOST
+from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.options import Options
-from symphony_kube.render.volumes import _CHECK_OUT
+from symphony_kube.render.volumes import CHECKOUT_SCRIPT
 
 from .specimens import IMAGE, SPECIMENS, planned
 from .test_render import by_kind, one, rendered, spec_of
@@ -137,16 +137,16 @@ def test_a_group_mounts_for_all_its_members_once() -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (lambda p: p.mount_pvc("c", "/a:b"), "process 'p' mounts a volume at '/a:b', and Kubernetes takes no ':' there"),
-    (lambda p: p.mount_host_path("/a/../b", "/x"), "process 'p' mounts '/a/../b' of the node, and Kubernetes takes no"),
+    (lambda p: p.mount_pvc("c", "/a:b"), "process 'p' mounts a volume at '/a:b': a mount path on Kubernetes has no ':'"),
+    (lambda p: p.mount_host_path("/a/../b", "/x"), "process 'p' mounts '/a/../b' of the node: a host path on Kubernetes has no"),
     (lambda p: p.mount_pvc("Not Valid", "/x"), "process 'p': the claim 'Not Valid' is not valid on Kubernetes"),
     (lambda p: p.mount_secret("Not_Valid", "/x"), "process 'p': the secret 'Not_Valid' is not valid on Kubernetes"),
     (lambda p: p.mount_config("x" * 254, "/x"), "is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253"),
     (lambda p: p.mount_git_repo("r", "/x", revision="-f"), "no branch, tag or commit begins with '-'"),
-    (lambda p: p.mount_pvc("c", "/etc/secrets/"), "where the experiment's secrets are; choose another path"),
-    (lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}), "the config 'c' has a file '..a', and Kube"),
+    (lambda p: p.mount_pvc("c", "/etc/secrets/"), "the directory of the secrets of the experiment; choose another path"),
+    (lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}), "the config 'c' has a file '..a': on Kube"),
     (lambda p: p.mount_secret("symphony-secrets", "/x", files=["conf/blob"]),
-     "the secret 'symphony-secrets' is made from different files by the experiment and process 'p'"),
+     "the secret 'symphony-secrets' is created from different files by the experiment and process 'p'"),
 ]  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def test_one_name_for_different_files_is_refused(kind: str) -> None:
     with pytest.raises(SpecError) as refusal:
         rendered(exp)
     assert str(refusal.value) == (
-        f"the {kind} 'x' is made from different files by process 'a' and process 'b'; rename one of them"
+        f"the {kind} 'x' is created from different files by process 'a' and process 'b'; rename one of them"
     )
 
 
@@ -248,11 +248,11 @@ def test_a_file_that_cannot_be_read_is_refused(
 
 
 def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "big").write_bytes(b"x" * (MOST + 1))
-    (tmp_path / "half").write_bytes(b"x" * (MOST // 2))
-    (tmp_path / "more").write_bytes(b"x" * (MOST // 2 + 1))
+    (tmp_path / "big").write_bytes(b"x" * (MAX_OBJECT_BYTES + 1))
+    (tmp_path / "half").write_bytes(b"x" * (MAX_OBJECT_BYTES // 2))
+    (tmp_path / "more").write_bytes(b"x" * (MAX_OBJECT_BYTES // 2 + 1))
     with pytest.raises(
-        SpecError, match="big has more than the 1 MiB that Kubernetes takes; mount it from a volume"
+        SpecError, match="big is larger than 1 MiB, the limit of Kubernetes; put it on a volume"
     ):
         read_files(planned_with({"x": "big"}, tmp_path))
     scope = Scope(experiment="e", namespace="e")
@@ -263,7 +263,8 @@ def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
             render(plan, scope, Options(image=IMAGE), files)
             continue
         with pytest.raises(
-            SpecError, match=r"the secret 's' has 1.00 MiB in 2 files, and Kubernetes takes 1 MiB"
+            SpecError,
+            match=r"the secret 's' has 1.00 MiB in 2 files, and the limit of Kubernetes is 1 MiB",
         ):
             render(plan, scope, Options(image=IMAGE), files)
 
@@ -330,7 +331,7 @@ def test_a_revision_is_checked_out(
 
 def test_a_checkout_that_fails_can_be_tried_again(repository: Path, tmp_path: Path) -> None:
     target = tmp_path / "checkout"
-    command = ["/bin/sh", "-c", _CHECK_OUT, "/bin/sh", str(repository)]
+    command = ["/bin/sh", "-c", CHECKOUT_SCRIPT, "/bin/sh", str(repository)]
     failed = subprocess.run(
         [*command, "none", str(target)], check=False, capture_output=True, text=True
     )

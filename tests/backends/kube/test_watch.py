@@ -109,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
     """A function that starts a `Server` and opens an `Api` on it."""
-    monkeypatch.setattr(watch, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(watch, "FIRST_PAUSE_SECONDS", 0.01)
     servers = []
 
     def start(*script):

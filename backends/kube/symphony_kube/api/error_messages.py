@@ -124,8 +124,10 @@ def _hint(kind: str, scope: Scope, exc: ApiError) -> str:
     if is_forbidden(exc):
         return _missing_right(kind, scope)
     if lacks_service_account(exc):
-        return "service accounts belong to a namespace: create it there, or choose a namespace "
-        "that has it"
+        return (
+            "service accounts belong to a namespace: create it there, or choose a namespace that "
+            "has it"
+        )
     if exc.status == 404 and scope.shared:
         return f"create namespace {scope.namespace!r}, or choose another with namespace="
     if exc.status == 400:

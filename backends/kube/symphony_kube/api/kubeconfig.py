@@ -65,8 +65,8 @@ def _context(path: str, requested: str | None) -> dict[str, Any]:
     name = requested or content.get("current-context")
     if not name:
         raise NotFound(
-            f"the kubeconfig {path} has no current context; choose one of {join_names(contexts)} with "
-            "context="
+            f"the kubeconfig {path} has no current context; choose one of {join_names(contexts)} "
+            "with context="
         )
     if name not in contexts:
         hint = did_you_mean(str(name), contexts) or f"; it has {join_names(contexts)}"

@@ -1,1 +1,1 @@
-"""Putting processes on the right machines: node pools, what their machines can give, and shares of it."""
+"""Placement of processes on node pools: the pools, their capacity, and shares of their machines."""

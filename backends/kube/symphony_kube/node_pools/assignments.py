@@ -1,4 +1,4 @@
-"""Writing assignments into a specification, so that one can be changed until the experiment is launched."""
+"""Write assignments into the settings of processes. They can be changed until the launch."""
 
 from __future__ import annotations
 
@@ -9,195 +9,242 @@ from typing import Any
 
 from symphony.errors import SpecError
 from symphony.model import Process, ProcessGroup
-from symphony_kube.node_pools.choose import Assignment, Member, Unit, choose
-from symphony_kube.node_pools.pools import NodePool, Resources
-from symphony_kube.node_pools.quantities import MIB, MILLI, cores, quantity
+from symphony.model.quantities import (
+    MEBIBYTE_BYTES,
+    MILLICORES_PER_CORE,
+    format_cores,
+    parse_quantity,
+)
+from symphony_kube.node_pools.choose import (
+    Assignment,
+    PlacementMember,
+    PlacementUnit,
+    choose_pool,
+)
+from symphony_kube.node_pools.pools import MachineResources, NodePool
 
+# The owner of a Pod: a lone process, or a group.
 Owner = Process | ProcessGroup
 
 
 @dataclass(slots=True, kw_only=True)
-class _Assigned:
-    """A process's assignment, and the keys of its settings that were written for it."""
+class _WrittenAssignment:
+    """The assignment of a process, and the settings that were written for it."""
 
     owner: Owner
     assignment: Assignment
-    requests: list[str] = field(default_factory=list)
-    gpu: bool = False
+    request_keys: list[str] = field(default_factory=list)
+    has_gpu_limit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Placed:
-    """Where a unit was placed, and what was added to its settings for it."""
+class _WrittenPlacement:
+    """The pool of a Pod, and the settings that were added for it."""
 
     pool: NodePool
-    selector: bool
-    tolerations: tuple[dict[str, Any], ...]
+    added_selector: bool
+    added_tolerations: tuple[dict[str, Any], ...]
 
 
 class Placements:
-    """The assignments of one dispatcher. Assigning a process again replaces what it was assigned before."""
+    """The assignments of one dispatcher.
+
+    If a process is assigned again, its earlier assignment is replaced.
+    """
 
     def __init__(self) -> None:
-        self._assigned: dict[Process, _Assigned] = {}
-        self._placed: dict[Owner, _Placed] = {}
+        self._assignments: dict[Process, _WrittenAssignment] = {}
+        self._placements: dict[Owner, _WrittenPlacement] = {}
 
     def assign(
         self, process: Process, owner: Owner, assignment: Assignment, pools: Sequence[NodePool]
     ) -> NodePool:
-        """Choose a pool for the unit of a process and write it, with the requests of the process.
+        """Choose a pool for the Pod of a process, and write the settings for it.
 
-        Raises `SpecError`, and then nothing is changed.
+        Raises `SpecError` if no pool fits. In this case nothing is changed.
         """
         unit = self._unit(process, owner, assignment)
-        pool = choose(pools, unit)
-        self._refuse_other_selector(owner, pool, unit)
-        _refuse_lower_limits(process, owner, assignment)
-        before = self._write_process(process, owner, assignment)
-        if before is not owner and not any(
-            known.owner is before for known in self._assigned.values()
-        ):
-            self._displace(before)
-        self._place(owner, pool)
+        pool = choose_pool(pools, unit)
+        self._check_selector(owner, pool, unit)
+        _check_limits(process, owner, assignment)
+        previous_owner = self._write_assignment(process, owner, assignment)
+        if previous_owner is not owner and not self._has_assignments(previous_owner):
+            self._remove_placement(previous_owner)
+        self._write_placement(owner, pool)
         return pool
 
-    # --- reading the specification ---
+    # --- reading settings ---
 
-    def _unit(self, process: Process, owner: Owner, assignment: Assignment) -> Unit:
+    def _has_assignments(self, owner: Owner) -> bool:
+        return any(known.owner is owner for known in self._assignments.values())
+
+    def _unit(self, process: Process, owner: Owner, assignment: Assignment) -> PlacementUnit:
+        new_member = self._member(process, owner, assignment)
         if isinstance(owner, Process):
-            return Unit(
-                what=f"process {owner.name!r}", members=(self._member(process, owner, assignment),)
-            )
-        there = [
-            *owner.list_processes(),
-            *(p for p, known in self._assigned.items() if known.owner is owner),
-        ]
-        others = [member for member in dict.fromkeys(there) if member is not process]
-        members = [self._member(other, owner, None) for other in others]
-        return Unit(
-            what=f"group {owner.name!r}",
-            members=(*members, self._member(process, owner, assignment)),
+            return PlacementUnit(description=f"process {owner.name!r}", members=(new_member,))
+        # Processes can be assigned with the group before they are added to it.
+        processes = dict.fromkeys(owner.list_processes())
+        for other, known in self._assignments.items():
+            if known.owner is owner:
+                processes[other] = None
+        others = [self._member(other, owner, None) for other in processes if other is not process]
+        return PlacementUnit(
+            description=f"group {owner.name!r}",
+            members=(*others, new_member),
         )
 
-    def _member(self, process: Process, owner: Owner, assignment: Assignment | None) -> Member:
-        """A process as it will be: its old assignment makes way for ``assignment``, where one is given."""
-        known = self._assigned.get(process)
-        given = assignment or (known.assignment if known else None)
-        request, limit = (
-            _requested(process, owner, "resource_request"),
-            _requested(process, owner, "resource_limit"),
-        )
-        if assignment is not None and known is not None:
-            request = {key: value for key, value in request.items() if key not in known.requests}
-            limit = {key: value for key, value in limit.items() if not (known.gpu and key == "gpu")}
+    def _member(
+        self, process: Process, owner: Owner, assignment: Assignment | None
+    ) -> PlacementMember:
+        """Return a process with the resources that it will request.
+
+        If ``assignment`` is given, it replaces the current one.
+        """
+        known = self._assignments.get(process)
+        request = _effective(process, owner, "resource_request")
+        limit = _effective(process, owner, "resource_limit")
+        current = known.assignment if known else None
         if assignment is not None:
-            request.update(_request_of(assignment))
-            limit.update(_gpus_of(assignment))
-        return Member(name=process.name, asks=_amounts({**limit, **request}), assignment=given)
+            current = assignment
+            if known is not None:
+                for key in known.request_keys:
+                    request.pop(key, None)
+                if known.has_gpu_limit:
+                    limit.pop("gpu", None)
+            request.update(_request_settings(assignment))
+            limit.update(_limit_settings(assignment))
+        # Kubernetes uses a limit as the request if there is no request.
+        requests = _resources({**limit, **request})
+        return PlacementMember(name=process.name, requests=requests, assignment=current)
 
-    def _refuse_other_selector(self, owner: Owner, pool: NodePool, unit: Unit) -> None:
+    def _check_selector(self, owner: Owner, pool: NodePool, unit: PlacementUnit) -> None:
+        """Raise `SpecError` if the user set the label of the pool to another value."""
         key, value = pool.selector
-        there = owner.settings.node_selector.get(key)
-        placed = self._placed.get(owner)
-        ours = placed is not None and placed.selector and placed.pool.selector[0] == key
-        if there is not None and there != value and not ours:
+        present = owner.settings.node_selector.get(key)
+        if present is None or present == value:
+            return
+        placement = self._placements.get(owner)
+        was_added = (
+            placement is not None and placement.added_selector and placement.pool.selector[0] == key
+        )
+        if not was_added:
             raise SpecError(
-                f"{unit.what} has the node selector {key}={there} already, and node pool {pool.name!r} is "
-                f"{key}={value}; take the selector away, or assign to the pool that it names"
+                f"{unit.description} has the node selector {key}={present} already, and node pool "
+                f"{pool.name!r} is {key}={value}; remove the selector, or assign to the pool "
+                "that it selects"
             )
 
-    # --- writing ---
+    # --- writing settings ---
 
-    def _write_process(self, process: Process, owner: Owner, assignment: Assignment) -> Owner:
-        """Write the requests of a process; whose Pod it was placed in before."""
-        known = self._assigned.pop(process, None)
+    def _write_assignment(self, process: Process, owner: Owner, assignment: Assignment) -> Owner:
+        """Write the requests and limits of a process. Return its previous owner."""
+        known = self._assignments.pop(process, None)
         settings = process.settings
         if known is not None:
-            for key in known.requests:
+            for key in known.request_keys:
                 settings.resource_request.pop(key, None)
-            if known.gpu:
+            if known.has_gpu_limit:
                 settings.resource_limit.pop("gpu", None)
-        request, gpus = _request_of(assignment), _gpus_of(assignment)
+        request = _request_settings(assignment)
+        limit = _limit_settings(assignment)
         process.resource_request(cpu=request.get("cpu"), memory=request.get("memory"))
-        process.resource_limit(gpu=gpus.get("gpu"))
-        self._assigned[process] = _Assigned(
-            owner=owner, assignment=assignment, requests=list(request), gpu=bool(gpus)
+        process.resource_limit(gpu=limit.get("gpu"))
+        self._assignments[process] = _WrittenAssignment(
+            owner=owner,
+            assignment=assignment,
+            request_keys=list(request),
+            has_gpu_limit=bool(limit),
         )
-        # Put elsewhere it would be without its placement, so that is refused.
+        # In another group the process would run without this placement, so adding it there is an
+        # error.
         process.placed_with = owner if isinstance(owner, ProcessGroup) else None
         return owner if known is None else known.owner
 
-    def _displace(self, owner: Owner) -> None:
-        """Take away what was written for a placement."""
-        before = self._placed.pop(owner, None)
-        if before is not None:
-            settings = owner.settings
-            if before.selector:
-                settings.node_selector.pop(before.pool.selector[0], None)
-            settings.tolerations[:] = [
-                item for item in settings.tolerations if item not in before.tolerations
-            ]
+    def _remove_placement(self, owner: Owner) -> None:
+        """Remove the settings that were added for the pool of a Pod."""
+        placement = self._placements.pop(owner, None)
+        if placement is None:
+            return
+        settings = owner.settings
+        if placement.added_selector:
+            settings.node_selector.pop(placement.pool.selector[0], None)
+        settings.tolerations[:] = [
+            item for item in settings.tolerations if item not in placement.added_tolerations
+        ]
 
-    def _place(self, owner: Owner, pool: NodePool) -> None:
-        self._displace(owner)
+    def _write_placement(self, owner: Owner, pool: NodePool) -> None:
+        """Write the node selector and the tolerations for a pool."""
+        self._remove_placement(owner)
         settings = owner.settings
         key, value = pool.selector
-        selector = key not in settings.node_selector
+        is_new = key not in settings.node_selector
         owner.node_selector(key, value)
-        added = [
-            toleration for toleration in pool.tolerations if toleration not in settings.tolerations
-        ]
+        added = [item for item in pool.tolerations if item not in settings.tolerations]
         for toleration in added:
             owner.add_toleration(**toleration)
-        self._placed[owner] = _Placed(pool=pool, selector=selector, tolerations=tuple(added))
+        self._placements[owner] = _WrittenPlacement(
+            pool=pool, added_selector=is_new, added_tolerations=tuple(added)
+        )
 
 
 # --- amounts ---
 
 
-def _request_of(assignment: Assignment) -> dict[str, str]:
-    given = {
-        "cpu": None if assignment.millicores is None else _cpu(assignment.millicores),
-        "memory": None if assignment.memory_m is None else f"{assignment.memory_m}Mi",
-    }
-    return {key: value for key, value in given.items() if value is not None}
+def _request_settings(assignment: Assignment) -> dict[str, str]:
+    """Return the arguments of `resource_request` for an assignment."""
+    settings = {}
+    if assignment.millicores is not None:
+        settings["cpu"] = _cpu_text(assignment.millicores)
+    if assignment.memory_m is not None:
+        settings["memory"] = f"{assignment.memory_m}Mi"
+    return settings
 
 
-def _cpu(milli: int) -> str:
-    return f"{milli}m" if milli % MILLI else str(milli // MILLI)
-
-
-def _gpus_of(assignment: Assignment) -> dict[str, int]:
+def _limit_settings(assignment: Assignment) -> dict[str, int]:
+    """Return the arguments of `resource_limit` for an assignment."""
     return {"gpu": assignment.gpus} if assignment.gpus else {}
 
 
-def _requested(process: Process, owner: Owner, key: str) -> dict[str, Any]:
-    """A setting of a process over that of its group, which reaches all members."""
-    outer: Mapping[str, Any] = (
-        getattr(owner.settings, key) if isinstance(owner, ProcessGroup) else {}
+def _cpu_text(millicores: int) -> str:
+    if millicores % MILLICORES_PER_CORE:
+        return f"{millicores}m"
+    return str(millicores // MILLICORES_PER_CORE)
+
+
+def _effective(process: Process, owner: Owner, setting: str) -> dict[str, Any]:
+    """Return a setting of a process merged over that of its group."""
+    of_group: Mapping[str, Any] = {}
+    if isinstance(owner, ProcessGroup):
+        of_group = getattr(owner.settings, setting)
+    return {**of_group, **getattr(process.settings, setting)}
+
+
+def _resources(amounts: Mapping[str, Any]) -> MachineResources:
+    """Return the amounts of a setting, rounded up to whole units."""
+    return MachineResources(
+        millicores=math.ceil(parse_quantity(amounts.get("cpu", 0)) * MILLICORES_PER_CORE),
+        memory_m=math.ceil(parse_quantity(amounts.get("memory", 0)) / MEBIBYTE_BYTES),
+        gpus=int(amounts.get("gpu", 0)),
     )
-    return {**outer, **getattr(process.settings, key)}
 
 
-def _amounts(given: Mapping[str, Any]) -> Resources:
-    """What Kubernetes counts for a container: its requests, and limits where it requests nothing."""
-    return Resources(
-        millicores=math.ceil(quantity(given.get("cpu", 0)) * MILLI),
-        memory_m=math.ceil(quantity(given.get("memory", 0)) / MIB),
-        gpus=int(given.get("gpu", 0)),
+def _check_limits(process: Process, owner: Owner, assignment: Assignment) -> None:
+    """Raise `SpecError` if a request would be above its limit.
+
+    Kubernetes rejects such a Pod, but not before the launch.
+    """
+    limit = _effective(process, owner, "resource_limit")
+    maximum = _resources({key: limit[key] for key in ("cpu", "memory") if key in limit})
+    if "cpu" in limit and (assignment.millicores or 0) > maximum.millicores:
+        request = format_cores(assignment.millicores or 0)
+        raise _above_limit(process, "cpu", request, limit["cpu"])
+    if "memory" in limit and (assignment.memory_m or 0) > maximum.memory_m:
+        request = f"{assignment.memory_m} MiB"
+        raise _above_limit(process, "memory", request, limit["memory"])
+
+
+def _above_limit(process: Process, key: str, request: str, limit: object) -> SpecError:
+    return SpecError(
+        f"process {process.name!r} would request {key} {request} and has a limit of {limit}: "
+        f"remove resource_limit({key}=), or raise it"
     )
-
-
-def _refuse_lower_limits(process: Process, owner: Owner, assignment: Assignment) -> None:
-    """Kubernetes refuses a request above its limit, and would only say so at the launch."""
-    limit = _requested(process, owner, "resource_limit")
-    least = _amounts({key: limit[key] for key in ("cpu", "memory") if key in limit})
-    for key, asked, most, said in (
-        ("cpu", assignment.millicores, least.millicores, cores),
-        ("memory", assignment.memory_m, least.memory_m, lambda amount: f"{amount} MiB"),
-    ):
-        if asked is not None and key in limit and asked > most:
-            raise SpecError(
-                f"process {process.name!r} would request {key} {said(asked)} and has a limit of {limit[key]}: "
-                f"take resource_limit({key}=) away, or raise it"
-            )

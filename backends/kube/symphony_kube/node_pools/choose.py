@@ -1,23 +1,22 @@
-"""Which pool takes a unit: a lone process, or the members of a group, which share one machine. Pure."""
+"""Choose a node pool for a lone process, or for a group, whose members share a machine. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 from symphony.errors import SpecError
+from symphony.model.quantities import format_cores
 from symphony.names import did_you_mean
-from symphony_kube.node_pools.pools import NodePool, Resources, counted
-from symphony_kube.node_pools.quantities import cores
+from symphony_kube.node_pools.pools import MachineResources, NodePool, count_gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a process was assigned: amounts, where None leaves it as the process has it, and a pool, or any that fits.
+    """The resources and the pool that were assigned to a process.
 
-    ``gpu_type`` is the type that its GPUs must have.
+    An amount of None keeps the setting of the process. ``gpu_type`` is the required type of GPUs. A
+    ``pool`` of None stands for any pool that fits.
     """
 
     millicores: int | None = None
@@ -28,117 +27,140 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """A process of a unit and all that it asks for; one that was assigned nothing may still ask for something."""
+class PlacementMember:
+    """A process of a placement unit, with all resources that it requests.
+
+    ``assignment`` is None for a process that was not assigned to machines.
+    """
 
     name: str
-    asks: Resources
+    requests: MachineResources
     assignment: Assignment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """What runs on one machine; ``what`` is how an error calls it."""
+class PlacementUnit:
+    """Processes that run on one machine. ``description`` is used in messages."""
 
-    what: str
-    members: tuple[Member, ...]
+    description: str
+    members: tuple[PlacementMember, ...]
 
     @property
-    def asks(self) -> Resources:
-        """What all of it asks for together."""
-        return reduce(add, (member.asks for member in self.members), Resources())
+    def requests(self) -> MachineResources:
+        """The resources that all members request together."""
+        return sum((member.requests for member in self.members), MachineResources())
 
     @property
     def gpu_types(self) -> list[str]:
-        """The types of GPUs that it needs, each once."""
-        given = (member.assignment.gpu_type for member in self.members if member.assignment)
-        return list(dict.fromkeys(kind for kind in given if kind is not None))
+        """The required types of GPUs, without duplicates."""
+        types: dict[str, None] = {}
+        for member in self.members:
+            if member.assignment and member.assignment.gpu_type is not None:
+                types[member.assignment.gpu_type] = None
+        return list(types)
 
 
-def choose(pools: Sequence[NodePool], unit: Unit) -> NodePool:
-    """The pool to which a unit was sent, if it fits there, or else the smallest one that it fits.
+def choose_pool(pools: Sequence[NodePool], unit: PlacementUnit) -> NodePool:
+    """Return the pool to which a unit was assigned by name, or else the smallest pool that fits.
 
-    Raises `SpecError`: for members that were sent to different pools, and where it fits none, with why not.
+    Raises `SpecError` with the reasons if the unit does not fit, and if its members were assigned
+    to different pools.
     """
-    named = _named(unit)
+    named = _named_pool(unit)
     candidates = [named] if named else sorted(pools, key=lambda pool: pool.size)
-    refused: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for pool in candidates:
-        why = misfit(pool, unit)
-        if not why:
+        problem = find_problem(pool, unit)
+        if not problem:
             return pool
-        refused[pool.name] = why
+        problems[pool.name] = problem
     if named:
         raise SpecError(
-            f"{unit.what} does not fit a machine of node pool {named.name!r}: {refused[named.name]}"
+            f"{unit.description} does not fit a machine of node pool {named.name!r}: "
+            f"{problems[named.name]}"
         )
-    raise SpecError(f"{unit.what} fits no node pool: {_each(refused)}{_hint(pools, unit)}")
+    reasons = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+    raise SpecError(
+        f"{unit.description} fits no node pool: {reasons or 'there are no node pools'}"
+        f"{_gpu_type_hint(pools, unit)}"
+    )
 
 
-def misfit(pool: NodePool, unit: Unit) -> str:
-    """Why a unit cannot run on a machine of a pool, or ``""`` where it can."""
+def find_problem(pool: NodePool, unit: PlacementUnit) -> str:
+    """Return why a unit cannot run on a machine of a pool, or ``""``."""
     if pool.unusable:
         return pool.unusable
-    return ", ".join([*_too_much(pool, unit), *_wrong_type(pool, unit)])
+    return ", ".join([*_excessive_requests(pool, unit), *_wrong_gpu_types(pool, unit)])
 
 
-def _too_much(pool: NodePool, unit: Unit) -> list[str]:
-    asks, gives, has = unit.asks, pool.allocatable, pool.capacity
-    found = []
-    if asks.millicores > gives.millicores:
-        who = _who(unit, lambda asked: cores(asked.millicores))
-        there = f"{cores(gives.millicores)} (of {cores(has.millicores)})"
-        found.append(f"cpu {cores(asks.millicores)}{who} is more than {there}")
-    if asks.memory_m > gives.memory_m:
-        who = _who(unit, lambda asked: str(asked.memory_m))
-        found.append(
-            f"memory {asks.memory_m} MiB{who} is more than {gives.memory_m} MiB (of {has.memory_m} MiB)"
+def _excessive_requests(pool: NodePool, unit: PlacementUnit) -> list[str]:
+    requests = unit.requests
+    available = pool.allocatable
+    capacity = pool.capacity
+    problems = []
+    if requests.millicores > available.millicores:
+        members = _by_member(unit, lambda amount: format_cores(amount.millicores))
+        problems.append(
+            f"cpu {format_cores(requests.millicores)}{members} is more than "
+            f"{format_cores(available.millicores)} (of {format_cores(capacity.millicores)})"
         )
-    if asks.gpus > gives.gpus:
-        who = _who(unit, lambda asked: str(asked.gpus))
-        few = (
-            f"{counted(asks.gpus)}{who} {'is' if asks.gpus == 1 else 'are'} more than {gives.gpus}"
+    if requests.memory_m > available.memory_m:
+        members = _by_member(unit, lambda amount: str(amount.memory_m))
+        problems.append(
+            f"memory {requests.memory_m} MiB{members} is more than {available.memory_m} MiB "
+            f"(of {capacity.memory_m} MiB)"
         )
-        found.append(few if gives.gpus else "it has no GPUs")
-    return found
+    if requests.gpus > available.gpus:
+        members = _by_member(unit, lambda amount: str(amount.gpus))
+        verb = "is" if requests.gpus == 1 else "are"
+        if available.gpus:
+            count = count_gpus(requests.gpus)
+            problems.append(f"{count}{members} {verb} more than {available.gpus}")
+        else:
+            problems.append("it has no GPUs")
+    return problems
 
 
-def _who(unit: Unit, said: Callable[[Resources], str]) -> str:
-    """Who asks for how much, where there are several."""
-    asking = [(member.name, said(member.asks)) for member in unit.members]
-    if len(asking) < 2:
+def _by_member(unit: PlacementUnit, show: Callable[[MachineResources], str]) -> str:
+    """Return the amount of each member for a message, or ``""`` if there is only one member."""
+    if len(unit.members) < 2:
         return ""
-    return f" ({', '.join(f'{name} {amount}' for name, amount in asking if amount != '0')})"
+    amounts = [(member.name, show(member.requests)) for member in unit.members]
+    return f" ({', '.join(f'{name} {amount}' for name, amount in amounts if amount != '0')})"
 
 
-def _wrong_type(pool: NodePool, unit: Unit) -> list[str]:
+def _wrong_gpu_types(pool: NodePool, unit: PlacementUnit) -> list[str]:
     if not pool.allocatable.gpus:
         return []
-    has = f"are of type {pool.gpu_type}" if pool.gpu_type else "are of a type that is not known"
-    return [f"its GPUs {has}, not {kind}" for kind in unit.gpu_types if kind != pool.gpu_type]
+    actual = f"of type {pool.gpu_type}" if pool.gpu_type else "of an unknown type"
+    return [
+        f"its GPUs are {actual}, not {gpu_type}"
+        for gpu_type in unit.gpu_types
+        if gpu_type != pool.gpu_type
+    ]
 
 
-def _named(unit: Unit) -> NodePool | None:
-    """The pool to which members were sent by name; only one can be."""
-    sent = [(member.name, member.assignment.pool) for member in unit.members if member.assignment]
-    named = [(name, pool) for name, pool in sent if pool is not None]
+def _named_pool(unit: PlacementUnit) -> NodePool | None:
+    """Return the pool to which members were assigned by name, or None."""
+    named = [
+        (member.name, member.assignment.pool)
+        for member in unit.members
+        if member.assignment and member.assignment.pool is not None
+    ]
+    if not named:
+        return None
+    first_name, first_pool = named[0]
     for name, pool in named[1:]:
-        first, other = named[0]
-        if pool.name != other.name:
+        if pool.name != first_pool.name:
             raise SpecError(
-                f"{unit.what} is one Pod, on one machine, but its process {first!r} is assigned to node pool "
-                f"{other.name!r} and its process {name!r} to {pool.name!r}: assign both to one pool, or take one out "
-                "of the group"
+                f"{unit.description} is one Pod, on one machine, but its process {first_name!r} is "
+                f"assigned to node pool {first_pool.name!r} and its process {name!r} to "
+                f"{pool.name!r}: assign both to one pool, or take one out of the group"
             )
-    return named[0][1] if named else None
+    return first_pool
 
 
-def _each(refused: dict[str, str]) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is none"
-
-
-def _hint(pools: Iterable[NodePool], unit: Unit) -> str:
+def _gpu_type_hint(pools: Iterable[NodePool], unit: PlacementUnit) -> str:
     known = {pool.gpu_type for pool in pools if pool.gpu_type}
-    return "".join(
-        did_you_mean(kind, known, limit=1) for kind in unit.gpu_types if kind not in known
-    )
+    unknown = [gpu_type for gpu_type in unit.gpu_types if gpu_type not in known]
+    return "".join(did_you_mean(gpu_type, known, limit=1) for gpu_type in unknown)

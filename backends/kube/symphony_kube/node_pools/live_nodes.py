@@ -1,28 +1,29 @@
-"""Node pools from the nodes that a live cluster has."""
+"""Node pools and GPUs from the nodes of a running cluster."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 from symphony.errors import BackendError, SpecError
+from symphony.model.quantities import MEBIBYTE_BYTES, MILLICORES_PER_CORE, parse_quantity
 from symphony.names import did_you_mean, join_names
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.resources import items_of
 from symphony_kube.node_pools.gke_reserve import Reserve
-from symphony_kube.node_pools.pools import NodePool, Resources, Taint
-from symphony_kube.node_pools.quantities import MIB, MILLI, quantity
+from symphony_kube.node_pools.pools import MachineResources, NodePool, Taint
 
 if TYPE_CHECKING:
-    from symphony_kube.cluster import KubeCluster
+    from symphony_kube.api.client import Api
 
 Object = Mapping[str, Any]
 
-# What GKE, EKS, Karpenter and AKS call the pool of a node; and the label of Terraform descriptions.
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+# The labels with the name of the pool of a node: of GKE, EKS, Karpenter and AKS, and the label that
+# is used in Terraform files.
 POOL_LABELS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -36,146 +37,171 @@ GPU_TYPE_LABELS = (
     "karpenter.k8s.aws/instance-gpu-name",
     "k8s.amazonaws.com/accelerator",
 )
-CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-# Taints that come and go with the state of a node, and are no property of its pool.
-PASSING = (
+CONTROL_PLANE_TAINTS = (
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+)
+# Prefixes and names of taints that depend on the current state of a node, not on its pool.
+TEMPORARY_TAINT_PREFIXES = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
     "karpenter.sh/",
     "cloud.google.com/impending",
 )
-PASSING_KEYS = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler")
-SOFT = "PreferNoSchedule"
+TEMPORARY_TAINTS = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler")
+# A taint with this effect does not keep Pods away if no other node is free.
+SOFT_EFFECT = "PreferNoSchedule"
 SYSTEM_OWNERS = ("DaemonSet", "Node")
 SYSTEM_NAMESPACE = "kube-system"
 
 
-def read(cluster: KubeCluster, *, label: str | None, reserve: Reserve | None) -> list[NodePool]:
-    """The pools of a cluster's nodes; see `NodePoolDispatcher.from_cluster`."""
-    api = getattr(cluster, "api", None)
-    if api is None:
-        raise SpecError(
-            f"from_cluster takes a KubeCluster, not {type(cluster).__name__}; see GKEDispatcher for files"
-        )
+def allocatable_gpus(api: Api, resource: str) -> dict[str, int]:
+    """Return for each node that accepts Pods how many GPUs a Pod can get. Raises `BackendError`."""
+    return gpus_by_node(items_of(api.call("GET", NODES)), resource)
+
+
+def read_node_pools(
+    api: Api, gpu_resource: str, *, label: str | None, reserve: Reserve | None
+) -> list[NodePool]:
+    """Return the pools of the nodes of a cluster; see `NodePoolDispatcher.from_cluster`."""
     try:
-        nodes = items_of(api.call("GET", "/api/v1/nodes"))
+        nodes = items_of(api.call("GET", NODES))
     except ApiError as exc:
         raise BackendError(
-            f"cannot list nodes: {exc.detail}; ask for the right to list nodes, or describe the pools in Terraform's "
-            "JSON form for GKEDispatcher"
+            f"cannot list nodes: {exc.detail}; ask for the right to list nodes, or describe the "
+            "pools in the JSON form of Terraform for GKEDispatcher"
         ) from exc
-    return pools(
+    return node_pools(
         nodes,
         label=label,
-        gpu_resource=cluster.options.gpu_resource,
-        taken=None if reserve else _system_pods(cluster),
-        usual=(reserve or Reserve()).pods,
+        gpu_resource=gpu_resource,
+        system_requests=None if reserve else _system_requests(api),
+        default_requests=(reserve or Reserve()).pods,
     )
 
 
-def _system_pods(cluster: KubeCluster) -> dict[str, Resources] | None:
-    """What the system's own Pods ask for, by node; None where Pods may not be listed."""
+def _system_requests(api: Api) -> dict[str, MachineResources] | None:
+    """Return the requests of the Pods of the system on each node.
+
+    Return None if the user may not list all Pods.
+    """
     running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
     try:
-        answer = cluster.api.call("GET", "/api/v1/pods", query={"fieldSelector": running})
+        answer = api.call("GET", PODS, query={"fieldSelector": running})
     except ApiError as exc:
         if exc.status != 403:
             raise
         return None
-    found: dict[str, Resources] = {}
+    requests: dict[str, MachineResources] = {}
     for pod in items_of(answer):
-        if is_system(pod):
+        if is_system_pod(pod):
             node = pod["spec"]["nodeName"]
-            found[node] = found.get(node, Resources()) + asked(pod["spec"])
-    return found
+            requests[node] = requests.get(node, MachineResources()) + pod_requests(pod["spec"])
+    return requests
 
 
-# --- pure from here on ---
+# --- the rest of this module is pure ---
 
 
-def pools(
+def gpus_by_node(nodes: list[dict[str, Any]], resource: str) -> dict[str, int]:
+    """Return the allocatable GPUs of each node that is not cordoned."""
+    result = {}
+    for node in nodes:
+        if node.get("spec", {}).get("unschedulable"):
+            continue
+        # Amounts of extended resources are whole numbers.
+        allocatable = node.get("status", {}).get("allocatable", {})
+        result[node["metadata"]["name"]] = int(allocatable.get(resource, 0))
+    return result
+
+
+def node_pools(
     nodes: Sequence[Object],
     *,
     label: str | None,
     gpu_resource: str,
-    taken: Mapping[str, Resources] | None,
-    usual: Resources,
+    system_requests: Mapping[str, MachineResources] | None,
+    default_requests: MachineResources,
 ) -> list[NodePool]:
-    """Nodes as pools, by name. ``taken`` is what the system's Pods ask for on each, ``usual`` what to assume else."""
+    """Return the pools of nodes, sorted by name.
+
+    ``system_requests`` has the requests of the Pods of the system on each node. If it is None,
+    ``default_requests`` are assumed for every node.
+    """
     by_pool: dict[tuple[str, str], list[Object]] = {}
-    able = [node for node in nodes if not _is_control_plane(node) and not _is_windows(node)]
-    for node in able:
+    usable = [node for node in nodes if not _is_control_plane(node) and not _is_windows(node)]
+    for node in usable:
         selector = pool_label(node, label)
         if selector:
             by_pool.setdefault(selector, []).append(node)
     if not by_pool:
-        raise SpecError(_no_pools(able, label))
-    _refuse_same_names(by_pool)
+        raise SpecError(_no_pools(usable, label))
+    _check_unique_names(by_pool)
     return [
-        _pool(selector, by_pool[selector], gpu_resource, taken, usual)
+        _node_pool(selector, by_pool[selector], gpu_resource, system_requests, default_requests)
         for selector in sorted(by_pool, key=lambda selector: selector[1])
     ]
 
 
 def pool_label(node: Object, label: str | None) -> tuple[str, str] | None:
-    """The label that tells the pool of a node, or None where it has none."""
-    has = _labels(node)
-    return next(
-        ((key, has[key]) for key in ([label] if label else POOL_LABELS) if has.get(key)), None
-    )
+    """Return the label with the name of the pool of a node, or None if it has none."""
+    labels = _labels(node)
+    for key in [label] if label else POOL_LABELS:
+        if labels.get(key):
+            return key, labels[key]
+    return None
 
 
-def _pool(
+def _node_pool(
     selector: tuple[str, str],
     nodes: list[Object],
     gpu_resource: str,
-    taken: Mapping[str, Resources] | None,
-    usual: Resources,
+    system_requests: Mapping[str, MachineResources] | None,
+    default_requests: MachineResources,
 ) -> NodePool:
-    working = [node for node in nodes if not _trouble(node)]
+    working = [node for node in nodes if not _problem(node)]
     taints = _common_taints(working or nodes)
-    counted = [node for node in working or nodes if _hard(_taints(node)) <= set(taints)]
-    left = [
-        _amounts(node["status"].get("allocatable"), gpu_resource).less(
-            usual if taken is None else taken.get(_name(node), Resources())
-        )
-        for node in counted
-    ]
-    kinds = {
-        next((_labels(node)[key] for key in GPU_TYPE_LABELS if key in _labels(node)), None)
-        for node in counted
-    }
-    allocatable = _smallest(left)
+    # Nodes with additional taints were set apart, so they are not counted.
+    typical = [node for node in working or nodes if _hard(_taints(node)) <= set(taints)]
+    capacities = []
+    remaining = []
+    gpu_types = set()
+    for node in typical:
+        status = node["status"]
+        requests = default_requests
+        if system_requests is not None:
+            requests = system_requests.get(_name(node), MachineResources())
+        capacities.append(_rounded_down(status.get("capacity"), gpu_resource))
+        remaining.append(_rounded_down(status.get("allocatable"), gpu_resource).less(requests))
+        gpu_types.add(_gpu_type(node))
     return NodePool(
         name=selector[1],
         selector=selector,
-        capacity=_smallest(
-            _amounts(node["status"].get("capacity"), gpu_resource) for node in counted
-        ),
-        allocatable=allocatable,
-        gpu_type=kinds.pop() if len(kinds) == 1 else None,
+        capacity=_smallest(capacities),
+        allocatable=_smallest(remaining),
+        gpu_type=gpu_types.pop() if len(gpu_types) == 1 else None,
         taints=taints,
         gpu_resource=gpu_resource,
         unusable="" if working else _why_unusable(nodes),
     )
 
 
-def _smallest(amounts: Iterable[Resources]) -> Resources:
-    every = list(amounts)
-    return Resources(
-        millicores=min(amount.millicores for amount in every),
-        memory_m=min(amount.memory_m for amount in every),
-        gpus=min(amount.gpus for amount in every),
+def _smallest(amounts: Sequence[MachineResources]) -> MachineResources:
+    """Return the smallest amount of each resource."""
+    return MachineResources(
+        millicores=min(amount.millicores for amount in amounts),
+        memory_m=min(amount.memory_m for amount in amounts),
+        gpus=min(amount.gpus for amount in amounts),
     )
 
 
-def _amounts(given: Object | None, gpu_resource: str) -> Resources:
-    """Amounts of a node, in whole units, rounded down."""
-    has = given or {}
-    return Resources(
-        millicores=int(quantity(has.get("cpu", "0")) * MILLI),
-        memory_m=int(quantity(has.get("memory", "0")) / MIB),
-        gpus=int(quantity(has.get(gpu_resource, "0"))),
+def _rounded_down(amounts: Object | None, gpu_resource: str) -> MachineResources:
+    """Return the amounts of a node in whole units."""
+    amounts = amounts or {}
+    return MachineResources(
+        millicores=int(parse_quantity(amounts.get("cpu", "0")) * MILLICORES_PER_CORE),
+        memory_m=int(parse_quantity(amounts.get("memory", "0")) / MEBIBYTE_BYTES),
+        gpus=int(parse_quantity(amounts.get(gpu_resource, "0"))),
     )
 
 
@@ -190,107 +216,130 @@ def _labels(node: Object) -> Mapping[str, str]:
     return node["metadata"].get("labels") or {}
 
 
+def _gpu_type(node: Object) -> str | None:
+    labels = _labels(node)
+    for key in GPU_TYPE_LABELS:
+        if key in labels:
+            return labels[key]
+    return None
+
+
 def _is_control_plane(node: Object) -> bool:
-    """Whether the control plane keeps a node for itself: one that it shares with Pods is without the taint."""
-    return any(taint.key in CONTROL_PLANE and taint.effect != SOFT for taint in _taints(node))
+    """Return whether a node is reserved for the control plane. Then it has a hard taint."""
+    return any(
+        taint.key in CONTROL_PLANE_TAINTS and taint.effect != SOFT_EFFECT for taint in _taints(node)
+    )
 
 
 def _is_windows(node: Object) -> bool:
     return _labels(node).get("kubernetes.io/os") == "windows"
 
 
-def _trouble(node: Object) -> str:
-    """Why a node takes no Pods now, or ``""``."""
+def _problem(node: Object) -> str:
+    """Return why a node does not accept Pods at the moment, or ``""``."""
     if node.get("spec", {}).get("unschedulable"):
         return "cordoned"
-    conditions = node.get("status", {}).get("conditions") or []
-    ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-    return "" if ready else "not ready"
+    for condition in node.get("status", {}).get("conditions") or []:
+        if condition.get("type") == "Ready" and condition.get("status") == "True":
+            return ""
+    return "not ready"
 
 
 def _why_unusable(nodes: Sequence[Object]) -> str:
-    told = [f"{_name(node)} is {_trouble(node)}" for node in nodes]
-    return f"none of its nodes takes Pods now: {join_names(told, limit=4)}"
+    problems = [f"{_name(node)} is {_problem(node)}" for node in nodes]
+    return f"none of its nodes accepts Pods at the moment: {join_names(problems, limit=4)}"
 
 
 def _taints(node: Object) -> frozenset[Taint]:
-    """The taints of a node, without those that tell its state."""
-    given = node.get("spec", {}).get("taints") or []
+    """Return the taints of a node without temporary ones."""
     return frozenset(
         Taint(key=item["key"], value=item.get("value") or "", effect=item["effect"])
-        for item in given
-        if not item["key"].startswith(PASSING) and item["key"] not in PASSING_KEYS
+        for item in node.get("spec", {}).get("taints") or []
+        if not item["key"].startswith(TEMPORARY_TAINT_PREFIXES)
+        and item["key"] not in TEMPORARY_TAINTS
     )
 
 
 def _hard(taints: Iterable[Taint]) -> set[Taint]:
-    return {taint for taint in taints if taint.effect != SOFT}
+    return {taint for taint in taints if taint.effect != SOFT_EFFECT}
 
 
 def _common_taints(nodes: Sequence[Object]) -> tuple[Taint, ...]:
-    """The taints of a pool: of its nodes with the fewest, since one with more was set apart by somebody."""
-    seen = Counter(tuple(sorted(_taints(node))) for node in nodes)
-    return min(seen, key=lambda taints: (len(_hard(taints)), -seen[taints], taints))
+    """Return the taints of the nodes with the fewest taints.
+
+    An administrator who takes a node out of its pool for a while adds a taint to it.
+    """
+    counts = Counter(tuple(sorted(_taints(node))) for node in nodes)
+    return min(counts, key=lambda taints: (len(_hard(taints)), -counts[taints], taints))
 
 
 def _no_pools(nodes: Sequence[Object], label: str | None) -> str:
-    keys = sorted({key for node in nodes for key in _labels(node)})
     if not nodes:
-        return "the cluster has no nodes that take Pods of their own"
+        return "the cluster has no nodes for Pods"
+    keys = sorted({key for node in nodes for key in _labels(node)})
+    shown = join_names(keys, limit=20)
     if label is None:
-        which = f"no node has a label that tells its pool ({', '.join(POOL_LABELS)})"
-        return f"{which}; name one with label=, of {join_names(keys, limit=20)}"
-    return f"no node has the label {label!r}{did_you_mean(label, keys) or f'; they have {join_names(keys, limit=20)}'}"
+        return (
+            f"no node has a label with the name of its pool ({', '.join(POOL_LABELS)}); choose "
+            f"one with label=, of {shown}"
+        )
+    hint = did_you_mean(label, keys) or f"; they have {shown}"
+    return f"no node has the label {label!r}{hint}"
 
 
-def _refuse_same_names(selectors: Iterable[tuple[str, str]]) -> None:
+def _check_unique_names(selectors: Iterable[tuple[str, str]]) -> None:
     keys: dict[str, str] = {}
     for key, value in selectors:
         if value in keys:
             raise SpecError(
-                f"two node pools are called {value!r}, by the labels {keys[value]!r} and {key!r}; choose with label="
+                f"two node pools have the name {value!r}, by the labels {keys[value]!r} and "
+                f"{key!r}; choose one label with label="
             )
         keys[value] = key
 
 
-# --- the system's Pods ---
+# --- Pods of the system ---
 
 
-def is_system(pod: Object) -> bool:
-    """Whether a Pod is on its node for the system: of a DaemonSet, the kubelet's own, or in kube-system."""
-    meta = pod["metadata"]
-    owners = {owner.get("kind") for owner in meta.get("ownerReferences") or []}
-    return meta.get("namespace") == SYSTEM_NAMESPACE or not owners.isdisjoint(SYSTEM_OWNERS)
+def is_system_pod(pod: Object) -> bool:
+    """Return whether a Pod belongs to the system.
 
-
-def asked(spec: Object) -> Resources:
-    """What the scheduler counts for a Pod: its containers together, or an init container that asks for more.
-
-    An init container that restarts always runs beside the others.
+    This is the case for Pods of a DaemonSet, static Pods of the kubelet, and Pods in kube-system.
     """
-    init: list[Object] = spec.get("initContainers") or []
-    beside = [container for container in init if container.get("restartPolicy") == "Always"]
-    alone = [
-        _requests(container) for container in init if container.get("restartPolicy") != "Always"
-    ]
-    together = reduce(
-        add,
-        (_requests(container) for container in [*(spec.get("containers") or []), *beside]),
-        Resources(),
-    )
+    metadata = pod["metadata"]
+    owners = {owner.get("kind") for owner in metadata.get("ownerReferences") or []}
+    return metadata.get("namespace") == SYSTEM_NAMESPACE or not owners.isdisjoint(SYSTEM_OWNERS)
+
+
+def pod_requests(spec: Object) -> MachineResources:
+    """Return the requests of a Pod as the scheduler computes them.
+
+    They are the requests of all containers together, or those of an init container if they are
+    larger. An init container that is always restarted runs next to the other containers, so it
+    counts as one.
+    """
+    together = MachineResources()
+    for container in spec.get("containers") or []:
+        together += _container_requests(container)
+    alone = []
+    for container in spec.get("initContainers") or []:
+        if container.get("restartPolicy") == "Always":
+            together += _container_requests(container)
+        else:
+            alone.append(_container_requests(container))
     overhead = _rounded_up(spec.get("overhead") or {})
-    return overhead + Resources(
+    return overhead + MachineResources(
         millicores=max([together.millicores, *(amount.millicores for amount in alone)]),
         memory_m=max([together.memory_m, *(amount.memory_m for amount in alone)]),
     )
 
 
-def _requests(container: Object) -> Resources:
+def _container_requests(container: Object) -> MachineResources:
     return _rounded_up((container.get("resources") or {}).get("requests") or {})
 
 
-def _rounded_up(given: Object) -> Resources:
-    return Resources(
-        millicores=math.ceil(quantity(given.get("cpu", "0")) * MILLI),
-        memory_m=math.ceil(quantity(given.get("memory", "0")) / MIB),
+def _rounded_up(amounts: Object) -> MachineResources:
+    return MachineResources(
+        millicores=math.ceil(parse_quantity(amounts.get("cpu", "0")) * MILLICORES_PER_CORE),
+        memory_m=math.ceil(parse_quantity(amounts.get("memory", "0")) / MEBIBYTE_BYTES),
     )

@@ -1,53 +1,57 @@
-"""Node pools: machines of one kind, what each has, and what it gives. Pure."""
+"""Node pools: machines of one kind, their capacity, and equal shares of it. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from symphony_kube.node_pools.quantities import cores
+from symphony.errors import SpecError
+from symphony.model.quantities import format_cores
+from symphony.names import join_names
 from symphony_kube.render.options import GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resources:
-    """An amount of what machines have: CPU in thousandths of a core, memory in MiB, and GPUs."""
+class MachineResources:
+    """An amount of CPU (in thousandths of a core), memory (in MiB) and GPUs."""
 
     millicores: int = 0
     memory_m: int = 0
     gpus: int = 0
 
-    def __add__(self, other: Resources) -> Resources:
-        return Resources(
+    def __add__(self, other: MachineResources) -> MachineResources:
+        return MachineResources(
             millicores=self.millicores + other.millicores,
             memory_m=self.memory_m + other.memory_m,
             gpus=self.gpus + other.gpus,
         )
 
-    def less(self, other: Resources) -> Resources:
-        """What is left when ``other`` is taken away, and never below nothing."""
-        return Resources(
+    def less(self, other: MachineResources) -> MachineResources:
+        """Return these resources minus ``other``. No amount is below zero."""
+        return MachineResources(
             millicores=max(0, self.millicores - other.millicores),
             memory_m=max(0, self.memory_m - other.memory_m),
             gpus=max(0, self.gpus - other.gpus),
         )
 
-    def split(self, parts: int) -> Resources:
-        """One of ``parts`` equal parts, rounded down: together they are never more than this."""
-        return Resources(
+    def split(self, parts: int) -> MachineResources:
+        """Return one of ``parts`` equal parts, rounded down."""
+        return MachineResources(
             millicores=self.millicores // parts,
             memory_m=self.memory_m // parts,
             gpus=self.gpus // parts,
         )
 
     def __str__(self) -> str:
-        parts = [f"cpu {cores(self.millicores)}", f"memory {self.memory_m} MiB"]
-        return ", ".join([*parts, counted(self.gpus)] if self.gpus else parts)
+        parts = [f"cpu {format_cores(self.millicores)}", f"memory {self.memory_m} MiB"]
+        if self.gpus:
+            parts.append(count_gpus(self.gpus))
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Taint:
-    """A mark of a node that keeps Pods away which do not tolerate it."""
+    """A taint of a node. It repels Pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -55,7 +59,7 @@ class Taint:
 
     @property
     def toleration(self) -> dict[str, Any]:
-        """The keywords of `add_toleration` that accept this taint alone."""
+        """The keyword arguments of `add_toleration` that tolerate exactly this taint."""
         if not self.value:
             return {"key": self.key, "operator": "Exists", "effect": self.effect}
         return {"key": self.key, "operator": "Equal", "value": self.value, "effect": self.effect}
@@ -63,17 +67,20 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """Machines of one kind.
+    """A pool of machines of one kind.
 
-    ``selector`` is the label that their nodes have and no others. ``capacity`` is what a machine has,
-    ``allocatable`` what it gives to processes: less what the system keeps and what the system's own Pods ask for.
-    ``unusable`` says why it takes no process now, where that is so. ``alias`` is another name that finds it.
+    * ``selector``: the label that all nodes of the pool have, and no other nodes.
+    * ``capacity``: the resources of a machine.
+    * ``allocatable``: the resources of a machine for processes: the capacity minus the amounts that
+      are reserved for the system and that the Pods of the system request.
+    * ``unusable``: why the pool cannot take a process at the moment, or ``""``.
+    * ``alias``: a second name by which the pool can be found.
     """
 
     name: str
     selector: tuple[str, str]
-    capacity: Resources
-    allocatable: Resources
+    capacity: MachineResources
+    allocatable: MachineResources
     gpu_type: str | None = None
     taints: tuple[Taint, ...] = ()
     gpu_resource: str = GPU
@@ -82,33 +89,64 @@ class NodePool:
 
     @property
     def tolerations(self) -> list[dict[str, Any]]:
-        """The keywords of `add_toleration` that a process needs here: for each taint, and for GPUs.
+        """The keyword arguments of `add_toleration` for processes on this pool.
 
-        That for GPUs is the one that Kubernetes' admission plug-in ExtendedResourceToleration adds where it is
-        enabled: nodes with GPUs are tainted with the name of the resource.
+        They tolerate each taint. Machines with GPUs usually have a taint with the name of the GPU
+        resource, so it is tolerated, too. The admission plug-in ExtendedResourceToleration of
+        Kubernetes adds the same toleration in clusters where it is enabled.
         """
-        found = [taint.toleration for taint in self.taints]
-        if self.capacity.gpus:
-            gpus = Taint(key=self.gpu_resource, effect="NoSchedule").toleration
-            found = [
-                item
-                for item in found
-                if (item["key"], item["effect"]) != (gpus["key"], gpus["effect"])
-            ]
-            found.append(gpus)
-        return found
+        tolerations = [taint.toleration for taint in self.taints]
+        if not self.capacity.gpus:
+            return tolerations
+        gpu_toleration = Taint(key=self.gpu_resource, effect="NoSchedule").toleration
+        replaced = (gpu_toleration["key"], gpu_toleration["effect"])
+        others = [item for item in tolerations if (item["key"], item["effect"]) != replaced]
+        return [*others, gpu_toleration]
 
     @property
     def size(self) -> tuple[int, int, int, str]:
-        """What pools are ordered by, the smallest first: GPUs, CPU, memory, and their names where all are equal."""
-        has = self.allocatable
-        return (has.gpus, has.millicores, has.memory_m, self.name)
+        """The sort key of pools, smallest first: GPUs, CPU, memory, and finally the name."""
+        available = self.allocatable
+        return (available.gpus, available.millicores, available.memory_m, self.name)
 
 
-def counted(gpus: int, kind: str | None = None) -> str:
-    """GPUs in words.
+def count_gpus(gpus: int) -> str:
+    """Return a number of GPUs in words.
 
-    >>> counted(1), counted(4, "nvidia-tesla-v100")
-    ('1 GPU', '4 GPUs of type nvidia-tesla-v100')
+    >>> count_gpus(1), count_gpus(4), count_gpus(0)
+    ('1 GPU', '4 GPUs', 'no GPUs')
     """
-    return f"{gpus or 'no'} GPU{'' if gpus == 1 else 's'}{f' of type {kind}' if kind else ''}"
+    return f"{gpus or 'no'} GPU{'' if gpus == 1 else 's'}"
+
+
+def share(pool: NodePool, parts: int) -> MachineResources:
+    """Return the resources of each of ``parts`` processes that share one machine of a pool.
+
+    Raises `SpecError` if the GPUs cannot be divided evenly, or if a share has no CPU or no memory.
+    """
+    gpus = pool.allocatable.gpus
+    if gpus and gpus % parts:
+        raise SpecError(_uneven_share(pool, parts))
+    part = pool.allocatable.split(parts)
+    if not part.millicores or not part.memory_m:
+        what = "a machine" if parts == 1 else f"a share of 1/{parts} of a machine"
+        raise SpecError(
+            f"{what} of node pool {pool.name!r} has no resources to give ({part}): of "
+            f"{pool.capacity} the system leaves {pool.allocatable}; use fewer processes per "
+            "machine, a larger pool, or another Reserve"
+        )
+    return part
+
+
+def _uneven_share(pool: NodePool, parts: int) -> str:
+    gpus = pool.allocatable.gpus
+    divisors = join_names([str(n) for n in range(1, gpus + 1) if gpus % n == 0], limit=20)
+    if parts > gpus:
+        problem = f"{parts} processes are more than"
+    else:
+        problem = f"{parts} processes cannot evenly share"
+    return (
+        f"{problem} the {count_gpus(gpus)} of a machine of node pool {pool.name!r}: there "
+        f"process_per_machine can be {divisors}; use assign_to_resource for a process that needs "
+        "no GPU"
+    )

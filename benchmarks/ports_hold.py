@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from symphony.host.resources.leases import PortLeases, take
+from symphony.host.resources.leases import PortLeases, take_lease
 from symphony.model.validators import DEFAULT_PORTS
 
 LOOPBACK = "127.0.0.1"
@@ -114,7 +114,7 @@ def chosen_by_kernel(port: int) -> Iterator[None]:
 @contextlib.contextmanager
 def another_launch(port: int) -> Iterator[None]:
     with PortLeases() as ports:
-        reason = ports.refuse(port)
+        reason = ports.reserve(port)
         if reason:
             raise OSError(errno.EADDRINUSE, reason)
         yield
@@ -122,7 +122,7 @@ def another_launch(port: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def another_lease(port: int) -> Iterator[None]:
-    lease = take("port", str(port))
+    lease = take_lease("port", str(port))
     if lease is None:
         raise OSError(errno.EADDRINUSE, "is leased")
     os.close(lease)
@@ -165,7 +165,7 @@ def free_port(ports: PortLeases) -> int:
     return next(
         port
         for port in range(DEFAULT_PORTS[0], DEFAULT_PORTS[1] + 1)
-        if fresh(port) and not ports.refuse(port)
+        if fresh(port) and not ports.reserve(port)
     )
 
 

@@ -109,7 +109,7 @@ class ProcessStatus:
 class ExperimentStatus:
     """An experiment and its processes, in declaration order.
 
-    ``note`` is for what concerns all of it (``its supervisor died``), ``created`` seconds since the epoch.
+    ``note`` is for what concerns all of it (``the supervisor was killed``), ``created`` seconds since the epoch.
     """
 
     name: str

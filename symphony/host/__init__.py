@@ -1,4 +1,5 @@
-"""What backends on one machine share: run directories, events, leases, process trees, probes and logs.
+"""Everything that the backends of one machine share, such as run directories and the supervisor.
 
-Local processes and tmux windows stand on it. It belongs to the core and knows no backend.
+The local and the tmux backend are built on this package. It belongs to the core and does not
+import a backend.
 """

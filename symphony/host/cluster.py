@@ -1,4 +1,4 @@
-"""The verbs of a backend whose processes run on this machine."""
+"""The base class of the backends whose processes run on this machine."""
 
 from __future__ import annotations
 
@@ -27,41 +27,49 @@ from symphony.errors import (
 )
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.events import Reader
-from symphony.host.run.observer import Observer
+from symphony.host.run.events import EventReader
+from symphony.host.run.status import StatusReader
 from symphony.names import did_you_mean, join_names
 from symphony.status import ExperimentStatus, LogLine
 
-# What launches, follows and stops is imported where it is used: looking must be quick to start.
+# Modules that only a launch, a stop or a log needs are imported inside functions, so that commands
+# such as `symphony ls` start quickly.
 if TYPE_CHECKING:
     import socket
 
-    from symphony.host.logs import Tail
+    from symphony.host.logs import LogTail
     from symphony.host.render import HostManifest
     from symphony.host.resources.leases import PortLeases
-    from symphony.host.resources.ports import EndingPorts
+    from symphony.host.resources.ports import FinishingPorts
     from symphony.host.supervisor.restart_policy import Backoff
     from symphony.model import Experiment
     from symphony.model.validators import Strings
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
 
-# How long a supervisor whose processes have all ended may take to stop what they left behind, in seconds.
-FINISHING = 60.0
-HOLDS = ("started", "bound")
+# The time that a supervisor has, after its last process has exited, to stop processes that were
+# left behind.
+FINISH_TIMEOUT_SECONDS = 60.0
+_STATUS_CHECK_SECONDS = 1.0
+PORT_HOLD_MODES = ("started", "bound")
 
 
 class HostCluster(Cluster):
-    """Processes of this machine, each experiment under a supervisor that outlives its launcher.
+    """Runs processes on this machine, each experiment under a detached supervisor.
 
-    A backend says with ``children`` how its processes are started: ``"module:Class"`` of a
-    `symphony.host.supervisor.supervisor.Children`, which the supervisor imports.
+    A backend sets ``children`` to the ``"module:Class"`` that starts its processes. The supervisor
+    imports it; see `symphony.host.supervisor.children.Children`.
 
-    ``state_dir`` is where run directories are kept, unless SYMPHONY_STATE_DIR or the XDG state directory say.
-    ``gpus`` are the identifiers of the devices to lease (CUDA_VISIBLE_DEVICES, else all of the machine).
-    ``backoff`` is how restarts wait. ``hold_ports`` says how long a port is held for its server: until it is
-    ``"started"``, or, once it has ``"bound"`` it over the hold, to the end; servers that do not set SO_REUSEADDR
-    cannot do that.
+    Options:
+
+    * ``state_dir`` is the directory of the run directories. The default is SYMPHONY_STATE_DIR, or
+      the XDG state directory.
+    * ``gpus`` are the identifiers of the devices to lease. The default is CUDA_VISIBLE_DEVICES, or
+      all devices of the machine.
+    * ``backoff`` sets the delays of restarts.
+    * ``hold_ports`` sets how long a port is held for its server: until the server has
+      ``"started"``, or beyond the moment at which it has ``"bound"`` the port, until the experiment
+      ends. The second mode requires servers that set SO_REUSEADDR.
     """
 
     children: ClassVar[str]
@@ -81,33 +89,39 @@ class HostCluster(Cluster):
         self._root = Path(state_dir).absolute() if state_dir else directory.state_root(self.backend)
         self._gpus = None if gpus is None else [str(device) for device in gpus]
         self._backoff = backoff
-        if hold_ports not in HOLDS:
-            raise SpecError(
-                f"hold_ports is {', '.join(HOLDS)}, not {hold_ports!r}{did_you_mean(str(hold_ports), HOLDS)}"
-            )
+        if hold_ports not in PORT_HOLD_MODES:
+            hint = did_you_mean(str(hold_ports), PORT_HOLD_MODES)
+            modes = " or ".join(PORT_HOLD_MODES)
+            raise SpecError(f"hold_ports must be {modes}, not {hold_ports!r}{hint}")
         self._hold_until_bound = hold_ports == "bound"
 
     # --- launching ---
 
     def manifest(self, experiment: Experiment) -> HostManifest:
-        """What a launch would do now; the ports are those that are free at this moment.
+        """Return the manifest that a launch at this moment would use.
 
-        What a live experiment of that name has counts as free: a launch refuses the name, or replaces it.
+        Its ports are those that are free now. The ports of a running experiment of the same name
+        count as free, because a launch either refuses the name or replaces that experiment.
         """
         from symphony.host.resources.leases import PortLeases
-        from symphony.host.resources.ports import OwnPorts
+        from symphony.host.resources.ports import ExperimentPorts
 
-        with PortLeases(
-            OwnPorts(directory.find(self._root, experiment.name)), self._ending_ports()
-        ) as ports:
-            return self._render(experiment, ports.refuse)
+        current = ExperimentPorts(directory.find(self._root, experiment.name))
+        with PortLeases(current, self._finishing_ports()) as ports:
+            return self._render(experiment, ports.reserve)
 
-    def _ending_ports(self) -> EndingPorts:
-        from symphony.host.resources.ports import EndingPorts
+    def _finishing_ports(self) -> FinishingPorts:
+        from symphony.host.resources.ports import FinishingPorts
 
-        return EndingPorts(self._root, FINISHING)
+        return FinishingPorts(self._root, FINISH_TIMEOUT_SECONDS)
 
-    def _render(self, experiment: Experiment, refuse: Callable[[int], str | None]) -> HostManifest:
+    def _render(
+        self, experiment: Experiment, reserve_port: Callable[[int], str | None]
+    ) -> HostManifest:
+        """Return the manifest of an experiment.
+
+        ``reserve_port`` returns None for a port that can be used, and a reason for any other.
+        """
         import shutil
 
         from symphony.host.render import HOST, render
@@ -115,79 +129,87 @@ class HostCluster(Cluster):
         from symphony.plan.resolve import resolve
 
         scheme = AddressScheme(
-            backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=refuse
+            backend=self.backend, host=lambda _: HOST, bind_host=HOST, refuse=reserve_port
         )
         return render(
             resolve(experiment, scheme, self.defaults),
             run_id=os.urandom(16).hex(),
             directory=self._root / experiment.name,
-            here=Path.cwd(),
+            working_directory=Path.cwd(),
             shell=shutil.which("bash") or "/bin/sh",
         )
 
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
-        del on_change  # a launch here is over at once
+        # A launch on this machine takes no time that is worth reporting.
+        del on_change
+        from dataclasses import replace
+
         from symphony.host import preflight
-        from symphony.host.resources import gpus
+        from symphony.host.resources.gpus import assign_gpus
         from symphony.host.resources.leases import GpuLeases, PortLeases, visible_gpus
         from symphony.host.supervisor import handover
 
         if force:
-            # What is wrong with the new one must show before the old one is gone. Ports and GPUs are looked at
-            # afterwards: those of the old one will be free.
+            # Errors in the new experiment must be found before the old one is deleted. Ports and
+            # GPUs are checked after that, because those of the old one become free.
             preflight.check(self._render(experiment, lambda _: None))
             self.delete(experiment.name)
         else:
-            self._make_way(experiment.name)
+            self._free_name(experiment.name)
         devices = visible_gpus() if self._gpus is None else self._gpus
         manifest: HostManifest | None = None
         try:
             with (
-                directory.aside(self._root) as (run, lock),
-                handover.preparing(run, experiment.name, children=self.children) as channel,
-                PortLeases(ending=self._ending_ports()) as ports,
-                GpuLeases(devices) as leased,
+                directory.staging_directory(self._root) as (run, lock),
+                handover.prepared_supervisor(
+                    run, experiment.name, children=self.children
+                ) as channel,
+                PortLeases(finishing=self._finishing_ports()) as ports,
+                GpuLeases(devices) as gpus,
             ):
-                manifest = self._render(experiment, ports.refuse)
+                manifest = self._render(experiment, ports.reserve)
                 preflight.check(manifest)
-                manifest, gpu_leases = gpus.assign(manifest, leased)
-                self._start(run, lock, channel, manifest, ports, gpu_leases)
-        except BaseException:  # interrupted, though all may have started, or the supervisor died
+                processes, gpu_leases = assign_gpus(manifest.processes, gpus)
+                manifest = replace(manifest, processes=processes)
+                self._hand_over(run, lock, channel, manifest, ports, gpu_leases)
+        except BaseException:
+            # The caller was interrupted, or the supervisor died. Processes may have started.
             if manifest is not None:
-                self._discard(manifest)
+                self._roll_back(manifest)
             raise
         return manifest
 
-    def _make_way(self, name: str) -> None:
-        """Refuse the name of a live experiment; remove one that has ended."""
-        from symphony.host.stop import finished, wait_for_end
+    def _free_name(self, name: str) -> None:
+        """Remove an ended experiment of this name. Raises AlreadyExists if it has not ended."""
+        from symphony.host.processes.control import wait_for_exit
+        from symphony.host.stop import has_finished
 
         while True:
-            with directory.exclusive(self._root):
+            with directory.launch_lock(self._root):
                 found = directory.find(self._root, name)
                 if found is None:
                     return
-                host = found.elsewhere()
-                if host is not None and not finished(
-                    found
-                ):  # of what cannot be seen, nothing is removed
-                    raise AlreadyExists(found.way_out(host))
+                other_host = found.other_host()
+                # The processes of another host cannot be observed, so its record must be complete.
+                if other_host is not None and not has_finished(found):
+                    raise AlreadyExists(found.other_host_message(other_host))
                 try:
-                    ended = self._describe(found).ended
-                except NotFound:  # somebody has deleted it just now
+                    has_ended = self._describe(found).ended
+                except NotFound:
+                    # Another program has just deleted it.
                     continue
-                if not ended:
+                if not has_ended:
                     raise experiment_exists(name)
                 supervisor = found.supervisor()
                 if supervisor is None:
                     self._remove(found)
                     return
-            if not wait_for_end(supervisor, FINISHING):
+            if not wait_for_exit(supervisor, FINISH_TIMEOUT_SECONDS):
                 raise experiment_exists(name)
 
-    def _start(
+    def _hand_over(
         self,
         run: RunDirectory,
         lock: int,
@@ -196,71 +218,84 @@ class HostCluster(Cluster):
         ports: PortLeases,
         gpu_leases: dict[str, list[int]],
     ) -> None:
+        """Write the run directory and let the supervisor start the processes.
+
+        Raises AlreadyExists if another launch has taken the name, and LaunchFailed if a process
+        cannot be started.
+        """
         from symphony.host import preflight
         from symphony.host.supervisor import handover, restart_policy
 
-        kept, until_started = [lock, *ports.leases.values()], ports.holds
+        held_to_the_end = [lock, *ports.leases.values()]
+        held_until_started = ports.holds
         if self._hold_until_bound:
-            kept, until_started = [*kept, *ports.holds.values()], {}
+            held_to_the_end += ports.holds.values()
+            held_until_started = {}
         preflight.write(run, manifest)
-        report = handover.start(
+        report = handover.hand_over(
             channel,
             run,
             self._root / manifest.experiment,
-            keep=kept,
-            holds=until_started,
+            keep=held_to_the_end,
+            holds=held_until_started,
             gpus=gpu_leases,
             children_options=self._children_options(),
             backoff=self._backoff or restart_policy.Backoff(),
-            inherited=ports.release_holds,
+            on_inherited=ports.release_holds,
         )
-        if report.word == handover.EXISTS:
+        if report.outcome == handover.EXISTS:
             raise experiment_exists(manifest.experiment)
-        if report.word == handover.REFUSED:
-            raise LaunchFailed(f"{report.reason}; what had started was stopped")
+        if report.outcome == handover.REFUSED:
+            raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
 
-    def _discard(self, manifest: HostManifest) -> None:
+    def _children_options(self) -> dict[str, Any]:
+        """Return the keyword arguments of the ``children`` class, as values for JSON."""
+        return {}
+
+    def _roll_back(self, manifest: HostManifest) -> None:
         """Delete the experiment if it is the one of this manifest."""
         found = directory.find(self._root, manifest.experiment)
-        with contextlib.suppress(FileNotFoundError):  # it was another's, who deletes it
+        # Another launch may have the name by now, and a caller of it may delete it concurrently.
+        with contextlib.suppress(FileNotFoundError):
             if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
                 self.delete(manifest.experiment)
 
-    def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove all of it. One that is not there is no error."""
-        from symphony.host.stop import stop
-
-        found = directory.find(self._root, experiment)
-        if found is not None:
-            before = _run_id(found)
-            stop(found)
-            if (
-                _run_id(found) == before
-            ):  # else who deleted it meanwhile has launched another of that name
-                self._remove(found)
-
-    def _children_options(self) -> dict[str, Any]:
-        """The keywords with which the supervisor makes its ``children``, as JSON knows them."""
-        return {}
-
-    def _remove(self, run: RunDirectory) -> None:
-        """Remove what is left of an experiment of which nothing runs."""
-        run.remove()
+    # --- stopping and deleting ---
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment and keep its logs and status; ``at_once`` without a grace period."""
+        """Stop an experiment and keep its logs and its status.
+
+        ``at_once`` skips the grace period.
+        """
         from symphony.host.stop import stop
 
         stop(self._find(experiment), at_once=at_once)
 
+    def delete(self, experiment: str) -> None:
+        """Stop an experiment and remove everything of it. A missing experiment is no error."""
+        from symphony.host.stop import stop
+
+        found = directory.find(self._root, experiment)
+        if found is None:
+            return
+        run_id = _run_id(found)
+        stop(found)
+        # Another program may have deleted the experiment and launched a new one of the same name.
+        if _run_id(found) == run_id:
+            self._remove(found)
+
+    def _remove(self, run: RunDirectory) -> None:
+        """Remove the rest of an experiment that has no running processes."""
+        run.remove()
+
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
-        """The names of the experiments that symphony made here, in order."""
+        """Return the names of the experiments that symphony launched here, in order."""
         return [run.name for run in directory.find_all(self._root)]
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """An experiment and its processes as they are now."""
+        """Return the current status of an experiment and its processes."""
         return self._describe(self._find(experiment))
 
     def _find(self, experiment: str) -> RunDirectory:
@@ -270,23 +305,22 @@ class HostCluster(Cluster):
         return found
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        return Observer(run).look()
+        return StatusReader(run).read()
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """All that matters about one process; see `Cluster.explain_process`."""
+        """Return the details of one process; see `Cluster.explain_process`."""
         from symphony.host.describe import process_details
 
         status = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
-        return process_details(
-            run.load_manifest(), status, Reader(run.events).new(), run.log(status.name)
-        )
+        events = EventReader(run.events).read_new()
+        return process_details(run.load_manifest(), status, events, run.log(status.name))
 
     def describe_topology(self, experiment: str) -> Topology:
-        """Who is joined with whom, from what was launched; see `Cluster.describe_topology`."""
-        from symphony.host.topology import topology
+        """Return the connections of a launched experiment; see `Cluster.describe_topology`."""
+        from symphony.host.describe import topology
 
         run = self._find(experiment)
         status = self._describe(run)
@@ -300,35 +334,39 @@ class HostCluster(Cluster):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has ended, or come as far as ``until`` says; see `Cluster.wait`."""
+        """Wait until every process has reached ``until`` or has ended; see `Cluster.wait`."""
         from symphony.host.logs import growing
 
         run = self._find(experiment)
         deadline = None if timeout is None else time.monotonic() + timeout
-        observer = Observer(run)
-        before: ExperimentStatus | None = None
-        with growing({"": run.events}) as grown:
+        reader = StatusReader(run)
+        previous: ExperimentStatus | None = None
+        with growing({"events": run.events}) as wait_for_events:
             while True:
-                now = observer.look()
-                if on_change is not None and now != before:
-                    on_change(now)
-                before = now
-                going = still_awaited(now, until)
-                if not going:
-                    return now
-                left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
-                if left <= 0:
-                    raise wait_timeout(experiment, until, going, timeout or 0.0)
-                grown(left)
+                status = reader.read()
+                if on_change is not None and status != previous:
+                    on_change(status)
+                previous = status
+                awaited = still_awaited(status, until)
+                if not awaited:
+                    return status
+                # A supervisor that is killed writes no event, so the status is also read at
+                # intervals.
+                pause = _STATUS_CHECK_SECONDS
+                if deadline is not None:
+                    pause = min(pause, deadline - time.monotonic())
+                if pause <= 0:
+                    raise wait_timeout(experiment, until, awaited, timeout or 0.0)
+                wait_for_events(pause)
 
-    # --- using ---
+    # --- logs ---
 
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
         from symphony.host.logs import read
 
-        return read(self._find(experiment), process, since=_since(since), tail=tail)
+        return read(self._find(experiment), process, since=_since_time(since), tail=tail)
 
     def iter_logs(
         self,
@@ -339,13 +377,13 @@ class HostCluster(Cluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """What processes wrote, line by line, in the order in which they wrote it; see `Cluster.iter_logs`."""
+        """Yield the lines of processes in the order of time; see `Cluster.iter_logs`."""
         run = self._find(experiment)
-        wanted = (
-            [self.find_process(experiment, name).name for name in processes] if processes else None
-        )
-        names = wanted or [process.name for process in self._describe(run)]
-        return self._iter_logs(run, names, follow, _since(since), tail)
+        if processes:
+            names = [self.find_process(experiment, name).name for name in processes]
+        else:
+            names = [process.name for process in self._describe(run)]
+        return self._iter_logs(run, names, follow, _since_time(since), tail)
 
     def _iter_logs(
         self,
@@ -355,23 +393,26 @@ class HostCluster(Cluster):
         since: float | None,
         tail: int | None,
     ) -> Iterator[LogLine]:
-        from symphony.host.logs import follow as follow_logs
+        from symphony.host import logs
 
-        lines, tails = self._written(run, names, since, tail)
+        lines, tails = self._read_written(run, names, since, tail)
         yield from lines
         if follow:
-            yield from follow_logs(run, tails, Observer(run).ended(names))
-        else:
-            for name, log in tails.items():
-                yield from (LogLine(process=name, text=text) for text in log.last())
+            yield from logs.follow(run, tails, StatusReader(run).end_check(names))
+            return
+        for name, log in tails.items():
+            for text in log.read_incomplete_line():
+                yield LogLine(process=name, text=text)
 
-    def _written(
+    def _read_written(
         self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
-    ) -> tuple[list[LogLine], dict[str, Tail]]:
-        """What processes have written so far, and where each log was left. A backend may take lines out."""
-        from symphony.host.logs import merged
+    ) -> tuple[list[LogLine], dict[str, LogTail]]:
+        """Return the lines so far, and the position in each log. A backend may filter lines."""
+        from symphony.host.logs import read_merged
 
-        return merged(run, names, since=since, tail=tail)
+        return read_merged(run, names, since=since, tail=tail)
+
+    # --- using ---
 
     def exec_command(
         self,
@@ -382,53 +423,58 @@ class HostCluster(Cluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment and the folder of a running process, behind the same preamble.
+        """Run a command in the environment and the directory of a running process.
 
-        The preamble runs anew, and what it prints goes where errors go.
+        The preamble of the process runs again before the command, with its output on standard
+        error. Raises NotFound if the process is not running on this host, and SpecError if the
+        command cannot be run.
         """
         from symphony.host import exec
-        from symphony.host.processes.spec import Command
+        from symphony.host.processes.spec import ProcessSpec
         from symphony.model.validators import strings
 
         found = self.describe_process(experiment, process, process_group)
         argv = strings(command, "command")
         run = self._find(experiment)
-        host = run.elsewhere()
-        if host is not None:
-            raise NotFound(f"process {found.path!r} was launched on {host}: run the command there")
+        other_host = run.other_host()
+        if other_host is not None:
+            raise NotFound(
+                f"process {found.path!r} was launched on {other_host}: run the command there"
+            )
         manifest = run.load_manifest()
-        program = Command.from_dict(
-            next(data for data in manifest["processes"] if data["name"] == found.name)
-        )
-        env = None if found.pid is None else exec.began_with(run, manifest, program, found.pid)
+        data = next(data for data in manifest["processes"] if data["name"] == found.name)
+        spec = ProcessSpec.from_dict(data)
+        env = None
+        if found.pid is not None:
+            env = exec.initial_environment(run, manifest, spec, found.pid)
         if env is None:
             state = f"{found.state}: {found.reason}" if found.reason else found.state
             raise NotFound(
-                f"process {found.path!r} does not run ({state}): there is nothing to run beside"
+                f"process {found.path!r} is not running ({state}); "
+                "a command needs a running process"
             )
         try:
-            done = exec.run(program, argv, env, capture_output=not interactive)
-        except exec.CannotRun as exc:
-            raise SpecError(f"cannot run {argv[0]!r} beside {found.path!r}: {exc}") from exc
-        code = done.returncode
+            completed = exec.run(spec, argv, env, capture_output=not interactive)
+        except exec.CommandNotRunError as exc:
+            raise SpecError(
+                f"cannot run {argv[0]!r} in the environment of {found.path!r}: {exc}"
+            ) from exc
+        code = completed.returncode
         return ExecResult(
             exit_code=128 - code if code < 0 else code,
-            stdout=done.stdout or "",
-            stderr=done.stderr or "",
+            stdout=completed.stdout or "",
+            stderr=completed.stderr or "",
         )
 
     def external_url(self, experiment: str, service: str) -> str:
-        """Where an exposed service is reached: ``host:port`` of this machine."""
+        """Return the ``host:port`` of an exposed service, which is on this machine."""
         manifest = self._find(experiment).load_manifest()
-        if service not in manifest["exposed"]:
-            known = manifest["exposed"]
-            what = (
-                "binds but does not expose"
-                if service in manifest["services"]
-                else "does not expose"
-            )
-            hint = did_you_mean(service, known) or f"; exposed are {join_names(known)}"
-            raise NotFound(f"experiment {experiment!r} {what} {service!r}{hint}")
+        exposed = manifest["exposed"]
+        if service not in exposed:
+            is_bound = service in manifest["services"]
+            problem = "binds but does not expose" if is_bound else "does not expose"
+            hint = did_you_mean(service, exposed) or f"; exposed are {join_names(exposed)}"
+            raise NotFound(f"experiment {experiment!r} {problem} {service!r}{hint}")
         address: str = manifest["services"][service]
         return address
 
@@ -441,9 +487,10 @@ class HostCluster(Cluster):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy to or from the working directory of a process, which may have exited; see `symphony.host.copy`.
+        """Copy to or from the working directory of a process; see `symphony.host.copy`.
 
-        Both paths are on this machine, so ``progress`` is never called.
+        The process may have exited. Both paths are on this machine, so ``progress`` is never
+        called.
         """
         del progress
         from symphony.cluster.remote_path import parse_transfer
@@ -451,9 +498,13 @@ class HostCluster(Cluster):
 
         run = self._find(experiment)
         status = self._describe(run)
-        of_processes = zip((source, target), parse_transfer(source, target), strict=True)
-        made = [copy.end(text, there, status, run.load_manifest()) for text, there in of_processes]
-        copy.copy(*made, dry_run=dry_run)
+        manifest = run.load_manifest()
+        remote_source, remote_target = parse_transfer(source, target)
+        copy.copy(
+            copy.resolve_path(source, remote_source, status, manifest),
+            copy.resolve_path(target, remote_target, status, manifest),
+            dry_run=dry_run,
+        )
 
     def port_forward(
         self,
@@ -464,17 +515,18 @@ class HostCluster(Cluster):
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
     ) -> Tunnel:
-        """Raise `Unsupported`: every port of a process is one of this machine."""
+        """Raise Unsupported, because every port of a process is already a port of this machine."""
         del local_port, on_error
         services: dict[str, str] = self._find(experiment).load_manifest()["services"]
-        where = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
+        address = services.get(process_or_service) or f"127.0.0.1:{port or 'PORT'}"
         raise Unsupported(
-            f"{process_or_service!r} runs on this machine, and no port has to be forwarded: use {where}"
+            f"{process_or_service!r} runs on this machine and needs no port forwarding: "
+            f"use {address}"
         )
 
 
 def _run_id(run: RunDirectory) -> str | None:
-    """Which launch a run directory is of; None where it cannot be told."""
+    """Return the identifier of the run in a directory, or None if its manifest is unreadable."""
     try:
         run_id: str = run.load_manifest()["run_id"]
     except (BackendError, FileNotFoundError):
@@ -482,7 +534,7 @@ def _run_id(run: RunDirectory) -> str | None:
     return run_id
 
 
-def _since(since: float | str | None) -> float | None:
+def _since_time(since: float | str | None) -> float | None:
     from symphony.cluster.since import parse_since
 
     return None if since is None else parse_since(since, time.time())

@@ -1,8 +1,9 @@
-"""Copying files and folders from and to the folders of processes of this machine, as ``cp -r`` does.
+"""Copying files and directories to and from the working directories of processes, like ``cp -r``.
 
-What is copied is made whole beside the place where it belongs, and only then moved there: who looks sees the old or
-the new, and where anything goes wrong the old is left. Links that are named are followed, others kept as they are;
-modes and times are kept, sockets left out.
+A copy is first made in a temporary directory next to its destination, and moved to its final place
+when it is complete. Readers see either the old content or the new content, and an error leaves the
+old content in place. A named link is followed; links inside a directory are copied as links. Modes
+and modification times are preserved, and sockets are skipped.
 """
 
 from __future__ import annotations
@@ -23,215 +24,254 @@ from symphony.cluster.remote_path import RemotePath
 from symphony.errors import NotFound, SpecError
 from symphony.status import ExperimentStatus
 
-_OF_ALL = 0o777  # the part of a mode that is copied: who may read, write and run
-_ALL_OF_IT = ("", ".", "..")  # the last part of a path that means what is in a folder
+# The permission bits of a mode, which are copied. Set-user-id and similar bits are not.
+_PERMISSION_BITS = 0o777
+
+# If the last part of a path is one of these, the path stands for the content of a directory.
+_CONTENT_NAMES = ("", ".", "..")
+
+_NAME_IN_STAGING = "copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """One end of a copy: what was ``said``, the ``path`` that it means, and ``where`` that is, for messages."""
+class CopyPath:
+    """The source or the destination of a copy: the ``text`` of the user and its ``path``."""
 
-    said: str
+    text: str
     path: str
-    where: str
 
     @property
     def name(self) -> str:
-        """What it is called; empty where what is in a folder is meant, as by ``folder/.``."""
+        """Return the last part of the path, or ``""`` if the path ends with ``/.`` or ``/..``."""
         name = posixpath.basename(self.path.rstrip("/"))
-        return "" if name in _ALL_OF_IT else name
+        return "" if name in _CONTENT_NAMES else name
 
     @property
-    def is_folder_to_be(self) -> bool:
-        """Whether a folder is meant: ``folder/`` and what is in one."""
+    def must_be_directory(self) -> bool:
+        """Return whether the path can only be a directory, because it ends with ``/`` or ``/.``."""
         return self.path.endswith("/") or not self.name
 
+    @property
+    def without_slash(self) -> str:
+        """Return the path without trailing slashes.
 
-def end(
-    text: str, beside: RemotePath | None, status: ExperimentStatus, manifest: Mapping[str, Any]
-) -> End:
-    """What ``text`` means, which is ``beside`` a process of an experiment or a path here. Raises `NotFound`."""
-    if beside is None:
-        return End(said=text, path=text, where="here")
-    found = find_status(status, beside.process, beside.group)
-    folder = next(spec["cwd"] for spec in manifest["processes"] if spec["name"] == found.name)
-    path = posixpath.join(folder, beside.path)
-    return End(said=text, path=path, where=f"beside {found.name!r}")
+        The system accepts a trailing slash only for directories.
+        """
+        return self.path.rstrip("/") or "/"
 
 
-def copy(source: End, target: End, *, dry_run: bool = False) -> None:
-    """Copy a file or a folder.
+def resolve_path(
+    text: str, remote: RemotePath | None, status: ExperimentStatus, manifest: Mapping[str, Any]
+) -> CopyPath:
+    """Return the path that ``text`` means.
 
-    Into a target that is a folder, else under its name; ``folder/.`` is what is in the folder. A folder that is there
-    already is added to, files are replaced. Raises `NotFound`, and `SpecError` for what cannot be copied so.
+    ``remote`` is the parsed text if it names a process, and None for a path of this machine. A
+    relative remote path starts in the working directory of the process. Raises NotFound if the
+    experiment has no such process.
     """
-    with _told(source, target):
-        is_folder = _is_folder(source)
-        final = _final(source, target)
-        _refuse(source, target, final, is_folder=is_folder)
-        if not dry_run:
-            _copy(source, target, final, is_folder=is_folder)
+    if remote is None:
+        return CopyPath(text=text, path=text)
+    process = find_status(status, remote.process, remote.group)
+    spec = next(spec for spec in manifest["processes"] if spec["name"] == process.name)
+    return CopyPath(text=text, path=posixpath.join(spec["cwd"], remote.path))
 
 
-def _copy(source: End, target: End, final: Path, *, is_folder: bool) -> None:
-    with _aside(final if final.is_dir() else final.parent) as made:
-        if is_folder:
-            shutil.copytree(
-                source.path, made, symlinks=True, ignore=_sockets, copy_function=_copy_file
-            )
-            _keep_folder(made, final, target)
-        else:
-            _copy_file(source.path.rstrip("/"), str(made))
-            made.replace(final)
+def copy(source: CopyPath, target: CopyPath, *, dry_run: bool = False) -> None:
+    """Copy a file or a directory.
+
+    If the target is an existing directory, the copy is made inside it. A source that ends with
+    ``/.`` stands for the content of a directory. Existing directories are extended and existing
+    files are replaced. ``dry_run`` checks everything and copies nothing.
+
+    Raises NotFound if the source or the directory of the target does not exist, and SpecError for
+    anything else that prevents the copy.
+    """
+    with _wrap_os_errors(source, target):
+        is_directory = _is_directory(source)
+        final = _final_path(source, target)
+        _check_target(source, target, final, is_directory=is_directory)
+        if dry_run:
+            return
+        with _staging_path(final if final.is_dir() else final.parent) as staging:
+            if is_directory:
+                shutil.copytree(
+                    source.path,
+                    staging,
+                    symlinks=True,
+                    ignore=_list_sockets,
+                    copy_function=_copy_file,
+                )
+                _move_directory(staging, final, target)
+            else:
+                _copy_file(source.without_slash, str(staging))
+                staging.replace(final)
 
 
-# --- what is wrong ---
+# --- checks ---
 
 
-def _is_folder(source: End) -> bool:
+def _is_directory(source: CopyPath) -> bool:
+    """Return whether the source is a directory. Raises an error if it is not a file either."""
+    problem = f"cannot copy {source.text!r}"
     try:
-        mode = os.stat(source.path.rstrip("/") or "/").st_mode
+        # Path would remove a trailing "/.", which is valid only after a directory.
+        mode = os.stat(source.without_slash).st_mode  # noqa: PTH116
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(
-            f"cannot copy {source.said!r}: there is no such file or folder {source.where}"
-        ) from None
+        raise NotFound(f"{problem}: no such file or directory: {source.path}") from None
     except (OSError, ValueError) as exc:
-        raise SpecError(
-            f"cannot copy {source.said!r}: {getattr(exc, 'strerror', None) or exc}"
-        ) from exc
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        raise SpecError(f"cannot copy {source.said!r}: it is neither a file nor a folder")
-    return stat.S_ISDIR(mode)
+        raise SpecError(f"{problem}: {getattr(exc, 'strerror', None) or exc}") from exc
+    if stat.S_ISDIR(mode):
+        return True
+    if stat.S_ISREG(mode):
+        return False
+    raise SpecError(f"{problem}: it is neither a file nor a directory")
 
 
-def _final(source: End, target: End) -> Path:
-    """Where what is copied comes to stand."""
+def _final_path(source: CopyPath, target: CopyPath) -> Path:
+    """Return the path that the copy will have. Raises NotFound if its directory does not exist."""
     path = Path(target.path)
     if path.is_dir():
         return path / source.name
-    if target.is_folder_to_be or not path.parent.is_dir():
-        raise NotFound(f"cannot copy to {target.said!r}: there is no such folder {target.where}")
+    if target.must_be_directory or not path.parent.is_dir():
+        directory = path if target.must_be_directory else path.parent
+        raise NotFound(f"cannot copy to {target.text!r}: no such directory: {directory}")
     return path
 
 
-def _refuse(source: End, target: End, final: Path, *, is_folder: bool) -> None:
-    both = f"cannot copy {source.said!r} to {target.said!r}"
-    if final.exists() and final.samefile(source.path.rstrip("/") or "/"):
-        raise SpecError(f"{both}: they are the same {'folder' if is_folder else 'file'}")
-    if is_folder and Path(os.path.realpath(final)).is_relative_to(os.path.realpath(source.path)):
-        raise SpecError(f"{both}: a folder cannot be copied into itself")
-    if final.is_dir() != is_folder and os.path.lexists(final):
-        raise SpecError(f"{both}: {_IN_THE_WAY[is_folder]}")
-    if final.exists() and not (final.is_dir() or final.is_file()):
-        raise SpecError(f"{both}: what is there is neither a file nor a folder")
-    _refuse_closed(final if final.is_dir() else final.parent, target)
+def _check_target(source: CopyPath, target: CopyPath, final: Path, *, is_directory: bool) -> None:
+    problem = f"cannot copy {source.text!r} to {target.text!r}"
+    if final.exists() and final.samefile(source.without_slash):
+        kind = "directory" if is_directory else "file"
+        raise SpecError(f"{problem}: they are the same {kind}")
+    if is_directory:
+        real_source, real_final = os.path.realpath(source.path), os.path.realpath(final)
+        if Path(real_final).is_relative_to(real_source):
+            raise SpecError(f"{problem}: a directory cannot be copied into itself")
+    if final.is_dir() != is_directory and os.path.lexists(final):
+        raise SpecError(f"{problem}: {_cannot_replace_message(is_directory=is_directory)}")
+    if final.exists() and not final.is_dir() and not final.is_file():
+        raise SpecError(f"{problem}: the existing target is neither a file nor a directory")
+    _check_writable(final if final.is_dir() else final.parent, target)
 
 
-_IN_THE_WAY = {
-    False: "a file cannot take the place of a folder",
-    True: "a folder cannot take the place of a file",
-}
+def _cannot_replace_message(*, is_directory: bool) -> str:
+    if is_directory:
+        return "a directory cannot replace a file"
+    return "a file cannot replace a directory"
 
 
-def _refuse_closed(folder: Path, target: End) -> None:
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise SpecError(f"cannot copy to {target.said!r}: this user may not write to {folder}")
+def _check_writable(directory: Path, target: CopyPath) -> None:
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise SpecError(f"cannot copy to {target.text!r}: this user may not write to {directory}")
 
 
 @contextlib.contextmanager
-def _told(source: End, target: End) -> Iterator[None]:
-    """Say in one line what the system refused."""
+def _wrap_os_errors(source: CopyPath, target: CopyPath) -> Iterator[None]:
+    """Raise errors of the operating system as SpecError with a message of one line."""
     try:
         yield
     except shutil.Error as exc:
-        path, _, why = exc.args[0][
-            0
-        ]  # the first of them, with an OSError as text: [Errno 13] Permission denied: ...
-        raise SpecError(
-            f"cannot copy {str(path)!r}: {why.partition('] ')[2].partition(': ')[0] or why}"
-        ) from exc
+        # copytree collects its errors, each with the text of an OSError:
+        # "[Errno 13] Permission denied: ...".
+        path, _, text = exc.args[0][0]
+        _, _, after_number = text.partition("] ")
+        reason, _, _ = after_number.partition(": ")
+        raise SpecError(f"cannot copy {str(path)!r}: {reason or text}") from exc
     except OSError as exc:
         raise SpecError(
-            f"cannot copy {source.said!r} to {target.said!r}: {exc.strerror or exc}"
+            f"cannot copy {source.text!r} to {target.text!r}: {exc.strerror or exc}"
         ) from exc
 
 
-# --- made aside ---
+# --- the copy in the temporary directory ---
 
 
 @contextlib.contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """A path in a folder of its own in ``folder``; what is left there at the end is removed."""
-    made = Path(tempfile.mkdtemp(prefix=".symphony-", dir=folder))
+def _staging_path(directory: Path) -> Iterator[Path]:
+    """Yield a path in a temporary directory in ``directory``, which is removed at the end."""
+    staging = Path(tempfile.mkdtemp(prefix=".symphony-", dir=directory))
     try:
-        yield made / "it"
+        yield staging / _NAME_IN_STAGING
     finally:
-        _opened(made)
-        shutil.rmtree(made, ignore_errors=True)
+        _make_directories_writable(staging)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _copy_file(source: str, target: str) -> None:
     try:
         mode = Path(source).stat().st_mode
         if not stat.S_ISREG(mode):
-            raise SpecError(f"cannot copy {source!r}: it is neither a file, a folder nor a link")
+            raise SpecError(f"cannot copy {source!r}: it is neither a file, a directory nor a link")
         shutil.copy2(source, target)
-        Path(target).chmod(mode & _OF_ALL)
+        Path(target).chmod(mode & _PERMISSION_BITS)
     except OSError as exc:
         raise SpecError(f"cannot copy {source!r}: {exc.strerror or exc}") from exc
 
 
-def _sockets(folder: str, names: Iterable[str]) -> list[str]:
-    return [name for name in names if stat.S_ISSOCK(Path(folder, name).lstat().st_mode)]
+def _list_sockets(directory: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if stat.S_ISSOCK(Path(directory, name).lstat().st_mode)]
 
 
-def _opened(top: Path) -> dict[Path, int]:
-    """The modes of a folder and all below, into which all may be moved from now on."""
+def _make_directories_writable(top: Path) -> dict[Path, int]:
+    """Make a directory tree writable, so that its content can be moved or removed.
+
+    Return the previous modes by path. A directory that does not exist is no error.
+    """
     modes: dict[Path, int] = {}
 
-    def open_one(path: Path) -> None:
-        modes[path] = path.stat().st_mode & _OF_ALL
+    def make_writable(path: Path) -> None:
+        modes[path] = path.stat().st_mode & _PERMISSION_BITS
         path.chmod(modes[path] | stat.S_IRWXU)
 
     with contextlib.suppress(FileNotFoundError):
-        open_one(top)
-        for folder, names, _ in os.walk(top):
-            for path in (Path(folder, name) for name in names):
+        make_writable(top)
+        for parent, names, _ in os.walk(top):
+            for name in names:
+                path = Path(parent, name)
                 if not path.is_symlink():
-                    open_one(path)
+                    make_writable(path)
     return modes
 
 
-# --- put in its place ---
+# --- the move to the final place ---
 
 
-def _keep_folder(made: Path, final: Path, target: End) -> None:
-    """Move a folder to its place, or, where one is there, what is in it."""
-    modes = _opened(made)
-    moves = list(_moves(made, final, target)) if final.is_dir() else [(made, final)]
-    for path, place in moves:
-        path.replace(place)
+def _move_directory(staging: Path, final: Path, target: CopyPath) -> None:
+    """Move a directory to its final path, or move its content into an existing directory."""
+    modes = _make_directories_writable(staging)
+    moves = list(_plan_moves(staging, final, target)) if final.is_dir() else [(staging, final)]
+    for path, destination in moves:
+        path.replace(destination)
         if path in modes:
-            _close(path, place, modes)
+            _restore_modes(path, destination, modes)
 
 
-def _moves(made: Path, final: Path, target: End) -> Iterator[tuple[Path, Path]]:
-    """From where to where, as few as can be. Raises `SpecError` for what is in the way, before anything is moved."""
-    for path in sorted(made.iterdir()):
-        place = final / path.name
-        new, old = (each.is_dir() and not each.is_symlink() for each in (path, place))
-        if new and old:
-            yield from _moves(path, place, target)
-        elif old or (new and os.path.lexists(place)):
-            raise SpecError(f"cannot copy to {str(place)!r}: {_IN_THE_WAY[new]}")
+def _plan_moves(staging: Path, final: Path, target: CopyPath) -> Iterator[tuple[Path, Path]]:
+    """Yield the smallest set of moves that merges one directory into another.
+
+    Raises SpecError if a directory would replace a file or the reverse. The caller collects all
+    moves before it makes the first one, so that an error changes nothing.
+    """
+    for path in sorted(staging.iterdir()):
+        destination = final / path.name
+        is_directory = path.is_dir() and not path.is_symlink()
+        replaces_directory = destination.is_dir() and not destination.is_symlink()
+        if is_directory and replaces_directory:
+            yield from _plan_moves(path, destination, target)
+        elif replaces_directory or (is_directory and os.path.lexists(destination)):
+            reason = _cannot_replace_message(is_directory=is_directory)
+            raise SpecError(f"cannot copy to {str(destination)!r}: {reason}")
         else:
-            _refuse_closed(final, target)
-            yield path, place
+            _check_writable(final, target)
+            yield path, destination
 
 
-def _close(made: Path, place: Path, modes: Mapping[Path, int]) -> None:
-    """Give the folders that were moved their modes, the innermost first."""
-    for folder, _, _ in os.walk(place, topdown=False):
-        mode = modes.get(made / Path(folder).relative_to(place))
+def _restore_modes(moved: Path, destination: Path, modes: Mapping[Path, int]) -> None:
+    """Restore the modes of moved directories. ``modes`` has the paths from before the move.
+
+    The innermost directories come first, because a restored mode may forbid access to the content.
+    """
+    for directory, _, _ in os.walk(destination, topdown=False):
+        mode = modes.get(moved / Path(directory).relative_to(destination))
         if mode is not None:
-            Path(folder).chmod(mode)
+            Path(directory).chmod(mode)

@@ -1,4 +1,7 @@
-"""From a manifest and events to what is known of one process. Pure."""
+"""The details of a process and the topology of an experiment, from its manifest and its events.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +11,80 @@ from pathlib import Path
 from typing import Any
 
 from symphony.host.run.events import Event
+from symphony.plan.encryption_keys import variable
+from symphony.plan.topology import Service, Topology, of_status
 from symphony.process_details import ProcessDetails, ProcessEvent
-from symphony.status import ProcessStatus
+from symphony.status import ExperimentStatus, ProcessStatus
+
+# --- one process ---
 
 
 def process_details(
     manifest: Mapping[str, Any], status: ProcessStatus, events: Iterable[Event], log: Path
 ) -> ProcessDetails:
-    """The details of one process of a manifest, with those of its ``events`` that are its own."""
-    command = next(item for item in manifest["processes"] if item["name"] == status.name)
+    """Return the details of one process. ``events`` are those of the whole experiment."""
+    spec = next(item for item in manifest["processes"] if item["name"] == status.name)
+    own_events = [event for event in events if event.get("process") == status.name]
     return ProcessDetails(
         status=status,
-        facts={"command": shlex.join(command["argv"]), "folder": command["cwd"], "log": str(log)},
-        resources={"gpu": str(command["gpus"])} if command["gpus"] else {},
+        facts={"command": shlex.join(spec["argv"]), "folder": spec["cwd"], "log": str(log)},
+        resources={"gpu": str(spec["gpus"])} if spec["gpus"] else {},
         addresses=manifest["services"],
         events=tuple(
-            ProcessEvent(at=event["at"], text=_WORDS[event["event"]](event))
-            for event in events
-            if event.get("process") == status.name and event["event"] in _WORDS
+            ProcessEvent(at=event["at"], text=_EVENT_TEXTS[event["event"]](event))
+            for event in own_events
+            if event["event"] in _EVENT_TEXTS
         ),
     )
 
 
-def _exited(event: Event) -> str:
+def _exited_text(event: Event) -> str:
     code = event["code"]
-    return _because("ended" if code is None else f"ended with exit code {code}", event)
+    return _with_reason("exited" if code is None else f"exited with code {code}", event)
 
 
-def _because(what: str, event: Event) -> str:
+def _with_reason(text: str, event: Event) -> str:
     reason = event.get("reason")
-    return f"{what}: {reason}" if reason else what
+    return f"{text}: {reason}" if reason else text
 
 
-_WORDS: dict[str, Callable[[Event], str]] = {
+_EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "waiting": lambda event: str(event["reason"]),
     "started": lambda event: f"started as process {event['pid']}",
     "ready": lambda _: "ready",
     "not-ready": lambda event: str(event["reason"]),
-    "exited": _exited,
-    "never": lambda event: _because("will not start", event),
+    "exited": _exited_text,
+    "never": lambda event: _with_reason("will not start", event),
 }
+
+
+# --- the experiment ---
+
+
+def topology(manifest: Mapping[str, Any], status: ExperimentStatus) -> Topology:
+    """Return the connections between the processes of a launched experiment.
+
+    The server of a port is the process that releases its hold. If several processes release it, the
+    server is their group.
+    """
+    specs = manifest["processes"]
+    services = [_service(name, address, manifest) for name, address in manifest["services"].items()]
+    return of_status(
+        status,
+        services=services,
+        connects={spec["name"]: spec.get("connects", ()) for spec in specs},
+        starts_after={spec["group"] or spec["name"]: spec["starts_after"] for spec in specs},
+    )
+
+
+def _service(name: str, address: str, manifest: Mapping[str, Any]) -> Service:
+    port = int(address.rpartition(":")[2])
+    servers = [spec for spec in manifest["processes"] if port in spec["releases"]]
+    owner = servers[0]["name"] if len(servers) == 1 else servers[0]["group"]
+    return Service(
+        name=name,
+        owners=(owner,),
+        port=port,
+        exposed=name in manifest["exposed"],
+        encrypted=variable(name) in manifest["env"],
+    )

@@ -1,4 +1,4 @@
-"""Running something where a process runs: in its folder, with its variables, behind its preamble."""
+"""Running a command in the environment of a process: its directory, its variables, its preamble."""
 
 from __future__ import annotations
 
@@ -12,109 +12,130 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from symphony.host.processes.spec import Command
+    from symphony.host.processes.spec import ProcessSpec
     from symphony.host.run.directory import RunDirectory
 
-Done = subprocess.CompletedProcess[str]
+CompletedProcess = subprocess.CompletedProcess[str]
 
-# How a shell ends that cannot run the command that it was to become; the command itself may end so, too.
-_REFUSED = (126, 127)
-
-
-class CannotRun(Exception):
-    """Something was not run. The message says why, not what."""
+# Shells exit with these codes if they cannot run a command. A command may use the same codes.
+_SHELL_ERROR_CODES = (126, 127)
 
 
-def _run(argv: Sequence[str], **options: Any) -> Done:
+class CommandNotRunError(Exception):
+    """A command was not run. The message gives the reason without naming the command."""
+
+
+def _run_subprocess(argv: Sequence[str], **options: Any) -> CompletedProcess:
     return subprocess.run(argv, **{"check": False, "text": True, "errors": "replace", **options})
 
 
 def run(
-    command: Command,
+    spec: ProcessSpec,
     argv: Sequence[str],
     env: Mapping[str, str],
     *,
-    start: Callable[..., Done] = _run,
+    start: Callable[..., CompletedProcess] = _run_subprocess,
     **options: Any,
-) -> Done:
-    """Run ``argv`` as the process of ``command`` was run, and wait for its end.
+) -> CompletedProcess:
+    """Run ``argv`` as the process of ``spec`` was run, and wait until it exits.
 
-    ``env`` is the whole environment that the process began with, before its preamble, which runs anew: in the same
-    shell, without input, and with its output where errors go. ``start`` is called with the arguments, ``cwd``, ``env``
-    and the other options, which are those of `subprocess.run`. Raises `CannotRun` where ``argv`` did not run.
+    ``env`` is the complete initial environment of the process, before its preamble. The preamble
+    runs again, in the same shell, without input and with its output on standard error. ``start`` is
+    called with the arguments, ``cwd``, ``env`` and the other options, which are those of
+    `subprocess.run`.
+
+    Raises CommandNotRunError if ``argv`` was not run.
     """
-    where: dict[str, Any] = {"cwd": command.cwd, "env": env, **options}
+    start_options: dict[str, Any] = {"cwd": spec.cwd, "env": env, **options}
     try:
-        if not command.preamble:
-            return start(argv, **where)
-        with tempfile.NamedTemporaryFile(prefix="symphony-") as report:
-            shell = command.argv[0]
-            done = start(
-                [shell, "-c", _script(command.preamble, report.name), shell, *argv], **where
-            )
-            said = report.read()
+        if not spec.preamble:
+            return start(argv, **start_options)
+        with tempfile.NamedTemporaryFile(prefix="symphony-") as report_file:
+            shell = spec.argv[0]
+            script = _preamble_script(spec.preamble, report_file.name)
+            completed = start([shell, "-c", script, shell, *argv], **start_options)
+            report = report_file.read()
     except OSError as exc:
-        if not Path(command.cwd).is_dir():
-            raise CannotRun(f"its folder {command.cwd} is not there") from exc
-        path = env.get("PATH", os.defpath)
-        raise CannotRun(why_not(argv[0], command.cwd, path) or exc.strerror or str(exc)) from exc
-    if not said:
-        raise CannotRun(_preamble_failed(done))
-    if done.returncode in _REFUSED:
-        folder, path = map(os.fsdecode, said.split(b"\0")[:2])
-        why = why_not(argv[0], folder, path)
-        if why:
-            raise CannotRun(why)
-    return done
+        if not Path(spec.cwd).is_dir():
+            raise CommandNotRunError(f"its directory {spec.cwd} does not exist") from exc
+        search_path = env.get("PATH", os.defpath)
+        reason = explain_not_executable(argv[0], spec.cwd, search_path)
+        raise CommandNotRunError(reason or exc.strerror or str(exc)) from exc
+    if not report:
+        raise CommandNotRunError(_preamble_error_message(completed))
+    if completed.returncode in _SHELL_ERROR_CODES:
+        directory, search_path = map(os.fsdecode, report.split(b"\0")[:2])
+        reason = explain_not_executable(argv[0], directory, search_path)
+        if reason:
+            raise CommandNotRunError(reason)
+    return completed
 
 
-def began_with(
-    run: RunDirectory, manifest: Mapping[str, Any], command: Command, pid: int
+def initial_environment(
+    run: RunDirectory, manifest: Mapping[str, Any], spec: ProcessSpec, pid: int
 ) -> dict[str, str] | None:
-    """The variables that a running process began with, before its preamble; None where it runs no more.
+    """Return the environment of a running process before its preamble, or None if it has exited.
 
-    A preamble that ran twice in one environment would add to PATH twice. Whoever began the process, the supervisor or
-    a window, has the launcher's variables; once they have gone, the process's own are the best there is.
+    A preamble that runs twice in one environment would, for example, extend PATH twice. The parent
+    of the process, a supervisor or the shell of a tmux window, has the environment of the launcher,
+    from which the initial environment is composed. If the parent is another process, return the
+    environment after the preamble.
     """
-    from symphony.host.processes.spec import MARK
-    from symphony.host.processes.tree import environment, parent
+    from symphony.host.processes.identity import RUN_ID_VARIABLE
+    from symphony.host.processes.tree import parent_pid, read_environment
 
-    now = environment(pid)
-    beginner = parent(pid)
-    if now is None or not command.preamble or beginner is None:
-        return now
-    given, supervisor = environment(beginner), run.supervisor()
-    supervised = supervisor is not None and supervisor.pid == beginner
-    if given is None or not (supervised or given.get(MARK) == manifest["run_id"]):
-        return now
-    return {**given, **manifest["env"], **command.with_secrets(run.secrets).env}
-
-
-def _script(preamble: Sequence[str], report: str) -> str:
-    """The preamble as `symphony.plan.resolve.argv` has it; then the shell reports where it looks for what it becomes."""
-    before = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in preamble]
-    found = f'printf \'%s\\0\' "$PWD" "${{PATH-}}" >>{shlex.quote(report)}'  # >> works under set -C, too
-    return "\n".join([*before, found, 'exec "$@"'])
+    current = read_environment(pid)
+    parent = parent_pid(pid)
+    if current is None or not spec.preamble or parent is None:
+        return current
+    parent_environment = read_environment(parent)
+    if parent_environment is None:
+        return current
+    supervisor = run.supervisor()
+    is_supervisor = supervisor is not None and supervisor.pid == parent
+    if not is_supervisor and parent_environment.get(RUN_ID_VARIABLE) != manifest["run_id"]:
+        return current
+    return {**parent_environment, **manifest["env"], **spec.with_secrets(run.secrets).env}
 
 
-def _preamble_failed(done: Done) -> str:
-    code = 128 - done.returncode if done.returncode < 0 else done.returncode
-    last = (done.stderr or "").strip().splitlines()[-1:]
-    return ": ".join([f"its preamble failed with exit code {code}", *last])
+def _preamble_script(preamble: Sequence[str], report: str) -> str:
+    """Return the shell script that runs a preamble and then becomes its arguments.
+
+    The preamble runs as in `symphony.plan.resolve.argv`. Before the command starts, the shell
+    writes its directory and its PATH to the file ``report``, which explain why a command is not
+    found.
+    """
+    lines = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in preamble]
+    # Appending with >> also works if the preamble has set noclobber (set -C).
+    lines.append(f'printf \'%s\\0\' "$PWD" "${{PATH-}}" >>{shlex.quote(report)}')
+    lines.append('exec "$@"')
+    return "\n".join(lines)
 
 
-def why_not(program: str, folder: str, path: str) -> str | None:
-    """Why a program cannot be run in a folder with that PATH, or None where it seems that it can."""
+def _preamble_error_message(completed: CompletedProcess) -> str:
+    code = completed.returncode
+    exit_code = 128 - code if code < 0 else code
+    message = f"its preamble failed with exit code {exit_code}"
+    error_lines = (completed.stderr or "").strip().splitlines()
+    return f"{message}: {error_lines[-1]}" if error_lines else message
+
+
+def explain_not_executable(program: str, directory: str, search_path: str) -> str | None:
+    """Return why a program cannot be run, or None if there is no apparent reason.
+
+    The program is run in ``directory``, with ``search_path`` as PATH.
+    """
     if "/" not in program:
-        search = os.pathsep.join(str(Path(folder, place)) for place in path.split(os.pathsep))
-        return (
-            None
-            if program and shutil.which(program, path=search)
-            else "it was not found on its PATH"
-        )
-    found = Path(folder, program)
-    if not found.exists():
+        # PATH may have relative entries, which refer to the directory of the process.
+        entries = [str(Path(directory, entry)) for entry in search_path.split(os.pathsep)]
+        if program and shutil.which(program, path=os.pathsep.join(entries)):
+            return None
+        return "it was not found on the PATH of the process"
+    path = Path(directory, program)
+    if not path.exists():
         return "No such file or directory"
-    if found.is_dir():
-        return "it is a folder"
-    return None if os.access(found, os.X_OK) else "Permission denied"
+    if path.is_dir():
+        return "it is a directory"
+    if not os.access(path, os.X_OK):
+        return "Permission denied"
+    return None

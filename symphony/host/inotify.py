@@ -1,7 +1,9 @@
-"""Waiting for files to grow: the kernel's inotify, without a dependency.
+"""Waiting for files to change with the inotify interface of the Linux kernel.
 
-inotify(7): a watch with IN_ONESHOT tells once and is gone, which bounds what a busy file can cost.
-Importing this raises OSError where there is no inotify.
+The standard library has no binding for it. A watch with IN_ONESHOT reports one change and is then
+removed, which limits the cost of a file that changes all the time; see inotify(7).
+
+Importing this module raises OSError on a system without inotify.
 """
 
 from __future__ import annotations
@@ -15,44 +17,48 @@ from pathlib import Path
 IN_MODIFY = 0x2
 IN_ONESHOT = 0x80000000
 _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
-_EVENT = struct.Struct("iIII")
+_EVENT_HEADER = struct.Struct("iIII")
+_READ_BYTES = 65536
 
 _libc = ctypes.CDLL(None, use_errno=True)
 if not hasattr(_libc, "inotify_init1"):
     raise OSError("this system has no inotify")
 
 
-class Watch:
-    """Watches files for writing, once each: a file that was told is watched no more until added again."""
+class FileWatcher:
+    """Watches files for changes. A file that has changed must be added again."""
 
     def __init__(self) -> None:
-        self._descriptor = _checked(_libc.inotify_init1(_FLAGS))
+        self._descriptor = _check_result(_libc.inotify_init1(_FLAGS))
         self._keys: dict[int, str] = {}
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLIN)
 
     def fileno(self) -> int:
-        """The descriptor that is readable when there is something to tell."""
+        """Return the descriptor, which is readable if a file has changed."""
         return self._descriptor
 
     def add(self, key: str, path: Path) -> None:
-        """Watch ``path`` under the name ``key``."""
-        watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_MODIFY | IN_ONESHOT)
-        self._keys[_checked(watch)] = key
+        """Watch ``path`` until its next change. `changed` reports it as ``key``.
 
-    def told(self, timeout: float = 0.0) -> set[str]:
-        """The keys of the files that were written, after ``timeout`` seconds at most."""
+        Raises OSError if the file does not exist or the user's limit of watches is reached.
+        """
+        watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_MODIFY | IN_ONESHOT)
+        self._keys[_check_result(watch)] = key
+
+    def changed(self, timeout: float = 0.0) -> set[str]:
+        """Return the keys of the files that have changed. Wait at most ``timeout`` seconds."""
         if not self._poll.poll(timeout * 1000):
             return set()
         try:
-            data = os.read(self._descriptor, 65536)
+            data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return set()
         found: set[str] = set()
         offset = 0
         while offset < len(data):
-            watch, mask, _, length = _EVENT.unpack_from(data, offset)
-            offset += _EVENT.size + length
+            watch, mask, _, name_length = _EVENT_HEADER.unpack_from(data, offset)
+            offset += _EVENT_HEADER.size + name_length
             if mask & IN_MODIFY:
                 found.add(self._keys.pop(watch))
         return found
@@ -62,7 +68,8 @@ class Watch:
         os.close(self._descriptor)
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
+    """Return the result of a call of the C library. Raises OSError if it reports an error."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,13 +1,15 @@
-"""Reading what processes wrote: whole, from the end, since a time, and as it comes.
+"""Reading the logs of processes: completely, from the end, since a time, and while they grow.
 
-A process writes straight into its file, so a file has no times in it. The supervisor notes beside it how long
-it was at which time, at most once a second and only while it grows: what was written before a note was there
-by that time. ``since`` and the order between processes are therefore right to about a second.
+A process writes directly to its log file, so the file has no times. The supervisor records the
+length of each log at most once a second while it grows; see
+`symphony.host.supervisor.log_times`. Output before a recorded length was written before the
+recorded time. ``since`` and the order between processes are therefore accurate to about a second.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,56 +19,73 @@ from symphony.host.run.directory import RunDirectory
 from symphony.status import LogLine
 
 if TYPE_CHECKING:
-    from symphony.host.inotify import Watch
+    from symphony.host.inotify import FileWatcher
 
-LOOK_EVERY = 0.02
-_CHUNK = 1 << 18
+POLL_SECONDS = 0.02
+STATUS_CHECK_SECONDS = 0.5
+_BLOCK_BYTES = 1 << 18
 
-Note = tuple[float, int]
+# The key under which `follow` watches the event log. It is not a valid process name.
+_EVENTS_KEY = ""
+
+TimedLength = tuple[float, int]
 
 
-def notes(run: RunDirectory, process: str) -> list[Note]:
-    """``(time, length)`` of a log, in order."""
+def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
+    """Return the recorded ``(time, length)`` pairs of a log in the order of time.
+
+    Times are in seconds since the epoch, lengths in bytes.
+    """
     try:
-        written = run.when(process).read_text()
+        text = run.log_times(process).read_text()
     except FileNotFoundError:
         return []
-    pairs = (line.split() for line in written.splitlines())
-    return [(float(pair[0]), int(pair[1])) for pair in pairs if len(pair) == 2]
+    lines = (line.split() for line in text.splitlines())
+    # The last line may be incomplete while the supervisor writes it.
+    return [(float(parts[0]), int(parts[1])) for parts in lines if len(parts) == 2]
 
 
-def start_of(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:
-    """Where reading a log begins, in bytes."""
-    start = 0
+def start_offset(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:
+    """Return the offset, in bytes, from which a log must be read.
+
+    ``since`` is in seconds since the epoch, ``tail`` is a number of lines. If both are given, the
+    later offset applies.
+    """
+    log = run.log(process)
+    offset = 0
     if since is not None:
-        start = line_start(
-            run.log(process),
-            max((length for at, length in notes(run, process) if at <= since), default=0),
-        )
+        lengths = [length for at, length in log_times(run, process) if at <= since]
+        offset = line_start(log, max(lengths, default=0))
     if tail is not None:
-        start = max(start, tail_start(run.log(process), tail))
-    return start
+        offset = max(offset, tail_start(log, tail))
+    return offset
 
 
 def line_start(path: Path, offset: int) -> int:
-    """Where the line begins in which ``offset`` stands: a note may have been taken in the middle of one."""
+    """Return the offset at which the line that contains ``offset`` starts.
+
+    A recorded length may be in the middle of a line.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return offset
     with file:
         while offset > 0:
-            step = min(_CHUNK, offset)
-            file.seek(offset - step)
-            block = file.read(step)
+            size = min(_BLOCK_BYTES, offset)
+            file.seek(offset - size)
+            block = file.read(size)
             if b"\n" in block:
-                return offset - step + block.rindex(b"\n") + 1
-            offset -= step
+                return offset - size + block.rindex(b"\n") + 1
+            offset -= size
     return 0
 
 
 def tail_start(path: Path, lines: int) -> int:
-    """Where the last ``lines`` lines of a file begin, in bytes; an unfinished last line counts."""
+    """Return the offset at which the last ``lines`` lines of a file start.
+
+    An incomplete last line counts as a line.
+    """
     if lines <= 0:
         return path.stat().st_size if path.exists() else 0
     try:
@@ -74,24 +93,25 @@ def tail_start(path: Path, lines: int) -> int:
     except FileNotFoundError:
         return 0
     with file:
-        end = position = file.seek(0, 2)
+        end = position = file.seek(0, os.SEEK_END)
         wanted = lines
         while position > 0:
-            step = min(_CHUNK, position)
-            position -= step
+            size = min(_BLOCK_BYTES, position)
+            position -= size
             file.seek(position)
-            block = file.read(step)
-            if position + step == end and block.endswith(b"\n"):
+            block = file.read(size)
+            is_last_block = position + size == end
+            if is_last_block and block.endswith(b"\n"):
+                # This newline ends the last line and does not separate two lines.
                 wanted += 1
-            breaks = block.count(b"\n")
-            if breaks >= wanted:
-                return position + _nth_last(block, wanted) + 1
-            wanted -= breaks
+            newlines = block.count(b"\n")
+            if newlines >= wanted:
+                return position + _nth_last_newline(block, wanted) + 1
+            wanted -= newlines
     return 0
 
 
-def _nth_last(block: bytes, count: int) -> int:
-    """Where the ``count``-th newline from the end of ``block`` is."""
+def _nth_last_newline(block: bytes, count: int) -> int:
     index = len(block)
     for _ in range(count):
         index = block.rindex(b"\n", 0, index)
@@ -101,113 +121,137 @@ def _nth_last(block: bytes, count: int) -> int:
 def read(
     run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None
 ) -> str:
-    """What a process wrote, as text (bytes that are not UTF-8 are replaced)."""
+    """Return the output of a process as text. Replace bytes that are not valid UTF-8.
+
+    A process that has written nothing has no log, and the text is empty.
+    """
     try:
         file = run.log(process).open("rb")
     except FileNotFoundError:
         return ""
     with file:
-        file.seek(start_of(run, process, since, tail))
+        file.seek(start_offset(run, process, since, tail))
         return file.read().decode(errors="replace")
 
 
-class Tail:
-    """The lines of one log, from a place on, as they come."""
+class LogTail:
+    """Reads the lines of one log incrementally, from an offset in bytes."""
 
     def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
         self.offset = start
-        self._rest = b""
+        self._incomplete_line = b""
 
-    def more(self, limit: int | None = None) -> list[str]:
-        """Whole lines that were written since the last call, up to the byte ``limit``."""
+    def read_new(self, end: int | None = None) -> list[str]:
+        """Return the complete lines since the previous call, up to the offset ``end``."""
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
             return []
         with file:
             file.seek(self.offset)
-            data = file.read(-1 if limit is None else max(0, limit - self.offset))
-        if not data:
-            return []
+            data = file.read(-1 if end is None else max(0, end - self.offset))
         self.offset += len(data)
-        whole, newline, rest = data.rpartition(b"\n")
+        complete, newline, rest = data.rpartition(b"\n")
         if not newline:
-            self._rest += data
+            self._incomplete_line += data
             return []
-        text = (self._rest + whole).decode(errors="replace")
-        self._rest = rest
+        text = (self._incomplete_line + complete).decode(errors="replace")
+        self._incomplete_line = rest
         return text.split("\n")
 
-    def last(self) -> list[str]:
-        """What stands after the last newline, when nothing more will come."""
-        rest, self._rest = self._rest, b""
-        return [rest.decode(errors="replace")] if rest else []
+    def read_incomplete_line(self) -> list[str]:
+        """Return the text after the last newline as a line, or nothing if there is none.
+
+        Call this when the process will write no more.
+        """
+        line, self._incomplete_line = self._incomplete_line, b""
+        return [line.decode(errors="replace")] if line else []
 
 
-def merged(
+def read_merged(
     run: RunDirectory,
     processes: Sequence[str],
     *,
     since: float | None = None,
     tail: int | None = None,
-) -> tuple[list[LogLine], dict[str, Tail]]:
-    """The lines so far of several logs in the order of time, and where each log was left."""
-    tails = {name: Tail(run.log(name), start_of(run, name, since, tail)) for name in processes}
+) -> tuple[list[LogLine], dict[str, LogTail]]:
+    """Return the lines of several logs in the order of time, and the position in each log."""
+    tails = {
+        name: LogTail(run.log(name), start_offset(run, name, since, tail)) for name in processes
+    }
     pieces: list[tuple[float, int, list[LogLine]]] = []
     for index, (name, log) in enumerate(tails.items()):
-        latest = 0.0  # whatever the clock says, and to whatever it was rounded, one log is in order
-        for at, length in [*notes(run, name), (time.time(), _size(log.path))]:
+        # The clock may be set back, but the lines of one log must stay in order.
+        latest = 0.0
+        for at, length in [*log_times(run, name), (time.time(), _file_size(log.path))]:
             latest = max(latest, at)
-            lines = log.more(length) if length > log.offset else []
-            pieces.append((latest, index, [LogLine(process=name, text=text) for text in lines]))
+            texts = log.read_new(length) if length > log.offset else []
+            pieces.append((latest, index, [LogLine(process=name, text=text) for text in texts]))
     pieces.sort(key=lambda piece: piece[:2])
     return [line for _, _, lines in pieces for line in lines], tails
 
 
 def follow(
     run: RunDirectory,
-    tails: Mapping[str, Tail],
-    ended: Callable[[], bool],
+    tails: Mapping[str, LogTail],
+    have_ended: Callable[[], bool],
     *,
-    check_every: float = 0.5,
+    check_every: float = STATUS_CHECK_SECONDS,
 ) -> Iterator[LogLine]:
-    """Lines as they are written, until ``ended`` says that no more will come and all was read."""
-    over = ended()
+    """Yield lines while they are written, until all processes have ended.
+
+    ``have_ended`` is checked when the event log grows, and at least every ``check_every`` seconds
+    in which no log grows.
+    """
+    is_over = have_ended()
     grown: Collection[str] = tails.keys()
-    with growing({**{name: log.path for name, log in tails.items()}, "": run.events}) as wait:
+    paths = {name: log.path for name, log in tails.items()}
+    with growing({**paths, _EVENTS_KEY: run.events}) as wait:
         while True:
-            for name in [name for name in tails if name in grown]:  # always in the same order
-                yield from (LogLine(process=name, text=text) for text in tails[name].more())
-            if over:
+            for name, log in tails.items():
+                if name in grown:
+                    yield from _log_lines(name, log.read_new())
+            if is_over:
                 break
             grown = wait(check_every)
-            if (
-                "" in grown or not grown
-            ):  # to look at every process takes time: not for each line of one
-                over = ended()
-                grown = tails.keys() if over else grown
+            # The check reads the status of every process, which is too slow for each line.
+            if _EVENTS_KEY in grown or not grown:
+                is_over = have_ended()
+                if is_over:
+                    # Output may have been written between the last read and the end.
+                    grown = tails.keys()
     for name, log in tails.items():
-        yield from (LogLine(process=name, text=text) for text in log.last())
+        yield from _log_lines(name, log.read_incomplete_line())
+
+
+def _log_lines(process: str, texts: list[str]) -> Iterator[LogLine]:
+    return (LogLine(process=process, text=text) for text in texts)
 
 
 @contextlib.contextmanager
 def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
-    """A function that returns the files that have grown, once one has, or none after so many seconds."""
-    try:
-        from symphony.host.inotify import Watch
+    """Yield a function that waits until files have grown, and returns their keys.
 
-        watch = Watch()
-    except OSError:  # this system has no inotify, or this user no more of it
-        yield _by_looking(paths)
+    The argument of the function is a timeout in seconds, after which it returns an empty set.
+    """
+    try:
+        from symphony.host.inotify import FileWatcher
+
+        watcher = FileWatcher()
+    except OSError:
+        # This system has no inotify, or this user's limit of inotify instances is reached.
+        yield _make_polling_wait(paths)
         return
     try:
-        yield _by_watching(watch, paths)
+        yield _make_watching_wait(watcher, paths)
     finally:
-        watch.close()
+        watcher.close()
 
 
-def _by_watching(watch: Watch, paths: Mapping[str, Path]) -> Callable[[float], set[str]]:
+def _make_watching_wait(
+    watcher: FileWatcher, paths: Mapping[str, Path]
+) -> Callable[[float], set[str]]:
     unwatched = dict(paths)
     sizes: dict[str, int] = {}
 
@@ -215,41 +259,40 @@ def _by_watching(watch: Watch, paths: Mapping[str, Path]) -> Callable[[float], s
         grown: set[str] = set()
         for key, path in list(unwatched.items()):
             try:
-                watch.add(key, path)
+                watcher.add(key, path)
                 del unwatched[key]
-            except (
-                OSError
-            ):  # not there yet, or the user's limit of watches is reached: look again soon
-                timeout = min(timeout, LOOK_EVERY)
-            # What was written between the last read and this watch would never be told.
-            size = _size(path)
+            except OSError:
+                # The file does not exist yet, or the user's limit of watches is reached. Poll it.
+                timeout = min(timeout, POLL_SECONDS)
+            # A watch does not report what was written between the last read and its creation.
+            size = _file_size(path)
             if size != sizes.get(key):
                 sizes[key] = size
                 grown.add(key)
                 timeout = 0.0
-        told = watch.told(timeout)
-        unwatched.update({key: paths[key] for key in told})
-        return grown | told
+        changed = watcher.changed(timeout)
+        unwatched.update({key: paths[key] for key in changed})
+        return grown | changed
 
     return wait
 
 
-def _by_looking(paths: Mapping[str, Path]) -> Callable[[float], set[str]]:
+def _make_polling_wait(paths: Mapping[str, Path]) -> Callable[[float], set[str]]:
     sizes: dict[str, int] = {}
 
     def wait(timeout: float) -> set[str]:
         deadline = time.monotonic() + timeout
         while True:
-            grown = {key for key, path in paths.items() if sizes.get(key) != _size(path)}
+            grown = {key for key, path in paths.items() if sizes.get(key) != _file_size(path)}
             if grown or time.monotonic() >= deadline:
-                sizes.update({key: _size(paths[key]) for key in grown})
+                sizes.update({key: _file_size(paths[key]) for key in grown})
                 return grown
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
 
     return wait
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What must hold on this machine before anything starts, and what is written before it does."""
+"""The checks before a launch, and the files that are written for the supervisor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from symphony.errors import SpecError
-from symphony.host.processes.spec import Command
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.render import HostManifest
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.encryption_keys import generate
@@ -17,70 +18,81 @@ from symphony.plan.resolve import secret_text
 
 
 def check(manifest: HostManifest) -> None:
-    """Raise `SpecError` for a folder, a secret or a command that is not there."""
+    """Check that the directories, secrets and commands of a manifest exist and can be used.
+
+    Raises SpecError if one of them does not or cannot.
+    """
     for name, source in manifest.secrets.items():
         if not Path(source).is_file():
             raise SpecError(f"secret {name!r}: there is no file {source}")
         if not os.access(source, os.R_OK):
             raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
-    generate(manifest.keys)  # that it can be done
-    for name in {name for command in manifest.commands for name in command.env_secrets.values()} - {
-        *manifest.keys
-    }:
+    # This raises an error if keys cannot be generated on this machine.
+    generate(manifest.keys)
+    _check_env_secrets(manifest)
+    checked: set[tuple[str, str, str | None]] = set()
+    for spec in manifest.processes:
+        search_path = spec.env.get("PATH", manifest.env.get("PATH", os.environ.get("PATH")))
+        command = (spec.argv[0], spec.cwd, search_path)
+        # Many processes run the same program, and each check reads the file system.
+        if command not in checked:
+            checked.add(command)
+            _check_command(spec, search_path)
+
+
+def _check_env_secrets(manifest: HostManifest) -> None:
+    """Check that the secrets that become environment variables have valid values."""
+    used = {name for spec in manifest.processes for name in spec.env_secrets.values()}
+    for name in used.difference(manifest.keys):
         secret_text(name, Path(manifest.secrets[name]).read_bytes())
-    seen: set[tuple[str, str, str | None]] = set()
-    for command in manifest.commands:
-        search = command.env.get("PATH", manifest.env.get("PATH", os.environ.get("PATH")))
-        look = (command.argv[0], command.cwd, search)
-        if look not in seen:
-            seen.add(look)
-            _check_command(command, search)
 
 
-def _check_command(command: Command, search: str | None) -> None:
-    if not Path(command.cwd).is_dir():
-        raise SpecError(
-            f"process {command.path!r} starts in {command.cwd}, which is no folder; mend its start_dir"
-        )
-    program = command.argv[0]
+def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
+    process = f"process {spec.path!r}"
+    if not Path(spec.cwd).is_dir():
+        raise SpecError(f"{process}: start_dir {spec.cwd} is not a directory")
+    program = spec.argv[0]
     if not program:
-        raise SpecError(f"process {command.path!r} has an empty command")
-    if "/" in program:
-        path = os.path.join(command.cwd, program)
-        if not os.path.exists(path):
-            raise SpecError(f"process {command.path!r}: there is no {path}")
-        if Path(path).is_dir():
-            raise SpecError(f"process {command.path!r}: {path} is a folder; name a program in it")
-        if not os.access(path, os.X_OK):
-            raise SpecError(
-                f"process {command.path!r}: {path} cannot be executed; chmod +x it, or name its interpreter"
-            )
-    elif shutil.which(program, path=search) is None:
-        words = program.split()
-        hint = f"; for a shell line use cmd={program!r}" if len(words) > 1 else ""
+        raise SpecError(f"{process} has an empty command")
+    if "/" not in program:
+        if shutil.which(program, path=search_path) is None:
+            hint = f"; for a shell line use cmd={program!r}" if len(program.split()) > 1 else ""
+            raise SpecError(f"{process}: command {program!r} was not found on the PATH{hint}")
+        return
+    path = Path(spec.cwd, program)
+    if not path.exists():
+        raise SpecError(f"{process}: there is no {path}")
+    if path.is_dir():
+        raise SpecError(f"{process}: {path} is a directory; name a program in it")
+    if not os.access(path, os.X_OK):
         raise SpecError(
-            f"process {command.path!r}: command {program!r} was not found on the PATH{hint}"
+            f"{process}: {path} is not executable; run chmod +x on it, or name its interpreter"
         )
 
 
 def write(run: RunDirectory, manifest: HostManifest) -> None:
-    """Write what a supervisor reads: the manifest, and the secrets where only this user can read them."""
-    with open(run.manifest, "w", opener=_private) as file:
-        file.write(json.dumps(manifest.to_dict()))  # dumps, not dump, which is written in Python
+    """Write the manifest and the secrets for the supervisor, readable by this user only."""
+    with _open_private(run.manifest) as file:
+        # json.dumps has an implementation in C, json.dump has not.
+        file.write(json.dumps(manifest.to_dict()).encode())
     if manifest.secrets or manifest.keys:
         copy_secrets(manifest.secrets, run.secrets)
     for name, key in generate(manifest.keys).items():
-        with open(run.secrets / name, "w", opener=_private) as file:
-            file.write(key)
+        with _open_private(run.secrets / name) as file:
+            file.write(key.encode())
 
 
-def copy_secrets(secrets: Mapping[str, str], folder: Path) -> None:
-    """Copy files into a new folder that only this user can enter."""
-    folder.mkdir(mode=0o700)
+def copy_secrets(secrets: Mapping[str, str], directory: Path) -> None:
+    """Copy files into a new directory that only this user can access.
+
+    ``secrets`` maps the name of a copy to its source.
+    """
+    directory.mkdir(mode=0o700)
     for name, source in secrets.items():
-        with open(folder / name, "wb", opener=_private) as target, open(source, "rb") as origin:
-            shutil.copyfileobj(origin, target)
+        with Path(source).open("rb") as file, _open_private(directory / name) as copy:
+            shutil.copyfileobj(file, copy)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _open_private(path: Path) -> BinaryIO:
+    """Create a file that only this user can read, and open it for writing."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")

@@ -24,7 +24,7 @@ def test_a_failure_is_told_with_its_reason_and_last_words(program: Program) -> N
     assert "exit 3" in facts["command"]
     place = shown.index("events")
     assert shown[place + 1].split(" ago  ")[1].startswith("started as process ")
-    assert "ended with exit code 3" in shown[place + 2]
+    assert "exited with code 3" in shown[place + 2]
     assert shown[-11:] == [
         "last lines (of crew/agent)",
         *(f"  {number}" for number in range(21, 31)),
@@ -50,7 +50,7 @@ def test_it_is_json_for_scripts(program: Program) -> None:
         0,
     )
     assert found["addresses"] == {"page": "127.0.0.1:7412"}
-    assert [event["text"].split()[0] for event in found["events"]] == ["started", "ended"]
+    assert [event["text"].split()[0] for event in found["events"]] == ["started", "exited"]
     assert set(found["facts"]) == {"command", "folder", "log"}
 
 

@@ -13,7 +13,7 @@ import pytest
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
 from symphony.host.run.directory import RunDirectory
-from symphony.host.stop import wait_for_end
+from symphony.host.processes.control import wait_for_exit
 from tests.cli.conftest import TIMEOUT, Program
 
 # By command, how it is called; every command of the parser is here. LIVE runs, FILE describes another experiment.
@@ -87,7 +87,7 @@ class Running:
         program.ok("launch", program.file("ended", {"a": "true"}))
         program.ok("wait", "ended")
         supervisor = RunDirectory(program.state / backend / "ended").supervisor()
-        assert supervisor is None or wait_for_end(
+        assert supervisor is None or wait_for_exit(
             supervisor, TIMEOUT
         )  # until then it has something to write
         program.ok("switch-experiment", "live")
@@ -229,9 +229,9 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("cp live nobody:page here", "no process 'nobody'"),
         (
             "cp live serv:page here",
-            "cannot copy 'server:page': there is no such file or folder beside 'server'",
+            "cannot copy 'server:page': no such file or directory: ",
         ),
-        ("cp live nothing server:", "cannot copy 'nothing': there is no such file or folder here"),
+        ("cp live nothing server:", "cannot copy 'nothing': no such file or directory: nothing"),
         ("cp live server:other.yml .", "they are the same file"),
         ("cp live other.yml made", "are both local paths"),
         ("launch LIVE-FILE", "experiment 'live' is running and was not changed"),

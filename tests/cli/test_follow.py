@@ -141,7 +141,7 @@ class TestInterrupted:
         assert "a failed" not in screen.text
         assert program.ok("ps", "rl").splitlines()[1].split()[1] == "stopped"
 
-    @pytest.mark.parametrize("moment", ["_order", "start"])
+    @pytest.mark.parametrize("moment", ["_send_orders", "hand_over"])
     def test_ctrl_c_while_launching_leaves_nothing(self, program: Program, moment: str) -> None:
         """While processes are being started, and when all have been, but the launch is not over."""
         file = program.file("rl", {f"p{number}": "sleep 300" for number in range(20)})

@@ -11,7 +11,7 @@ import pytest
 
 from symphony import __version__
 from symphony.host.run.directory import RunDirectory
-from symphony.host.stop import wait_for_end
+from symphony.host.processes.control import wait_for_exit
 from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_the_end, telling
 
 
@@ -197,12 +197,12 @@ class TestPs:
         supervisor = RunDirectory(program.state / "local" / rl).supervisor()
         assert supervisor is not None
         os.kill(supervisor.pid, signal.SIGKILL)
-        assert wait_for_end(supervisor, TIMEOUT)
+        assert wait_for_exit(supervisor, TIMEOUT)
         done = program("wait", rl, "--timeout", "0.2")
         assert done.returncode == 1
         done = program("ps", rl)
         assert done.returncode == 0
-        assert "its supervisor died" in done.stderr
+        assert "the supervisor was killed" in done.stderr
 
     def test_json_has_what_the_status_has(self, program: Program, rl: str) -> None:
         status = program.json("ps", rl)
@@ -362,11 +362,11 @@ class TestDelete:
         done = program("ls")
         assert done.returncode == 3
         assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "other"]
-        assert done.stderr.startswith("symphony: error: the record of experiment 'rl' is broken")
+        assert done.stderr.startswith("symphony: error: the record of experiment 'rl' is damaged")
         done = program("delete", "--dry-run", rl)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.startswith(
-            "would delete rl (status unknown: the record of experiment 'rl' is broken"
+            "would delete rl (status unknown: the record of experiment 'rl' is damaged"
         )
         assert program.json("delete", "--dry-run", rl) == [rl]
         assert "--force" in program("delete", rl).stderr

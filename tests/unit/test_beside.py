@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.host import exec
-from symphony.host.exec import CannotRun
-from symphony.host.processes.spec import Command
+from symphony.host.exec import CommandNotRunError
+from symphony.host.processes.spec import ProcessSpec
 
 ENV = {**os.environ, "P": "begun"}
 
@@ -25,12 +25,14 @@ def shell(request: pytest.FixtureRequest) -> str:
     return shutil.which(request.param) or ""
 
 
-def process(folder: Path, *preamble: str, shell: str = "/bin/sh") -> Command:
-    return Command(name="p", argv=(shell, "-c", "no matter"), cwd=str(folder), preamble=preamble)
+def process(folder: Path, *preamble: str, shell: str = "/bin/sh") -> ProcessSpec:
+    return ProcessSpec(
+        name="p", argv=(shell, "-c", "no matter"), cwd=str(folder), preamble=preamble
+    )
 
 
 def run(
-    command: Command, *argv: str, env: dict[str, str] = ENV, **options: Any
+    command: ProcessSpec, *argv: str, env: dict[str, str] = ENV, **options: Any
 ) -> subprocess.CompletedProcess[str]:
     return exec.run(command, argv, env, capture_output=True, **options)
 
@@ -72,7 +74,7 @@ def test_options_of_the_shell_are_no_matter(tmp_path: Path, shell: str, line: st
 def test_a_preamble_that_fails_is_told_from_a_command_that_does(
     tmp_path: Path, shell: str, preamble: list[str], why: str
 ) -> None:
-    with pytest.raises(CannotRun, match=f"^{why}$"):
+    with pytest.raises(CommandNotRunError, match=f"^{why}$"):
         run(process(tmp_path, *preamble, shell=shell), "touch", "never")
     assert not (tmp_path / "never").exists()
 
@@ -81,11 +83,11 @@ def test_a_preamble_that_fails_is_told_from_a_command_that_does(
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        ("no-such-thing", "it was not found on its PATH"),
-        ("", "it was not found on its PATH"),
+        ("no-such-thing", "it was not found on the PATH of the process"),
+        ("", "it was not found on the PATH of the process"),
         ("./none", "No such file or directory"),
         ("./plain", "Permission denied"),
-        ("./folder", "it is a folder"),
+        ("./folder", "it is a directory"),
     ],
 )
 def test_what_cannot_run_says_why(
@@ -93,7 +95,7 @@ def test_what_cannot_run_says_why(
 ) -> None:
     (tmp_path / "plain").touch()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(CannotRun, match=f"^{why}$"):
+    with pytest.raises(CommandNotRunError, match=f"^{why}$"):
         run(process(tmp_path, *preamble, shell=shell), program)
 
 
@@ -111,7 +113,7 @@ def test_a_program_is_looked_for_on_the_path_and_in_the_folder_of_the_preamble(
 @pytest.mark.parametrize("preamble", [[], ["true"]])
 def test_a_folder_that_is_gone_is_named(tmp_path: Path, preamble: list[str]) -> None:
     gone = tmp_path / "gone"
-    with pytest.raises(CannotRun, match=f"^its folder {gone} is not there$"):
+    with pytest.raises(CommandNotRunError, match=f"^its directory {gone} does not exist$"):
         run(process(gone, *preamble), "true")
 
 
@@ -130,6 +132,6 @@ def test_nothing_is_left_in_the_temporary_folder(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     run(process(tmp_path, "true"), "true")
-    with pytest.raises(CannotRun):
+    with pytest.raises(CommandNotRunError):
         run(process(tmp_path, "false"), "true")
     assert list(tmp_path.iterdir()) == []

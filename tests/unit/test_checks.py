@@ -12,7 +12,7 @@ import pytest
 
 from symphony import SpecError
 from symphony.host import preflight
-from symphony.host.processes.spec import Command
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.render import HostManifest
 from symphony.host.run.directory import RunDirectory
 
@@ -24,7 +24,7 @@ def manifest(
 ) -> HostManifest:
     filled = {"name": "p", "group": "g", "argv": ("true",), "cwd": str(tmp_path), **command}
     return HostManifest(
-        experiment="e", run_id="r", directory=str(tmp_path), commands=(Command(**filled),),
+        experiment="e", run_id="r", directory=str(tmp_path), processes=(ProcessSpec(**filled),),
         env={"SYMPHONY_BACKEND": "local"}, services={}, exposed=(), secrets=secrets or {}, ignored=(),
     )  # fmt: skip
 
@@ -60,24 +60,24 @@ def test_what_is_there_passes(tmp_path: Path) -> None:
             {"argv": ("echo hello",)},
             "was not found on the PATH; for a shell line use cmd='echo hello'",
         ),
-        ({"argv": ("./none",)}, "process 'g/p': there is no {tmp}/./none"),
+        ({"argv": ("./none",)}, "process 'g/p': there is no {tmp}/none"),
         (
             {"argv": ("./plain",)},
-            "process 'g/p': {tmp}/./plain cannot be executed; chmod +x it, or name its interpret",
+            "process 'g/p': {tmp}/plain is not executable; run chmod +x on it, or name its interpret",
         ),
         (
             {"argv": ("./folder",)},
-            "process 'g/p': {tmp}/./folder is a folder; name a program in it",
+            "process 'g/p': {tmp}/folder is a directory; name a program in it",
         ),
-        ({"argv": ("/",)}, "process 'g/p': / is a folder; name a program in it"),
+        ({"argv": ("/",)}, "process 'g/p': / is a directory; name a program in it"),
         ({"argv": ("",)}, "process 'g/p' has an empty command"),
         (
             {"cwd": "/no/such/folder"},
-            "process 'g/p' starts in /no/such/folder, which is no folder; mend its start_dir",
+            "process 'g/p': start_dir /no/such/folder is not a directory",
         ),
         (
             {"cwd": "/etc/passwd"},
-            "process 'g/p' starts in /etc/passwd, which is no folder; mend its start_dir",
+            "process 'g/p': start_dir /etc/passwd is not a directory",
         ),
         ({"secrets": {"t": "/no/token"}}, "secret 't': there is no file /no/token"),
         ({"secrets": {"t": "/"}}, "secret 't': there is no file /"),

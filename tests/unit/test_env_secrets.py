@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from symphony import Cluster, Experiment, SpecError
-from symphony.host.processes.spec import Command
+from symphony.host.processes.spec import ProcessSpec
 from symphony.plan.resolve import resolve, secret_text
 from tests.unit.strategies import SCHEME
 
@@ -96,7 +96,7 @@ def test_what_is_no_text_is_refused_without_being_shown(content: bytes) -> None:
 
 def test_a_command_gets_its_secrets_when_it_is_run(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(VALUE)
-    command = Command(
+    command = ProcessSpec(
         name="p", argv=("c",), cwd="/", env={"A": "1"}, env_secrets={"TOKEN": "token"}
     )
     assert command.with_secrets(tmp_path).env == {"A": "1", "TOKEN": VALUE}

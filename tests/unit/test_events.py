@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symphony.host.run.events import Reader, Run, Track, apply, encode, fold
-from symphony.status import State
+from symphony.host.run.events import EventReader, RunState, Track, apply, encode, fold
+from symphony.status import ReasonCode, State
 
 
 def event(kind: str, process: str | None = "p", at: float = 0.0, **details: Any) -> dict[str, Any]:
@@ -30,7 +30,7 @@ RUNNING: dict[str, Any] = {"state": State.RUNNING, "started": 1.0, "pid": 10, "b
 
 HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     ("nothing yet", [], {}),
-    ("waits", [event("waiting", reason="waiting for db")], {"reason": "waiting for db"}),
+    ("waits", [event("waiting", reason="waiting for db")], {"reason": "waiting for db", "reason_code": ReasonCode.WAITING}),
     ("runs", [started()], {**RUNNING, "ready": True, "was_ready": True}),
     ("runs, not ready", [started(ready=False)], RUNNING),
     ("waited, then runs", [event("waiting", reason="r"), started()], {**RUNNING, "ready": True, "was_ready": True}),
@@ -38,7 +38,8 @@ HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     (
         "is not ready in time",
         [started(ready=False), event("not-ready", reason="not ready within 5 s")],
-        {**RUNNING, "never_ready": True, "late": True, "reason": "not ready within 5 s"},
+        {**RUNNING, "never_ready": True, "not_ready_in_time": True, "reason": "not ready within 5 s",
+         "reason_code": ReasonCode.NOT_READY},
     ),
     (
         "is ready after all",
@@ -48,8 +49,8 @@ HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
     (
         "was ready once, but its second run is not",
         [started(), exited(1, restarts_in=0.0, in_row=1), started(3.0, ready=False), event("not-ready", reason="r")],
-        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "was_ready": True, "late": True,
-         "reason": "r"},
+        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "was_ready": True, "not_ready_in_time": True,
+         "reason": "r", "reason_code": ReasonCode.NOT_READY},
     ),
     (
         "was not ready in time, and is given time again in its second run",
@@ -109,7 +110,7 @@ def test_a_history_of_one_process(history: list[dict[str, Any]], track: dict[str
 
 def test_a_history_of_an_experiment() -> None:
     run = fold(["p"], [event("launched", None, 7.0)])
-    assert run == Run(tracks={"p": Track()}, created=7.0)
+    assert run == RunState(tracks={"p": Track()}, created=7.0)
     apply(run, event("stopping", None))
     assert (run.stopping, run.finished) == (True, False)
     apply(run, event("finished", None))
@@ -151,13 +152,13 @@ def test_reading_while_it_is_written_gives_every_event_once_and_whole(
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "events.jsonl"
     written = b"".join(map(encode, history))
-    reader, read = Reader(path), []
+    reader, read = EventReader(path), []
     ends = sorted({min(cut, len(written)) for cut in cuts} | {0, len(written)})
     for begin, end in itertools.pairwise(ends):
         with path.open("ab") as log:
             log.write(written[begin:end])
-        read += reader.new()
-    read += reader.new()
+        read += reader.read_new()
+    read += reader.read_new()
     assert read == history
 
 
@@ -165,20 +166,20 @@ def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     line = encode(started())
     log.write_bytes(encode(event("launched", None)) + line[:-5])
-    reader = Reader(log)
-    assert [item["event"] for item in reader.new()] == ["launched"]
-    assert reader.new() == []
+    reader = EventReader(log)
+    assert [item["event"] for item in reader.read_new()] == ["launched"]
+    assert reader.read_new() == []
     log.write_bytes(encode(event("launched", None)) + line)
-    assert reader.new() == [started()]
+    assert reader.read_new() == [started()]
 
 
 def test_a_log_that_is_not_there_has_no_events(tmp_path: Path) -> None:
-    reader = Reader(tmp_path / "events.jsonl")
-    assert reader.new() == []
+    reader = EventReader(tmp_path / "events.jsonl")
+    assert reader.read_new() == []
     (tmp_path / "events.jsonl").write_bytes(encode(started()))
-    assert reader.new() == [started()]
+    assert reader.read_new() == [started()]
     (tmp_path / "events.jsonl").unlink()
-    assert reader.new() == []
+    assert reader.read_new() == []
 
 
 def test_an_event_is_one_line_of_ascii() -> None:
@@ -193,4 +194,4 @@ def test_an_event_is_one_line_of_ascii() -> None:
 def test_a_broken_line_in_the_middle_hides_no_other(tmp_path: Path, broken: bytes) -> None:
     log = tmp_path / "events.jsonl"
     log.write_bytes(encode(event("launched", None)) + broken + encode(started()))
-    assert [item["event"] for item in Reader(log).new()] == ["launched", "started"]
+    assert [item["event"] for item in EventReader(log).read_new()] == ["launched", "started"]

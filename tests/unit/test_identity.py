@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from symphony.host.processes.identity import ProcessId, birth, identify, is_alive
+from symphony.host.processes.identity import ProcessId, birth_time, identify, is_alive
 
 
 def test_a_process_is_itself_while_it_lives() -> None:
@@ -28,13 +28,13 @@ def test_a_process_that_ended_is_nobody_reaped_or_not() -> None:
     assert not is_alive(found), "its corpse"
     child.wait()
     assert not is_alive(found)
-    assert birth(child.pid) is None
+    assert birth_time(child.pid) is None
 
 
 def test_a_name_may_hold_anything() -> None:
     program = (
         "import sys, pathlib; pathlib.Path('/proc/self/comm').write_text('a) Z 1 (');"
-        "from symphony.host.processes.identity import birth; import os; print(birth(os.getpid()) is not None)"
+        "from symphony.host.processes.identity import birth_time; import os; print(birth_time(os.getpid()) is not None)"
     )
     if sys.platform == "linux":
         done = subprocess.run(

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.errors import LaunchFailed
-from symphony.host.processes.spec import Command
-from symphony.host.render import HostManifest
-from symphony.host.resources import gpus, leases
-from symphony.host.resources.leases import GpuLeases, PortLeases, take, visible_gpus
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.resources import leases
+from symphony.host.resources.gpus import assign_gpus
+from symphony.host.resources.leases import GpuLeases, PortLeases, take_lease, visible_gpus
 
 Take = Callable[[str], "int | None"]
 
@@ -33,7 +33,7 @@ def take_named(
     own = uuid.uuid4().hex
     if request.param == "abstract" and not sys.platform.startswith("linux"):
         pytest.skip("no abstract sockets here")
-    function = leases._take_abstract if request.param == "abstract" else leases._take_file
+    function = leases._bind_abstract_socket if request.param == "abstract" else leases._lock_file
     return lambda name: function(f"{own}/{name}")
 
 
@@ -59,8 +59,8 @@ def test_a_lease_does_not_pass_to_a_program_that_is_started(take_named: Take) ->
 
 HOLDER = """
 import os, sys
-from symphony.host.resources.leases import take
-held = take("test", sys.argv[1])
+from symphony.host.resources.leases import take_lease
+held = take_lease("test", sys.argv[1])
 os.write(1, b"held\\n" if held is not None else b"refused\\n")
 sys.stdin.read()
 """
@@ -84,10 +84,10 @@ def test_a_lease_of_another_process_is_freed_when_its_holder_is_killed() -> None
     name = uuid.uuid4().hex
     with holder(name) as (said, process):
         assert said == "held"
-        assert take("test", name) is None
+        assert take_lease("test", name) is None
         process.send_signal(signal.SIGKILL)
         process.wait()
-        freed = take("test", name)
+        freed = take_lease("test", name)
         assert freed is not None
         with holder(name) as (said, _):
             assert said == "refused"
@@ -96,15 +96,15 @@ def test_a_lease_of_another_process_is_freed_when_its_holder_is_killed() -> None
 
 def test_a_lease_passes_to_a_child_with_its_descriptor() -> None:
     name = uuid.uuid4().hex
-    lease = take("test", name)
+    lease = take_lease("test", name)
     assert lease is not None
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[lease])
     os.close(lease)
-    assert take("test", name) is None
+    assert take_lease("test", name) is None
     assert child.stdin is not None
     child.stdin.close()
     child.wait()
-    freed = take("test", name)
+    freed = take_lease("test", name)
     assert freed is not None
     os.close(freed)
 
@@ -134,7 +134,7 @@ def bound(port: int, *, reuse: bool) -> socket.socket:
 def test_a_held_port_keeps_others_off_and_lets_servers_that_reuse_addresses_bind_over() -> None:
     port = free_port()
     with PortLeases() as ports:
-        assert ports.refuse(port) is None
+        assert ports.reserve(port) is None
         assert ports.holds.keys() == ports.leases.keys() == {port}
         with pytest.raises(OSError, match="in use"):
             bound(port, reuse=False)
@@ -149,11 +149,11 @@ def test_a_held_port_keeps_others_off_and_lets_servers_that_reuse_addresses_bind
 def test_a_port_of_another_launch_is_promised() -> None:
     port = free_port()
     with PortLeases() as one, PortLeases() as other:
-        assert one.refuse(port) is None
-        assert other.refuse(port) == "is promised to another live experiment"
+        assert one.reserve(port) is None
+        assert other.reserve(port) == "is reserved by another running experiment"
         assert other.leases == other.holds == {}
     with PortLeases() as later:
-        assert later.refuse(port) is None
+        assert later.reserve(port) is None
 
 
 def test_a_port_in_use_is_refused_with_its_user_and_leaves_no_lease() -> None:
@@ -162,17 +162,17 @@ def test_a_port_in_use_is_refused_with_its_user_and_leaves_no_lease() -> None:
         server.listen()
         port = server.getsockname()[1]
         with PortLeases() as ports:
-            assert (ports.refuse(port) or "").startswith(f"is in use by pid {os.getpid()} (")
+            assert (ports.reserve(port) or "").startswith(f"is in use by pid {os.getpid()} (")
             assert ports.leases == ports.holds == {}
     with PortLeases() as ports:
-        assert ports.refuse(port) is None
+        assert ports.reserve(port) is None
 
 
 def test_letting_go_closes_every_descriptor() -> None:
     before = set(os.listdir("/dev/fd"))
     with PortLeases() as ports:
         for port in {free_port() for _ in range(3)}:
-            ports.refuse(port)
+            ports.reserve(port)
     assert set(os.listdir("/dev/fd")) <= before  # one of an earlier test may be closed meanwhile
 
 
@@ -188,17 +188,17 @@ def devices() -> list[str]:
 
 def test_devices_are_given_out_once(devices: list[str]) -> None:
     with GpuLeases(devices) as one, GpuLeases(devices) as other:
-        assert one.take(1) == devices[:1]
-        assert one.take(1) == devices[1:2]
+        assert one.lease(1) == devices[:1]
+        assert one.lease(1) == devices[1:2]
         assert other.count_free() == 1
-        assert other.take(2) is None, "all or nothing"
+        assert other.lease(2) is None, "all or nothing"
         assert other.leases == {}
-        assert other.take(1) == devices[2:]
-        assert one.take(1) is None
-        assert one.take(0) == []
+        assert other.lease(1) == devices[2:]
+        assert one.lease(1) is None
+        assert one.lease(0) == []
     with GpuLeases(devices) as later:
         assert later.count_free() == 3
-        assert later.take(3) == devices
+        assert later.lease(3) == devices
 
 
 def test_a_device_is_one_however_its_number_is_written() -> None:
@@ -208,26 +208,22 @@ def test_a_device_is_one_however_its_number_is_written() -> None:
         GpuLeases([f"00{number}", f" {number} ", f"0{number}"]) as other,
     ):
         assert other.devices == (number,)
-        assert one.take(1) == [number]
+        assert one.lease(1) == [number]
         assert other.count_free() == 0
-        assert other.take(1) is None
+        assert other.lease(1) is None
 
 
-def manifest(*wanted: int) -> HostManifest:
-    commands = [
-        Command(name=f"p{index}", argv=("c",), cwd="/", gpus=count)
+def specs(*wanted: int) -> list[ProcessSpec]:
+    return [
+        ProcessSpec(name=f"p{index}", argv=("c",), cwd="/", gpus=count)
         for index, count in enumerate(wanted)
     ]
-    return HostManifest(
-        experiment="e", run_id="r", directory="/d", env={}, services={}, exposed=(), secrets={}, ignored=(),
-        commands=tuple(commands),
-    )  # fmt: skip
 
 
 def test_who_asked_for_devices_is_told_which(devices: list[str]) -> None:
     with GpuLeases(devices) as leased:
-        given, kept = gpus.assign(manifest(1, 0, 2), leased)
-        assert [item.env for item in given.commands] == [
+        given, kept = assign_gpus(specs(1, 0, 2), leased)
+        assert [item.env for item in given] == [
             {"CUDA_VISIBLE_DEVICES": devices[0]}, {}, {"CUDA_VISIBLE_DEVICES": f"{devices[1]},{devices[2]}"},
         ]  # fmt: skip
         assert {name: len(found) for name, found in kept.items()} == {"p0": 1, "p2": 2}
@@ -239,16 +235,16 @@ def test_who_asked_for_devices_is_told_which(devices: list[str]) -> None:
 def test_too_few_devices_are_told_clearly(devices: list[str]) -> None:
     with (
         GpuLeases([]) as none,
-        pytest.raises(LaunchFailed, match="'p0' asks for 1 GPU, and this machine has none that"),
+        pytest.raises(LaunchFailed, match="'p0' requests 1 GPU, but no GPU is visible"),
     ):
-        gpus.assign(manifest(1), none)
+        assign_gpus(specs(1), none)
     with GpuLeases(devices) as one, GpuLeases(devices) as other:
-        one.take(2)
+        one.lease(2)
         with pytest.raises(
             LaunchFailed,
-            match="'p0' asks for 2 GPUs, and 1 of 3 are free; the others are leased by live",
+            match="'p0' requests 2 GPUs, but only 1 of 3 are free; running experiments have leased",
         ):
-            gpus.assign(manifest(2), other)
+            assign_gpus(specs(2), other)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +272,7 @@ def test_visible_gpus(environ: dict[str, str], found: list[str], visible: list[s
 def test_devices_are_all_given_back(wanted: list[int]) -> None:
     devices = [f"GPU-{uuid.uuid4().hex[:8]}" for _ in range(3)]
     with GpuLeases(devices) as leased:
-        given = [leased.take(count) for count in wanted]
+        given = [leased.lease(count) for count in wanted]
         out = [device for taken in given if taken for device in taken]
         assert len(set(out)) == len(out) == len(leased.leases)
     with GpuLeases(devices) as later:

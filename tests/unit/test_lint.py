@@ -183,8 +183,8 @@ def test_everything_that_a_machine_lacks_is_told_at_once(local: Target, tmp_path
     assert [(finding.processes, finding.what) for finding in found(exp, local)] == [
         ((), f"secret 'token': there is no file {tmp_path / 'nowhere'}"),
         (("a",), "command 'no-such-program' was not found on the PATH"),
-        (("b",), f"starts in {tmp_path / 'no-such-folder'}, which is no folder"),
-        (("c",), "has no command: an image's own entry point cannot run on this backend"),
+        (("b",), f"start_dir {tmp_path / 'no-such-folder'} is not a directory"),
+        (("c",), "has no command: this backend cannot run the entry point of an image"),
         (("g/e",), "command 'nor-this' was not found on the PATH"),
     ]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from symphony import ExperimentStatus, State
 from symphony.host.processes.identity import ProcessId
-from symphony.host.run.events import Run, Track
-from symphony.host.run.status import status
+from symphony.host.run.events import RunState, Track
+from symphony.host.run.status import compute_status
 
 MANIFEST = {
     "experiment": "e",
@@ -29,7 +29,9 @@ FAILED = Track(state=State.FAILED, started=1.0, ended=2.0, exit_code=3, reason="
 
 
 def look(track: Track, **options: Any) -> ExperimentStatus:
-    return status(MANIFEST, Run(tracks={"p": track, "q": SUCCEEDED}, created=7.0), **options)
+    return compute_status(
+        MANIFEST, RunState(tracks={"p": track, "q": SUCCEEDED}, created=7.0), **options
+    )
 
 
 @pytest.mark.parametrize("track", [RUNNING, WAITING, BACKING_OFF, SUCCEEDED, FAILED])
@@ -52,14 +54,14 @@ def test_what_a_supervisor_wrote_is_so(track: Track) -> None:
     assert process.pid == (10 if track is RUNNING else None)
 
 
-DIED = "its supervisor died"
+DIED = "the supervisor was killed"
 
 
 @pytest.mark.parametrize(
     ("track", "alive", "state", "reason"),
     [
         (RUNNING, True, "running", DIED),
-        (RUNNING, False, "unknown", f"nobody saw its end: {DIED}"),
+        (RUNNING, False, "unknown", f"exit status unknown: {DIED}"),
         (WAITING, False, "unknown", f"will not start: {DIED}"),
         (WAITING, True, "running", DIED),  # started, and killed before that was written
         (BACKING_OFF, False, "unknown", f"will not start: {DIED}"),
@@ -69,7 +71,7 @@ DIED = "its supervisor died"
 )
 def test_what_a_dead_supervisor_leaves(track: Track, alive: bool, state: str, reason: str) -> None:
     found = look(track, orphans={"p": ProcessId(10, 5.0)} if alive else {})
-    assert found.note == f"{DIED}; delete it to stop what still runs"
+    assert found.note == f"{DIED}; delete the experiment to stop the processes that still run"
     process = found.processes[0]
     assert (str(process.state), process.reason) == (state, reason)
     assert process.pid == (10 if alive else None)
@@ -91,7 +93,11 @@ def test_what_nobody_saw_the_end_of_never_succeeded(track: Track, alive: bool) -
 
 
 LATE = Track(
-    state=State.RUNNING, started=1.0, late=True, never_ready=True, reason="not ready within 5 s"
+    state=State.RUNNING,
+    started=1.0,
+    not_ready_in_time=True,
+    never_ready=True,
+    reason="not ready within 5 s",
 )
 
 
@@ -110,14 +116,14 @@ def test_looking_changes_nothing() -> None:
 
 @pytest.mark.parametrize("track", [RUNNING, WAITING, BACKING_OFF])
 def test_what_runs_on_another_host_is_unknown_here(track: Track) -> None:
-    found = look(track, elsewhere="node-7")
+    found = look(track, other_host="node-7")
     process = found.processes[0]
-    assert found.note == "launched on node-7, which cannot be seen from here"
+    assert found.note == "launched on node-7; its processes cannot be observed from this host"
     assert (process.state, process.ready, process.pid) == (State.UNKNOWN, False, None)
-    assert process.reason == "launched on node-7, which cannot be seen from here"
+    assert process.reason == "launched on node-7; its processes cannot be observed from this host"
     assert found.processes[1].state is State.SUCCEEDED
 
 
 def test_what_ended_on_another_host_has_ended() -> None:
-    found = look(FAILED, elsewhere="node-7").processes[0]
+    found = look(FAILED, other_host="node-7").processes[0]
     assert (found.state, found.exit_code, found.reason) == (State.FAILED, 3, "r")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony.host.run.events import Track
-from symphony.host.supervisor.restart_policy import Backoff, Restart, restart
+from symphony.host.supervisor.restart_policy import Backoff, Restart, decide_restart
 from symphony.plan.start_order import START, Verdict, verdict
 from symphony.status import State
 
@@ -45,7 +45,7 @@ def test_waits_never_shrink_nor_pass_the_longest(in_row: int, first: float, long
     ],
 )
 def test_who_starts_again(policy: str, code: int, again: bool) -> None:
-    found = restart(policy, Track(started=0.0), code, 1.0, Backoff())
+    found = decide_restart(policy, Track(started=0.0), code, 1.0, Backoff())
     assert found == (Restart(0.0, 1) if again else None)
 
 
@@ -65,19 +65,19 @@ def test_a_long_run_forgets_the_failures_before_it(
     in_row: int, lasted: float, expected: Restart
 ) -> None:
     track = Track(started=1000.0, failures_in_row=in_row)
-    assert restart("Always", track, 1, 1000.0 + lasted, Backoff()) == expected
+    assert decide_restart("Always", track, 1, 1000.0 + lasted, Backoff()) == expected
 
 
 def test_the_back_off_may_be_another() -> None:
     backoff = Backoff(first=0.01, longest=0.02, reset=0.5)
     delays = [
-        restart("Always", Track(started=0, failures_in_row=row), 1, 0.1, backoff)
+        decide_restart("Always", Track(started=0, failures_in_row=row), 1, 0.1, backoff)
         for row in range(4)
     ]
     assert [item.delay for item in delays if item] == [0, 0.01, 0.02, 0.02]
-    assert restart("Always", Track(started=0, failures_in_row=3), 1, 0.5, backoff) == Restart(
-        0.0, 1
-    )
+    assert decide_restart(
+        "Always", Track(started=0, failures_in_row=3), 1, 0.5, backoff
+    ) == Restart(0.0, 1)
 
 
 # --- who may start ---

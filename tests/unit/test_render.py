@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from symphony import Experiment, SpecError
-from symphony.host.processes.spec import DEFAULT_GRACE, MARK, Command
+from symphony.host.processes.identity import RUN_ID_VARIABLE
+from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.host.render import HONOURED, HOST, HostManifest, render
 from symphony.model.settings import LEVELS
 from symphony.plan.addresses import AddressScheme
@@ -33,13 +34,13 @@ def rendered(
         resolve(experiment, SCHEME, defaults),
         run_id="r1",
         directory=RUN,
-        here=Path("/here"),
+        working_directory=Path("/here"),
         shell=shell,
     )
 
 
-def command(experiment: Experiment, name: str, **options: Any) -> Command:
-    return next(item for item in rendered(experiment, **options).commands if item.name == name)
+def command(experiment: Experiment, name: str, **options: Any) -> ProcessSpec:
+    return next(item for item in rendered(experiment, **options).processes if item.name == name)
 
 
 def one(**options: Any) -> Experiment:
@@ -77,7 +78,7 @@ def test_a_process_without_a_command_cannot_run_here() -> None:
     experiment.new_process_group("g").new_process("p", container_image="i")
     with pytest.raises(
         SpecError,
-        match="process 'g/p' has no command: an image's own entry point cannot run on this",
+        match="process 'g/p' has no command: this backend cannot run the entry point of",
     ):
         rendered(experiment)
 
@@ -152,7 +153,7 @@ def test_what_was_read_from_a_file_begins_at_the_file(tmp_path: Path) -> None:
     experiment.new_process("p", command="c")
     experiment.dump_file(tmp_path / "e.yml")
     manifest = rendered(Experiment.load_file(tmp_path / "e.yml"))
-    assert manifest.commands[0].cwd == str(tmp_path / "work")
+    assert manifest.processes[0].cwd == str(tmp_path / "work")
     assert manifest.secrets == {"token": str(tmp_path / "token"), "key": "/etc/key"}
     assert rendered(experiment).secrets["token"] == "/here/token"
 
@@ -181,9 +182,9 @@ def test_the_shared_variables_stand_once_and_a_command_has_its_own() -> None:
     assert manifest.env["SYMPH_WEB_BIND_HOST"] == "127.0.0.1"
     assert manifest.env["SYMPHONY_EXPERIMENT"] == "e"
     assert manifest.env["SYMPHONY_BACKEND"] == "local"
-    assert manifest.env[MARK] == "r1"
+    assert manifest.env[RUN_ID_VARIABLE] == "r1"
     assert "SYMPHONY_SECRETS_DIR" not in manifest.env
-    own = {item.name: item.env for item in manifest.commands}
+    own = {item.name: item.env for item in manifest.processes}
     assert own["p"] == {"A": "own", "SYMPHONY_ROLE": "p", "SYMPHONY_GROUP": ""}
     assert own["q"] == {
         "A": "experiment",
@@ -200,11 +201,16 @@ def test_what_a_process_sees_is_what_its_plan_says(data: dict[str, Any]) -> None
             process.update(command="c")
             process.pop("cmd", None), process.pop("cmds", None)
     plan = resolve(Experiment.load_dict(data), SCHEME)
-    manifest = render(plan, run_id="r1", directory=RUN, here=Path("/here"), shell="/bin/sh")
-    for planned, item in zip(plan, manifest.commands, strict=True):
+    manifest = render(
+        plan, run_id="r1", directory=RUN, working_directory=Path("/here"), shell="/bin/sh"
+    )
+    for planned, item in zip(plan, manifest.processes, strict=True):
         seen = {**manifest.env, **item.env}
         assert {key: seen[key] for key in plan.environment(planned)} == plan.environment(planned)
-        assert seen.keys() - plan.environment(planned).keys() <= {MARK, "SYMPHONY_SECRETS_DIR"}
+        assert seen.keys() - plan.environment(planned).keys() <= {
+            RUN_ID_VARIABLE,
+            "SYMPHONY_SECRETS_DIR",
+        }
 
 
 def test_secrets_are_named_by_their_folder() -> None:
@@ -213,12 +219,12 @@ def test_secrets_are_named_by_their_folder() -> None:
     assert rendered(experiment).env["SYMPHONY_SECRETS_DIR"] == "/state/local/e/secrets"
 
 
-@pytest.mark.parametrize("name", [MARK, "SYMPHONY_SECRETS_DIR"])
+@pytest.mark.parametrize("name", [RUN_ID_VARIABLE, "SYMPHONY_SECRETS_DIR"])
 def test_no_variable_of_the_user_s_replaces_what_symphony_says(name: str) -> None:
     experiment = Experiment("e", secrets="token")
     experiment.new_process("p", command="c", env={name: "mine"})
     manifest = rendered(experiment)
-    assert {**manifest.env, **manifest.commands[0].env}[name] == manifest.env[name]
+    assert {**manifest.env, **manifest.processes[0].env}[name] == manifest.env[name]
 
 
 # --- services ---
@@ -230,7 +236,7 @@ def test_services_and_who_lets_their_ports_go() -> None:
         "s": "127.0.0.1:7005", "t": "127.0.0.1:7000", "web": "127.0.0.1:8080", "u": "127.0.0.1:7001",
     }  # fmt: skip
     assert manifest.exposed == ("web",)
-    assert {item.name: item.releases for item in manifest.commands} == {
+    assert {item.name: item.releases for item in manifest.processes} == {
         "p": (7005,),
         "q": (7000, 8080, 7001),
     }
@@ -266,10 +272,10 @@ def test_grace_restart_order_and_gpus() -> None:
     group = experiment.new_process_group("g").termination_grace_period(0).restart_policy("Always")
     group.new_process("p", command="c").resource_limit(gpu=2)
     experiment.new_process("q", command="c").starts_after("g", "started")
-    p, q = rendered(experiment).commands
+    p, q = rendered(experiment).processes
     assert (p.grace, p.restart, p.gpus, p.starts_after, p.group) == (0.0, "Always", 2, {}, "g")
     assert (q.grace, q.restart, q.gpus, q.starts_after, q.group) == (
-        DEFAULT_GRACE,
+        DEFAULT_GRACE_SECONDS,
         "Never",
         0,
         {"p": "started"},
@@ -324,7 +330,7 @@ def test_the_text_of_a_manifest_is_the_dry_run() -> None:
         "ignored",
     ]
     assert shown["services"]["s"] == "127.0.0.1:7005"
-    assert MARK not in shown["env"]
+    assert RUN_ID_VARIABLE not in shown["env"]
     assert shown["processes"]["p"] == {
         "command": "c", "folder": "/here", "env": {"A": "own", "SYMPHONY_ROLE": "p", "SYMPHONY_GROUP": ""},
         "ready": {"tcp": ["127.0.0.1", 7005], "timeout": 60.0}, "restart_policy": "OnFailure",
@@ -336,12 +342,12 @@ def test_a_manifest_as_json_knows_it() -> None:
     manifest = rendered(served())
     data = json.loads(json.dumps(manifest.to_dict()))
     assert (data["experiment"], data["backend"], data["run_id"]) == ("e", "local", "r1")
-    assert [Command.from_dict(item) for item in data["processes"]] == list(manifest.commands)
+    assert [ProcessSpec.from_dict(item) for item in data["processes"]] == list(manifest.processes)
 
 
 @given(
     st.builds(
-        Command,
+        ProcessSpec,
         name=st.just("p"),
         argv=st.lists(texts, min_size=1, max_size=3).map(tuple),
         cwd=texts,
@@ -351,14 +357,14 @@ def test_a_manifest_as_json_knows_it() -> None:
         preamble=st.lists(texts, max_size=2).map(tuple),
     )
 )
-def test_a_command_survives_json(item: Command) -> None:
-    assert Command.from_dict(json.loads(json.dumps(item.to_dict()))) == item
+def test_a_command_survives_json(item: ProcessSpec) -> None:
+    assert ProcessSpec.from_dict(json.loads(json.dumps(item.to_dict()))) == item
 
 
 def test_a_command_that_was_written_before_preambles_were() -> None:
-    item = Command(name="p", argv=("c",), cwd="/")
+    item = ProcessSpec(name="p", argv=("c",), cwd="/")
     assert (
-        Command.from_dict(
+        ProcessSpec.from_dict(
             {key: value for key, value in item.to_dict().items() if key != "preamble"}
         )
         == item

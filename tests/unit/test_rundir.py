@@ -21,7 +21,7 @@ def mode(path: Path) -> int:
 
 def named(root: Path, name: str) -> tuple[RunDirectory, int]:
     """A directory that was made aside and took its name, and the descriptor that keeps its lock."""
-    with directory.aside(root) as (run, lock):
+    with directory.staging_directory(root) as (run, lock):
         run.manifest.write_text('{"run_id": "r", "processes": []}')
         kept = os.dup(lock)
         return run.claim(root / name), kept
@@ -33,21 +33,21 @@ def visible(root: Path) -> list[str]:
 
 def test_a_directory_is_private_and_has_a_lock_and_a_place_for_logs(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b"
-    with directory.aside(root) as (run, lock):
+    with directory.staging_directory(root) as (run, lock):
         assert mode(root) == mode(run.path) == mode(run.logs) == 0o700
-        assert run.locked()
+        assert run.is_locked()
         assert os.get_inheritable(lock) is False
         assert directory.find_all(root) == []
 
 
 def test_one_that_nobody_keeps_is_removed(tmp_path: Path) -> None:
-    with directory.aside(tmp_path) as (run, _):
+    with directory.staging_directory(tmp_path) as (run, _):
         run.manifest.write_text('{"run_id": "r", "processes": []}')
     assert visible(tmp_path) == []
 
 
 def test_one_that_fails_half_way_is_removed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), directory.aside(tmp_path):
+    with pytest.raises(RuntimeError), directory.staging_directory(tmp_path):
         raise RuntimeError
     assert visible(tmp_path) == []
 
@@ -56,15 +56,15 @@ def test_one_that_is_kept_has_its_name_and_everything_in_it(tmp_path: Path) -> N
     run, kept = named(tmp_path, "e")
     assert (run.name, visible(tmp_path)) == ("e", ["e"])
     assert run.load_manifest() == {"run_id": "r", "processes": []}
-    assert run.locked()
+    assert run.is_locked()
     os.close(kept)
-    assert not run.locked()
+    assert not run.is_locked()
 
 
 def test_of_two_claims_of_one_name_one_wins(tmp_path: Path) -> None:
     first, kept = named(tmp_path, "e")
     (first.path / "mine").touch()
-    with directory.aside(tmp_path) as (second, _), pytest.raises(FileExistsError):
+    with directory.staging_directory(tmp_path) as (second, _), pytest.raises(FileExistsError):
         second.claim(tmp_path / "e")
     assert visible(tmp_path) == ["e"]
     assert (first.path / "mine").exists()
@@ -76,7 +76,7 @@ def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
     ready, outcomes, kept = threading.Barrier(count), list[str](), list[int]()
 
     def claim() -> None:
-        with directory.aside(tmp_path) as (run, lock):
+        with directory.staging_directory(tmp_path) as (run, lock):
             ready.wait()
             try:
                 run.claim(tmp_path / "e")
@@ -101,7 +101,10 @@ def test_the_next_launch_sweeps_what_killed_ones_left_and_nothing_else(tmp_path:
         (tmp_path / name / "inside").mkdir(parents=True)
     (tmp_path / ".new-unlocked").mkdir()
     (tmp_path / ".new-unlocked" / "lock").touch()
-    with directory.aside(tmp_path) as (held, _), directory.aside(tmp_path) as (run, _):
+    with (
+        directory.staging_directory(tmp_path) as (held, _),
+        directory.staging_directory(tmp_path) as (run, _),
+    ):
         assert visible(tmp_path) == sorted([held.name, run.name, "e", ".other"])
 
 
@@ -180,39 +183,39 @@ def lock(run: RunDirectory) -> int:
 
 def test_a_supervisor_is_known_while_it_lives_and_holds_the_lock(run: RunDirectory) -> None:
     assert run.supervisor() is None
-    run.sign(me())
+    run.record_supervisor(me())
     assert run.supervisor() is None, "it holds no lock"
     held = lock(run)
     assert run.supervisor() == me()
-    run.sign(ProcessId(os.getpid(), me().birth + 1))
+    run.record_supervisor(ProcessId(os.getpid(), me().birth + 1))
     assert run.supervisor() is None, "another process has its id now"
     os.close(held)
 
 
 def test_what_another_machine_or_boot_runs(run: RunDirectory) -> None:
-    assert run.elsewhere() is None
-    run.sign(me())
-    assert run.elsewhere() is None
+    assert run.other_host() is None
+    run.record_supervisor(me())
+    assert run.other_host() is None
     record = json.loads((run.path / "supervisor.json").read_text())
     (run.path / "supervisor.json").write_text(json.dumps({**record, "boot": "another"}))
-    assert run.elsewhere() is None, "this host, before it was booted"
+    assert run.other_host() is None, "this host, before it was booted"
     held = lock(run)
     assert run.supervisor() is None
     os.close(held)
     (run.path / "supervisor.json").write_text(
         json.dumps({**record, "boot": "another", "host": "node-7"})
     )
-    assert run.elsewhere() == "node-7"
+    assert run.other_host() == "node-7"
     (run.path / "supervisor.json").write_text("{")
-    assert run.elsewhere() is None
+    assert run.other_host() is None
     assert boot_id() == record["boot"]
 
 
 def test_looking_at_a_lock_does_not_take_it(run: RunDirectory) -> None:
-    assert not run.locked()
+    assert not run.is_locked()
     os.close(lock(run))
-    assert not run.locked()
+    assert not run.is_locked()
     held = lock(run)
-    assert run.locked()
-    assert run.locked()
+    assert run.is_locked()
+    assert run.is_locked()
     os.close(held)

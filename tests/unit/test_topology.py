@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from symphony.drawing import FORMATS, draw
 from symphony.drawing.layout import Size, layout
 from symphony.drawing.text import ASCII, text
-from symphony.host import topology as joined
+from symphony.host import describe as joined
 from symphony.host.render import HostManifest, render
 from symphony.model import Experiment
 from symphony.plan.addresses import AddressScheme
@@ -236,7 +236,9 @@ def rendered(exp: Experiment) -> HostManifest:
     plan = resolve(
         exp, AddressScheme(backend="local", host=lambda _: "127.0.0.1", bind_host="127.0.0.1")
     )
-    return render(plan, run_id="0", directory=Path("/state"), here=Path("/here"), shell="/bin/sh")
+    return render(
+        plan, run_id="0", directory=Path("/state"), working_directory=Path("/here"), shell="/bin/sh"
+    )
 
 
 @given(experiments())

@@ -1,6 +1,7 @@
-"""Starting processes as one's own children, each leader of a session and group of its own, and their ends.
+"""Starting processes as children of the supervisor, and observing their exits.
 
-An end is learned from the process's pidfd, or from SIGCHLD where there are none, or too many; nothing polls.
+Each child leads its own session and process group. Its exit is observed through a pidfd, or through
+SIGCHLD if pidfds are not available or too few descriptors are left. No polling is needed.
 """
 
 from __future__ import annotations
@@ -14,141 +15,154 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from symphony.host.processes.children import Ended
-from symphony.host.processes.identity import birth
-from symphony.host.processes.spec import Command
+from symphony.host.processes.identity import birth_time
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.event_loop import Loop
+from symphony.host.supervisor.children import ExitCallback
+from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
-from symphony_local.environment import Environment
+from symphony_local.environment import InheritedEnvironment
 
-# Descriptors that pidfds leave for all else: logs, looks at /proc, probes.
-SPARE = 64
+# The number of descriptors that pidfds leave free for logs, for reading /proc and for probes.
+SPARE_DESCRIPTORS = 64
 
 
 @dataclass(slots=True)
 class LocalChild:
-    """A process that was started and has not been reaped."""
+    """A process that was started and has not been reaped. ``pidfd`` is None without a pidfd."""
 
     name: str
     popen: subprocess.Popen[bytes]
     birth: float
-    handle: int | None
+    pidfd: int | None
 
     @property
     def pid(self) -> int:
-        """The id of the process, of its group and of its session."""
+        """Return the pid of the process, which also identifies its group and its session."""
         return self.popen.pid
 
 
 class LocalChildren:
-    """The children of this process; see `symphony.host.processes.children.Children`."""
+    """The children of this process; see `symphony.host.supervisor.children.Children`."""
 
-    def __init__(self, loop: Loop, run: RunDirectory, ended: Ended, *, pidfds: bool = True) -> None:
+    def __init__(
+        self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback, *, pidfds: bool = True
+    ) -> None:
         self._loop = loop
         self._logs = str(run.logs)
-        self._ended = ended
-        self._alive: dict[str, LocalChild] = {}
-        self._pidfds = pidfds
-        self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._env = Environment()
-        self._limits = raise_open_file_limit()
+        self._on_exit = on_exit
+        self._running: dict[str, LocalChild] = {}
+        self._uses_pidfds = pidfds
+        self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._environment = InheritedEnvironment()
+        self._original_limits = raise_open_file_limit()
         if not pidfds:
-            self._go_by_signals()
+            self._use_signals()
 
     def __len__(self) -> int:
-        return len(self._alive)
+        return len(self._running)
 
     def get(self, name: str) -> LocalChild | None:
-        """The living child of that name."""
-        return self._alive.get(name)
+        """Return the running child of that name, or None."""
+        return self._running.get(name)
 
     def start(
-        self, commands: Iterable[Command], env: Mapping[str, str]
-    ) -> Iterator[tuple[Command, LocalChild | OSError]]:
-        """Start processes; see `symphony.host.processes.children.Children`."""
-        for command in commands:
+        self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
+    ) -> Iterator[tuple[ProcessSpec, LocalChild | OSError]]:
+        """Start processes; see `symphony.host.supervisor.children.Children`."""
+        for spec in processes:
             try:
-                self._env.become(env, command.env)
-                child = self._start(command)
+                self._environment.set(env, spec.env)
+                child = self._start(spec)
             except OSError as exc:
-                yield command, exc
+                yield spec, exc
             else:
-                yield command, child
+                yield spec, child
 
-    def _start(self, command: Command) -> LocalChild:
+    def _start(self, spec: ProcessSpec) -> LocalChild:
         output = os.open(
-            f"{self._logs}/{command.name}.log",
+            f"{self._logs}/{spec.name}.log",
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC,
             0o600,
         )
         try:
             popen = subprocess.Popen(
-                command.argv,
-                cwd=command.cwd,
-                stdin=self._nothing,
+                spec.argv,
+                cwd=spec.cwd,
+                stdin=self._devnull,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                close_fds=False,  # every descriptor here closes on exec; to close them one by one takes time
+                # Every descriptor of the supervisor is closed on exec. Closing them one by one
+                # would take time.
+                close_fds=False,
             )
         finally:
             os.close(output)
         self._restore_limits(popen.pid)
-        child = LocalChild(command.name, popen, birth(popen.pid) or 0.0, None)
-        self._alive[command.name] = child
-        if (
-            self._pidfds
-        ):  # after the batch: each child begins with a copy of all descriptors, and closes them
+        child = LocalChild(spec.name, popen, birth_time(popen.pid) or 0.0, None)
+        self._running[spec.name] = child
+        if self._uses_pidfds:
+            # A new child starts with copies of all descriptors, so pidfds are opened only after the
+            # whole batch has started.
             self._loop.post(lambda: self._watch(child))
         return child
 
     def _watch(self, child: LocalChild) -> None:
-        """Learn of its end, which may have come before: until it is reaped, it keeps its id."""
-        if not self._pidfds:  # one before it went by signals, and it may be reaped
-            return
-        child.handle = _pidfd(child.pid)
-        if child.handle is not None:
-            self._loop.watch(child.handle, lambda: self._reap(child))
-        else:
-            self._go_by_signals()
+        """Start to observe the exit of a child.
 
-    def _go_by_signals(self) -> None:
-        self._pidfds = False
-        self._loop.on_signal(signal.SIGCHLD, self._look)
-        self._look()
+        The child may have exited already. Its pid is not reused before it is reaped.
+        """
+        if not self._uses_pidfds:
+            # An earlier child of the batch switched to signals, and this one may be reaped already.
+            return
+        child.pidfd = _open_pidfd(child.pid)
+        if child.pidfd is not None:
+            self._loop.watch(child.pidfd, lambda: self._reap(child))
+        else:
+            self._use_signals()
+
+    def _use_signals(self) -> None:
+        self._uses_pidfds = False
+        self._loop.on_signal(signal.SIGCHLD, self._reap_all)
+        self._reap_all()
 
     def discard(self) -> None:
-        """Nothing is left of an ended child."""
+        """Do nothing: a local process leaves nothing behind."""
 
     def _restore_limits(self, pid: int) -> None:
-        """A child gets the limits that this process began with, not those that it raised for itself."""
-        if self._limits is not None and sys.platform == "linux":
+        """Give a child the limits that the supervisor had before it raised its own."""
+        if self._original_limits is not None and sys.platform == "linux":
             with contextlib.suppress(OSError):
-                resource.prlimit(pid, resource.RLIMIT_NOFILE, self._limits)
+                resource.prlimit(pid, resource.RLIMIT_NOFILE, self._original_limits)
 
-    def _look(self) -> None:
-        for child in list(self._alive.values()):
+    def _reap_all(self) -> None:
+        for child in list(self._running.values()):
             self._reap(child)
 
     def _reap(self, child: LocalChild) -> None:
         code = child.popen.poll()
         if code is None:
             return
-        del self._alive[child.name]
-        if child.handle is not None:
-            self._loop.unwatch(child.handle)
-            os.close(child.handle)
-        self._ended(child, 128 - code if code < 0 else code)
+        del self._running[child.name]
+        if child.pidfd is not None:
+            self._loop.unwatch(child.pidfd)
+            os.close(child.pidfd)
+        # Popen reports signal n as -n, symphony as 128 + n.
+        self._on_exit(child, 128 - code if code < 0 else code)
 
 
-def _pidfd(pid: int) -> int | None:
-    """A descriptor that tells the end of a process; None where there is none, or only one that all else needs."""
+def _open_pidfd(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when a process exits.
+
+    Return None if the system has no pidfds, or if only the spare descriptors are left.
+    """
     try:
-        handle = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(pid)
     except (AttributeError, OSError):
         return None
-    if handle < resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE:
-        return handle
-    os.close(handle)
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if pidfd < limit - SPARE_DESCRIPTORS:
+        return pidfd
+    os.close(pidfd)
     return None

@@ -1,4 +1,4 @@
-"""The local backend: what `HostCluster` does, with plain children."""
+"""The cluster class of the local backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from symphony.host.cluster import HostCluster
 
 
 class LocalCluster(HostCluster):
-    """Processes of this machine as children of a detached supervisor; the options are those of `HostCluster`."""
+    """Runs processes as children of a detached supervisor.
+
+    The options are those of `HostCluster`.
+    """
 
     backend: ClassVar[str] = "local"
     children: ClassVar[str] = "symphony_local.children:LocalChildren"

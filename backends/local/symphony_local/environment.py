@@ -1,11 +1,14 @@
-"""The environment that children inherit, changed from one child to the next by as little as it takes.
+"""Changing the environment that child processes inherit, with as little work as possible.
 
-A mapping given to `subprocess.Popen` is encoded anew for each child, which for a usual environment takes a tenth of
-the time that it takes to start a process at all. What is inherited lies there already as the kernel wants it.
+`subprocess.Popen` encodes the mapping that it receives as ``env`` for each child. With a typical
+environment that takes a tenth of the time of the whole start. An inherited environment is already
+in the form that the kernel needs.
 
-What /proc shows of this process stays what it began with, so that it never carries the mark of its own children. No
-other thread may look into its environment, for which C has no lock: those that probe give what they start a mapping.
-What C code sets behind Python's back, as readline does, would be inherited too; nothing here does so.
+``/proc`` shows the environment with which a process started, so the supervisor never appears to
+belong to the run of its own children. The environment of C has no lock: no other thread may read it
+while it changes. The threads that run probes therefore pass a mapping to their commands. Variables
+that C code sets without Python, as readline does, would be inherited too. The supervisor uses no
+such code.
 """
 
 from __future__ import annotations
@@ -14,42 +17,46 @@ import os
 from collections.abc import Mapping
 
 
-class Environment:
-    """This process's own environment, for its children: a common one with, above it, that of the next child."""
+class InheritedEnvironment:
+    """The environment of this process, used for its children.
+
+    It consists of variables that all children share, and of the variables of the next child.
+    """
 
     def __init__(self) -> None:
         self._common: Mapping[str, str] | None = None
         self._own: Mapping[str, str] = {}
 
-    def become(self, common: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Be exactly ``common`` with ``own`` above it, until told otherwise. ``common`` must not change later.
+    def set(self, common: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Set the environment to exactly ``common``, overridden by ``own``.
 
-        Raises OSError or ValueError where a variable cannot be set; what was set by then is put right the next time.
+        ``common`` must not change later. Raises OSError or ValueError if a variable cannot be set.
+        The next call corrects the variables that were set until then.
         """
         if common is not self._common:
             self._common, self._own = None, {}
-            _replace(common)
+            _replace_environment(common)
             self._common = common
-        gone = self._own.keys() - own.keys()
+        previous_keys = self._own.keys() - own.keys()
         self._own = own
-        for key in gone:
+        for key in previous_keys:
             if key in common:
-                _set(key, common[key])
+                _set_variable(key, common[key])
             else:
                 os.environ.pop(key, None)
         for key, value in own.items():
-            _set(key, value)
+            _set_variable(key, value)
 
 
-def _replace(common: Mapping[str, str]) -> None:
-    for key in os.environ.keys() - common.keys():
+def _replace_environment(variables: Mapping[str, str]) -> None:
+    for key in os.environ.keys() - variables.keys():
         del os.environ[key]
-    for key, value in common.items():
-        _set(key, value)
+    for key, value in variables.items():
+        _set_variable(key, value)
 
 
-def _set(key: str, value: str) -> None:
-    if (
-        os.environ.get(key) != value
-    ):  # what is there may have a name that cannot be set, such as none at all
+def _set_variable(key: str, value: str) -> None:
+    # An inherited variable may have a name that cannot be set, such as the empty string. It must
+    # not be set again if its value is correct.
+    if os.environ.get(key) != value:
         os.environ[key] = value

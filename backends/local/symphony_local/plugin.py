@@ -1,11 +1,11 @@
-"""How symphony finds the local backend."""
+"""The plug-in that registers the local backend."""
 
 from symphony.hookspecs import BackendInfo, hookimpl
 
 
 @hookimpl
 def symphony_backend() -> BackendInfo:
-    """Describe the local backend."""
+    """Return the description of the local backend."""
     return BackendInfo(
         name="local",
         aliases=("subproc", "subprocess"),

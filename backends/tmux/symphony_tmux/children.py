@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from symphony.host.processes.children import Ended, StartRefused
-from symphony.host.processes.identity import birth
-from symphony.host.processes.spec import Command
+from symphony.host.processes.identity import birth_time
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.event_loop import Loop
+from symphony.host.supervisor.children import ExitCallback, StartRefused
+from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
 from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, Answer
 from symphony_tmux.ending import CLOSED, End, Ends, TmuxChild
@@ -36,13 +36,13 @@ _POINTER, _OF_TMUX = 8, 4096
 
 
 class TmuxChildren:
-    """The windows of one session; see `symphony.host.processes.children.Children`."""
+    """The windows of one session; see `symphony.host.supervisor.children.Children`."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         run: RunDirectory,
-        ended: Ended,
+        ended: ExitCallback,
         *,
         server_name: str = DEFAULT_SERVER,
         answer_within: float = ANSWER_WITHIN,
@@ -57,7 +57,7 @@ class TmuxChildren:
         self._alive: dict[str, TmuxChild] = {}
         self._keepers: dict[int, TmuxChild] = {}
         self._heard: dict[int, int] = {}
-        self._unlogged: dict[str, Command] = {}
+        self._unlogged: dict[str, ProcessSpec] = {}
         loop.watch(self._gates.fileno(), self._hear)
 
     def __len__(self) -> int:
@@ -70,21 +70,21 @@ class TmuxChildren:
     # --- starting ---
 
     def start(
-        self, commands: Iterable[Command], env: Mapping[str, str]
-    ) -> Iterator[tuple[Command, TmuxChild | OSError]]:
-        """Start processes; see `symphony.host.processes.children.Children`.
+        self, commands: Iterable[ProcessSpec], env: Mapping[str, str]
+    ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
+        """Start processes; see `symphony.host.supervisor.children.Children`.
 
         While tmux makes the windows of one batch, those of the batch before are looked at, and those are told
         whose keepers have reported: tmux is never kept waiting.
         """
         waiting = list(commands)
-        sent: deque[tuple[list[Command], Callable[[], Answer]]] = deque()
-        made: deque[tuple[Command, Window | str]] = deque()
+        sent: deque[tuple[list[ProcessSpec], Callable[[], Answer]]] = deque()
+        made: deque[tuple[ProcessSpec, Window | str]] = deque()
         try:
             while waiting:
                 size = BATCH if self._windows.made else FIRST_BATCH
                 batch, waiting = waiting[:size], waiting[size:]
-                able: list[Command] = []
+                able: list[ProcessSpec] = []
                 for command in batch:
                     try:
                         self._prepare(command, {**env, **command.env})
@@ -107,7 +107,7 @@ class TmuxChildren:
                 pass
         self._loop.post(self._log_all)
 
-    def _prepare(self, command: Command, env: Mapping[str, str]) -> None:
+    def _prepare(self, command: ProcessSpec, env: Mapping[str, str]) -> None:
         """Make the log and the gate; raises OSError for a folder a command that is not there or too long."""
         _check(command, env)
         _check_size(self._windows.session.argv(command, env), env)
@@ -118,14 +118,14 @@ class TmuxChildren:
             os.unlink(self._windows.session.sink(command.name))
 
     def _take(
-        self, batch: Sequence[Command], answer: Callable[[], Answer], env: Mapping[str, str]
-    ) -> list[tuple[Command, Window | str]]:
+        self, batch: Sequence[ProcessSpec], answer: Callable[[], Answer], env: Mapping[str, str]
+    ) -> list[tuple[ProcessSpec, Window | str]]:
         taken = self._windows.take(batch, answer(), env)
         return [(command, taken[command.name]) for command in batch]
 
     def _reported(
-        self, made: deque[tuple[Command, Window | str]], *, wait: bool = False
-    ) -> Iterator[tuple[Command, TmuxChild | OSError]]:
+        self, made: deque[tuple[ProcessSpec, Window | str]], *, wait: bool = False
+    ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
         """Take from ``made``, in order, what has a process, or never will; ``wait`` for all of it."""
         self._take_in(self._gates.hear())
         while made and (wait or isinstance(made[0][1], str) or made[0][1].pid in self._heard):
@@ -135,10 +135,12 @@ class TmuxChildren:
             else:
                 yield command, self._adopt(command, window)
 
-    def _adopt(self, command: Command, window: Window) -> TmuxChild:
+    def _adopt(self, command: ProcessSpec, window: Window) -> TmuxChild:
         handle = _pidfd(window.pid)
         pid = self._process_of(window.pid)
-        child = TmuxChild(command.name, pid, birth(pid) or 0.0, window.pane, window.pid, handle)
+        child = TmuxChild(
+            command.name, pid, birth_time(pid) or 0.0, window.pane, window.pid, handle
+        )
         self._alive[child.name] = child
         self._keepers[child.keeper] = child
         self._unlogged[child.name] = command
@@ -148,7 +150,7 @@ class TmuxChildren:
     def _process_of(self, keeper: int) -> int:
         """The process of a keeper, which is about to report it; the keeper itself where it ended before."""
         while keeper not in self._heard:
-            gone = birth(keeper) is None
+            gone = birth_time(keeper) is None
             self._take_in(self._gates.hear(0.0 if gone else LOOK_EVERY))
             if gone:
                 return self._heard.pop(keeper, keeper)
@@ -188,7 +190,7 @@ class TmuxChildren:
         if self._alive.get(child.name) is not child:
             return
         self._unlogged.pop(child.name, None)
-        if birth(child.pid) == child.birth:
+        if birth_time(child.pid) == child.birth:
             child.handle = _pidfd(child.pid)
             self._watch(child, lambda child: self._ends.begin(child, None, logged=True))
         else:
@@ -211,7 +213,7 @@ class TmuxChildren:
     def _look_at(self, child: TmuxChild, pid: int, gone: Callable[[TmuxChild], None]) -> None:
         if self._alive.get(child.name) is not child:
             return
-        if birth(pid) is not None:
+        if birth_time(pid) is not None:
             self._loop.after(LOOK_EVERY, lambda: self._look_at(child, pid, gone))
         else:
             gone(child)
@@ -244,7 +246,7 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-def _check(command: Command, env: Mapping[str, str]) -> None:
+def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:
     """Raise what starting would: a window's command could only say it on its screen."""
     if not os.path.isdir(command.cwd):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command.cwd)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from symphony.errors import BackendError, NotFound, SpecError
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory
-from symphony.host.run.status import SUPERVISOR_DIED
-from symphony.status import LogLine
+from symphony.status import LogLine, ReasonCode
 from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, program
 from symphony_tmux.keeper import clean, is_mark, last_lines
 
 if TYPE_CHECKING:
     from symphony.cluster import OnChange
-    from symphony.host.logs import Tail
+    from symphony.host.logs import LogTail
     from symphony.host.render import HostManifest
     from symphony.model import Experiment
     from symphony.status import ExperimentStatus
@@ -82,13 +81,11 @@ class TmuxCluster(HostCluster):
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
         """The status; without a supervisor the processes are found by their windows' keepers."""
         status = super()._describe(run)
-        if SUPERVISOR_DIED not in status.note:
-            return status
         from symphony_tmux.windows import process_of
 
         found = (
             item
-            if item.pid is None or item.reason != SUPERVISOR_DIED
+            if item.pid is None or item.reason_code is not ReasonCode.SUPERVISOR_KILLED
             else replace(item, pid=process_of(item.pid))
             for item in status
         )
@@ -141,12 +138,12 @@ class TmuxCluster(HostCluster):
             if not is_mark(line.text)
         )
 
-    def _written(
+    def _read_written(
         self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
-    ) -> tuple[list[LogLine], dict[str, Tail]]:
+    ) -> tuple[list[LogLine], dict[str, LogTail]]:
         if not tail:
-            return super()._written(run, names, since, tail)
-        lines, tails = super()._written(run, names, since, tail + 1)
+            return super()._read_written(run, names, since, tail)
+        lines, tails = super()._read_written(run, names, since, tail + 1)
         return _last(lines, {name: tail - _unfinished(log) for name, log in tails.items()}), tails
 
 
@@ -160,7 +157,7 @@ def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
     return last[::-1]
 
 
-def _unfinished(log: Tail) -> bool:
+def _unfinished(log: LogTail) -> bool:
     """Whether a line was left unfinished where a log was left, which is one of the last; a mark alone is none."""
     from symphony.host.logs import line_start
 

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from symphony.host.processes.identity import birth
-from symphony.host.supervisor.event_loop import Loop
+from symphony.host.processes.identity import birth_time
+from symphony.host.supervisor.event_loop import EventLoop
 from symphony_tmux.client import Answer
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import mark
@@ -99,7 +99,7 @@ class Ends:
     """The ends that are on their way. ``told`` is called with each of which all is known."""
 
     def __init__(
-        self, loop: Loop, windows: Windows, gates: Gates, told: Callable[[End], None]
+        self, loop: EventLoop, windows: Windows, gates: Gates, told: Callable[[End], None]
     ) -> None:
         self._loop = loop
         self._windows = windows
@@ -172,7 +172,7 @@ class Ends:
 
 def _gone(child: TmuxChild) -> bool:
     """Whether the keeper has ended."""
-    return birth(child.keeper) is None
+    return birth_time(child.keeper) is None
 
 
 def _why_gone(answer: Answer) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
 
-from symphony.host.processes.spec import MARK, Command
+from symphony.host.processes.identity import RUN_ID_VARIABLE
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 
@@ -99,7 +100,7 @@ class Session:
 
     # --- commands ---
 
-    def create(self, commands: Sequence[Command], env: Mapping[str, str]) -> list[str]:
+    def create(self, commands: Sequence[ProcessSpec], env: Mapping[str, str]) -> list[str]:
         """Make the session with its first windows. ``env`` is what all of its windows get.
 
         It is all or nothing: one line, of which tmux leaves the rest where something fails. First it is asked for
@@ -131,29 +132,29 @@ class Session:
             ),
         ]
 
-    def add(self, command: Command, env: Mapping[str, str], *, anywhere: bool = False) -> str:
+    def add(self, command: ProcessSpec, env: Mapping[str, str], *, anywhere: bool = False) -> str:
         """Add the window of a process, at its place or, where somebody has that, at the end."""
         index = self.windows[command.name]
         place = "" if anywhere else str(index)
         keep = "" if anywhere else f" ; {self._keep(command, f'{self.target}{index}')}"
         return f"new-window -d -t {self.target}{place} {self._window(command, env)}{keep}"
 
-    def keep(self, command: Command, window: Window) -> str:
+    def keep(self, command: ProcessSpec, window: Window) -> str:
         """Mark a window that was added anywhere, and let it stay when its process has ended."""
         return self._keep(command, window.id)
 
-    def _keep(self, command: Command, window: str) -> str:
+    def _keep(self, command: ProcessSpec, window: str) -> str:
         options = {"remain-on-exit": "on", PROCESS_OPTION: command.name}
         return " ; ".join(
             f"set-option -w -t {window} {option} {value}" for option, value in options.items()
         )
 
-    def respawn(self, command: Command, env: Mapping[str, str], pane: str) -> str:
+    def respawn(self, command: ProcessSpec, env: Mapping[str, str], pane: str) -> str:
         """Start a process again in the window that it had."""
         told = f'display-message -p -t {pane} "{_told(self.windows[command.name])}"'
         return f"respawn-pane -k -t {pane} -c / {self._environment(command, env)} -- {self._argv(command, env)} ; {told}"
 
-    def log(self, command: Command, pane: str) -> str:
+    def log(self, command: ProcessSpec, pane: str) -> str:
         """Write what a window shows to the log of its process, then open its gate."""
         places = self.gate(command.name), self.sink(command.name), str(self.run.log(command.name))
         gate, sink, log = map(_shell_word, places)
@@ -170,7 +171,7 @@ class Session:
         return f"set-environment -t {self.target} -u -- {quote(key)}"
 
     def _window(
-        self, command: Command, env: Mapping[str, str], shared: Mapping[str, str] | None = None
+        self, command: ProcessSpec, env: Mapping[str, str], shared: Mapping[str, str] | None = None
     ) -> str:
         name = f"{command.group}:{command.name}" if command.group else command.name
         variables = [f"-e {quote(f'{key}={value}')}" for key, value in (shared or {}).items()]
@@ -178,18 +179,18 @@ class Session:
         words = [f"-n {quote(name)} -c / {told}", *variables, self._environment(command, env)]
         return f"{' '.join(words)} -- {self._argv(command, env)}"
 
-    def _environment(self, command: Command, env: Mapping[str, str]) -> str:
+    def _environment(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
         """The variables of one window: its own, but for those that env(1) sets, and the mark."""
         variables = {
-            MARK: env[MARK],
+            RUN_ID_VARIABLE: env[RUN_ID_VARIABLE],
             **{key: value for key, value in command.env.items() if key not in OVERRULED},
         }
         return " ".join(f"-e {quote(f'{key}={value}')}" for key, value in variables.items())
 
-    def _argv(self, command: Command, env: Mapping[str, str]) -> str:
+    def _argv(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
         return " ".join(map(quote, self.argv(command, env)))
 
-    def argv(self, command: Command, env: Mapping[str, str]) -> list[str]:
+    def argv(self, command: ProcessSpec, env: Mapping[str, str]) -> list[str]:
         """The command of a window: its keeper, and what that runs."""
         chosen = {**self.own_env, **command.env}
         overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRULED & chosen.keys())]
@@ -205,7 +206,7 @@ class Session:
             *command.argv,
         ]
 
-    def _shell(self, env: Mapping[str, str], command: Command) -> str:
+    def _shell(self, env: Mapping[str, str], command: ProcessSpec) -> str:
         """The shell that is the keeper: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
         odd = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
         return (which("bash") if odd else None) or "/bin/sh"
@@ -266,7 +267,11 @@ def _is_of(run_id: str) -> str:
 
 def _shared(env: Mapping[str, str]) -> dict[str, str]:
     """The variables that a session gives to all of its windows."""
-    return {key: value for key, value in env.items() if key not in OF_A_TERMINAL and key != MARK}
+    return {
+        key: value
+        for key, value in env.items()
+        if key not in OF_A_TERMINAL and key != RUN_ID_VARIABLE
+    }
 
 
 # --- what tmux answers ---

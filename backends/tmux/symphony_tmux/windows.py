@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 
 from symphony.host.processes.identity import ProcessId, identify, is_alive
-from symphony.host.processes.spec import Command
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony_tmux import render
 from symphony_tmux.client import OLDEST, Answer, Tmux
@@ -44,7 +44,7 @@ class Windows:
 
     # --- making ---
 
-    def send(self, batch: Sequence[Command], env: Mapping[str, str]) -> Callable[[], Answer]:
+    def send(self, batch: Sequence[ProcessSpec], env: Mapping[str, str]) -> Callable[[], Answer]:
         """Have tmux make the windows of a batch, or begin again in those that are there; returns what waits for it."""
         if not self.made:
             answer = self._tmux.ask(self.session.create(batch, env), start=True)
@@ -52,7 +52,7 @@ class Windows:
             return lambda: answer
         return self._tmux.send([self._window(command, env) for command in batch])
 
-    def _window(self, command: Command, env: Mapping[str, str]) -> str:
+    def _window(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
         pane = self._panes.get(command.name)
         return (
             self.session.add(command, env)
@@ -70,7 +70,7 @@ class Windows:
             (self.session.run.path / "socket").write_text(socket)
 
     def take(
-        self, batch: Sequence[Command], answer: Answer, env: Mapping[str, str]
+        self, batch: Sequence[ProcessSpec], answer: Answer, env: Mapping[str, str]
     ) -> dict[str, Window | str]:
         """The window of each process of a batch, or why it has none."""
         made = render.windows(answer.lines)
@@ -85,7 +85,7 @@ class Windows:
         return taken
 
     def _elsewhere(
-        self, command: Command, env: Mapping[str, str], failed: Answer
+        self, command: ProcessSpec, env: Mapping[str, str], failed: Answer
     ) -> tuple[Window | None, Answer]:
         """Somebody closed the window of a process that restarts, or opened one at its place: it goes to the end."""
         if failed.no_server or failed.late:
@@ -122,7 +122,7 @@ class Windows:
         )
         return f"got no window from the tmux server {name!r}: {answer.error or 'it gave no reason'}{where}"
 
-    def log(self, commands: Sequence[Command]) -> None:
+    def log(self, commands: Sequence[ProcessSpec]) -> None:
         """Begin the logs of processes, which opens their gates."""
         self._tmux.ask(
             [self.session.log(command, self._panes[command.name]) for command in commands]

@@ -1,1 +1,1 @@
-"""Processes of the operating system: their identity, their trees and how they are started."""
+"""Processes of the operating system: descriptions, identities, process trees and signals."""

@@ -1,4 +1,4 @@
-"""Who a process is: its id and when it was born, since an id alone is given again to others."""
+"""The identity of a process: its pid and its creation time, because the system reuses pids."""
 
 from __future__ import annotations
 
@@ -8,68 +8,99 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+# Every process of a run has the identifier of the run in this environment variable, and so has
+# everything that it starts: child processes inherit the variable.
+RUN_ID_VARIABLE = "SYMPHONY_RUN"
+
+_STAT_BYTES = 4096
+
+# Positions in the fields of proc(5)'s "stat", counted from the state of the process.
+_STATE, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 19, 20, 48
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process for good: ``birth`` is in the kernel's clock ticks since boot on Linux, else in seconds."""
+    """Identifies one process permanently.
+
+    ``birth`` is its creation time: in kernel clock ticks since boot on Linux, in seconds since the
+    epoch on other systems.
+    """
 
     pid: int
     birth: float
 
 
-def birth(pid: int) -> float | None:
-    """When the process of that id was born, or None where there is none (or only its corpse)."""
+def birth_time(pid: int) -> float | None:
+    """Return the creation time of a process, or None if there is no such process.
+
+    A zombie counts as no process. `ProcessId` has the unit.
+    """
     if not sys.platform.startswith("linux"):
-        from symphony.host.processes.tree import created
-
-        return created(pid)
-    told = _stat(pid)
-    if told is None:
+        return _birth_time_from_psutil(pid)
+    fields = _read_proc_stat(pid)
+    if fields is None or fields[_STATE] in (b"Z", b"X"):
         return None
-    state, start_time = told[0], told[19]
-    return None if state in (b"Z", b"X") else float(start_time)
+    return float(fields[_START_TIME])
 
 
-def is_becoming(pid: int) -> bool:
-    """Whether a process is in the middle of becoming a program: it has memory, and no environment in it yet."""
-    told = _stat(pid) if sys.platform.startswith("linux") else None
-    if told is None:
-        return False
-    memory, end_of_environment = told[20], told[48]
-    return memory != b"0" and end_of_environment == b"0"
+def _birth_time_from_psutil(pid: int) -> float | None:
+    import psutil
 
-
-def _stat(pid: int) -> list[bytes] | None:
-    """What proc(5) tells in ``stat`` from the state on, or None of a process that is not there."""
     try:
-        descriptor = os.open(
-            f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC
-        )  # cheaper than a file object
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return process.create_time()
+    except psutil.Error:
+        return None
+
+
+def is_in_exec(pid: int) -> bool:
+    """Return whether a process is in the middle of execve(2).
+
+    Its new memory has no environment at that moment. On systems other than Linux the answer is
+    always False.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    fields = _read_proc_stat(pid)
+    if fields is None:
+        return False
+    return fields[_VIRTUAL_MEMORY] != b"0" and fields[_ENVIRONMENT_END] == b"0"
+
+
+def _read_proc_stat(pid: int) -> list[bytes] | None:
+    """Return the fields of proc(5)'s ``stat`` from the state on, or None if there is no process."""
+    try:
+        # os.open is cheaper than a file object, and every scan of all processes calls this.
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        # "pid (comm) state ppid ...", and comm may hold anything, so count from its last ")".
-        return os.read(descriptor, 4096).rpartition(b") ")[2].split()
+        content = os.read(descriptor, _STAT_BYTES)
     except ProcessLookupError:
         return None
     finally:
         os.close(descriptor)
+    # The format is "pid (comm) state ppid ...". The command name may contain any character, so the
+    # fields are counted from the last ")".
+    return content.rpartition(b") ")[2].split()
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this id now, or None."""
-    born = birth(pid)
-    return None if born is None else ProcessId(pid, born)
+    """Return the identity of the process that has this pid, or None if there is no such process."""
+    birth = birth_time(pid)
+    return None if birth is None else ProcessId(pid, birth)
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Whether that very process still runs."""
-    return birth(process.pid) == process.birth
+    """Return whether exactly this process still runs."""
+    return birth_time(process.pid) == process.birth
 
 
 @functools.cache
 def boot_id() -> str:
-    """What tells this run of this machine from all others."""
+    """Return an identifier that is unique to this boot of this machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

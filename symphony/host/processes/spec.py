@@ -1,4 +1,4 @@
-"""What a supervisor runs: one process of a manifest, as data."""
+"""The description of one process that a supervisor starts, as plain data."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-MARK = "SYMPHONY_RUN"
-DEFAULT_GRACE = 30.0
+DEFAULT_GRACE_SECONDS = 30.0
 
-# What JSON makes lists of.
-_TUPLES = ("argv", "releases", "connects", "preamble")
-
-
-class CannotLook(Exception):
-    """Whether a process is ready could not be asked, which is no answer. The message says what and why."""
+# JSON has no tuples. `ProcessSpec.from_dict` converts the lists of these fields back.
+_TUPLE_FIELDS = ("argv", "releases", "connects", "preamble")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A process ready to be started.
+class ProcessSpec:
+    """A process that is ready to be started.
 
-    ``env`` lies over the launcher's environment. ``env_secrets`` has, by variable, the file of the secrets folder
-    whose content it gets, see `with_secrets`. ``preamble`` are the shell lines that ``argv`` runs first, for what
-    runs beside it; the shell is then the first of ``argv``. ``releases`` are the ports whose hold ends when this
-    starts. ``ready`` is its test with addresses in it (``{"tcp": [host, port]}``), or None where to run is to be
-    ready; ``ready_timeout`` and ``grace`` are in seconds. ``restart`` is Always, OnFailure or Never.
+    * ``env`` overrides the environment of the launcher.
+    * ``env_secrets`` maps a variable to the file in the secrets directory that has its value;
+      see `with_secrets`.
+    * ``preamble`` has the shell lines that ``argv`` runs first. If there are any, the first
+      element of ``argv`` is the shell. `symphony.host.exec` runs the same lines before a command
+      that is started next to the process.
+    * ``releases`` are the ports that the supervisor holds until this process starts.
+    * ``ready`` is the readiness test with resolved addresses, for example
+      ``{"tcp": [host, port]}``. None means that the process is ready when it runs.
+    * ``ready_timeout`` and ``grace`` are in seconds.
+    * ``restart`` is ``Always``, ``OnFailure`` or ``Never``.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Command:
     cwd: str
     env: dict[str, str] = field(default_factory=dict)
     env_secrets: dict[str, str] = field(default_factory=dict)
-    grace: float = DEFAULT_GRACE
+    grace: float = DEFAULT_GRACE_SECONDS
     restart: str = "Never"
     ready: dict[str, Any] | None = None
     ready_timeout: float = 60.0
@@ -48,33 +49,31 @@ class Command:
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` where it is in no group."""
+        """Return ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
     def to_dict(self) -> dict[str, Any]:
-        """The command as JSON knows it."""
+        """Return the description as values that JSON can represent."""
         return {item: getattr(self, item) for item in self.__slots__}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Command:
-        """The command that `to_dict` wrote."""
-        return cls(**{**data, **{name: tuple(data[name]) for name in _TUPLES if name in data}})
+    def from_dict(cls, data: Mapping[str, Any]) -> ProcessSpec:
+        """Return the description that `to_dict` has written."""
+        fields = dict(data)
+        for name in _TUPLE_FIELDS:
+            if name in fields:
+                fields[name] = tuple(fields[name])
+        return cls(**fields)
 
-    def with_secrets(self, folder: Path) -> Command:
-        """The command with the values of its secrets among its variables: to be run, never to be written."""
+    def with_secrets(self, directory: Path) -> ProcessSpec:
+        """Return a copy that has the values of its secrets in ``env``.
+
+        The copy is for starting the process. It must not be written to a file.
+        """
         if not self.env_secrets:
             return self
         values = {
-            key: os.fsdecode((folder / name).read_bytes()) for key, name in self.env_secrets.items()
+            variable: os.fsdecode((directory / name).read_bytes())
+            for variable, name in self.env_secrets.items()
         }
         return replace(self, env={**self.env, **values}, env_secrets={})
-
-    def probe(self, log: Path, log_begins: int, env: Mapping[str, str]) -> Any:
-        """One look at whether the process is ready, as a function that blocks for a while at most.
-
-        ``env`` is what the process began with. The function raises `CannotLook`.
-        """
-        from symphony.host.supervisor.readiness import probe, succeeds
-
-        test = self.ready or {}
-        return probe(test, log, log_begins) or (lambda: succeeds(self, test["command"], env))

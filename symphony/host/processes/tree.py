@@ -1,7 +1,8 @@
-"""Process trees: finding and ending everything that an experiment started. Alone imports psutil.
+"""Process trees: finding and stopping everything that an experiment started. Uses psutil.
 
-Every process of an experiment carries the experiment's mark in its environment, and so does what it starts:
-a grandchild is found even after it has left its group, its session and its parents.
+Every process of an experiment has the identifier of its run in its environment. Child processes
+inherit it, so a grandchild is found even after it has left its process group, its session and its
+parents.
 """
 
 from __future__ import annotations
@@ -14,61 +15,73 @@ from collections.abc import Callable, Iterable
 
 import psutil
 
-from symphony.host.processes.identity import ProcessId, identify, is_alive, is_becoming
-from symphony.host.processes.spec import MARK
+from symphony.host.processes.identity import (
+    RUN_ID_VARIABLE,
+    ProcessId,
+    identify,
+    is_alive,
+    is_in_exec,
+)
 
-# How long a process may take from giving up its old memory to having its environment in the new, in seconds. Mostly it
-# is some microseconds, and more where the machine is busy with others.
-BECOMING = 5.0
-# How often one look at all processes lists them at most.
-LISTINGS = 5
+# The longest time that execve(2) may leave a process without an environment. It usually takes
+# microseconds, but much longer on a busy machine.
+EXEC_TIMEOUT_SECONDS = 5.0
+_EXEC_POLL_SECONDS = 0.001
+
+# The number of times that one scan lists all processes at most.
+MAX_PASSES = 5
+
+_POLL_SECONDS = 0.02
+_LONGEST_WAIT_SECONDS = 0.5
+_COMMAND_LINE_CHARACTERS = 60
 
 
-def created(pid: int) -> float | None:
-    """When a process was created, in seconds since the epoch, or None where there is none."""
-    try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
-        return None
+def find_run_processes(run_id: str) -> list[ProcessId]:
+    """Return every process of this user that belongs to a run, except the caller.
 
-
-def marked(run: str) -> list[ProcessId]:
-    """Every process of this user that carries the mark of a run, but for the caller.
-
-    Who forks and ends between being listed and being looked at leaves a child that was not listed, so those who came
-    meanwhile are looked at too.
+    A process that forks and exits during the scan leaves a child that was not listed. The scan
+    therefore repeats until a pass finds no new pid.
     """
     found: list[ProcessId] = []
     seen = {os.getpid()}
-    for _ in range(LISTINGS):
-        coming = [pid for pid in psutil.pids() if pid not in seen]
-        found += (process for pid in coming if (process := _if_marked(pid, run)))
-        seen.update(coming)
-        if not coming:
+    for _ in range(MAX_PASSES):
+        new_pids = [pid for pid in psutil.pids() if pid not in seen]
+        if not new_pids:
             break
+        for pid in new_pids:
+            process = _identify_in_run(pid, run_id)
+            if process is not None:
+                found.append(process)
+        seen.update(new_pids)
     return found
 
 
-def _if_marked(pid: int, run: str) -> ProcessId | None:
-    with contextlib.suppress(psutil.Error, OSError):
-        return identify(pid) if _environ(pid).get(MARK) == run else None
-    return None
+def _identify_in_run(pid: int, run_id: str) -> ProcessId | None:
+    """Return the identity of a process, or None if it does not belong to the run."""
+    try:
+        environment = _environment(pid)
+        return identify(pid) if environment.get(RUN_ID_VARIABLE) == run_id else None
+    except (psutil.Error, OSError):
+        return None
 
 
-def leaders(run: str) -> dict[str, ProcessId]:
-    """The processes of a run that live, by name: those that a supervisor or a window began, not what they began."""
+def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
+    """Return the running processes of a run that lead a session, by process name.
+
+    These are the processes that a supervisor or a tmux window started, without their children.
+    """
     found: dict[str, ProcessId] = {}
-    for process in marked(run):
+    for process in find_run_processes(run_id):
         with contextlib.suppress(OSError):
-            name = (environment(process.pid) or {}).get("SYMPHONY_ROLE")
+            environment = read_environment(process.pid) or {}
+            name = environment.get("SYMPHONY_ROLE")
             if name is not None and os.getsid(process.pid) == process.pid:
                 found.setdefault(name, process)
     return found
 
 
 def group_members(group: int) -> list[int]:
-    """The members of a process group that live."""
+    """Return the pids of the members of a process group, without zombies."""
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(OSError):
@@ -77,72 +90,83 @@ def group_members(group: int) -> list[int]:
     return found
 
 
-def environment(pid: int) -> dict[str, str] | None:
-    """The environment that a process began with, or None where it cannot be read."""
+def read_environment(pid: int) -> dict[str, str] | None:
+    """Return the initial environment of a process, or None if it cannot be read."""
     try:
-        return _environ(pid)
+        return _environment(pid)
     except (psutil.Error, OSError):
         return None
 
 
-def _environ(pid: int) -> dict[str, str]:
-    """What `environment` tells. Who is just becoming its program has none to be seen yet: that is waited for."""
+def _environment(pid: int) -> dict[str, str]:
+    """Return the initial environment of a process.
+
+    A process that is in the middle of execve(2) shows an empty environment. Wait until the call
+    has finished.
+    """
     found = psutil.Process(pid).environ()
     if found:
         return found
-    deadline = time.monotonic() + BECOMING
-    while is_becoming(pid) and time.monotonic() < deadline:
-        time.sleep(0.001)
+    deadline = time.monotonic() + EXEC_TIMEOUT_SECONDS
+    while is_in_exec(pid) and time.monotonic() < deadline:
+        time.sleep(_EXEC_POLL_SECONDS)
     return psutil.Process(pid).environ()
 
 
-def parent(pid: int) -> int | None:
-    """The process that began another, or whoever has taken it in since; None where there is none."""
+def parent_pid(pid: int) -> int | None:
+    """Return the pid of the current parent of a process, or None if it has none."""
     try:
         return psutil.Process(pid).ppid() or None
     except (psutil.Error, OSError):
         return None
 
 
-def command_of(pid: int) -> str:
-    """The command line of a process, for messages, or ``""``."""
+def command_line(pid: int) -> str:
+    """Return the shortened command line of a process for messages, or ``""`` if it is unknown."""
     try:
-        return " ".join(psutil.Process(pid).cmdline())[:60]
+        return " ".join(psutil.Process(pid).cmdline())[:_COMMAND_LINE_CHARACTERS]
     except (psutil.Error, OSError):
         return ""
 
 
-def listeners() -> dict[int, str]:
-    """Who listens on which TCP port, for messages: ``{8080: "pid 12 (python3 -m http.server)"}``."""
+def tcp_listeners() -> dict[int, str]:
+    """Return a description of the listening process for each TCP port that is in use.
+
+    For example ``{8080: "pid 12 (python3 -m http.server)"}``. Processes that this user may not
+    inspect are missing.
+    """
     found: dict[int, str] = {}
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.pid and connection.laddr:
-                found[connection.laddr.port] = (
-                    f"pid {connection.pid} ({command_of(connection.pid)})"
-                )
+                description = f"pid {connection.pid} ({command_line(connection.pid)})"
+                found[connection.laddr.port] = description
     return found
 
 
-def listened(run: str) -> frozenset[int]:
-    """The TCP ports on which processes of a run listen, and nobody else."""
-    mine = {process.pid for process in marked(run)}
-    ports: dict[bool, set[int]] = {True: set(), False: set()}
+def exclusive_listening_ports(run_id: str) -> frozenset[int]:
+    """Return the TCP ports on which processes of a run listen and no other process does."""
+    pids = {process.pid for process in find_run_processes(run_id)}
+    if not pids:
+        return frozenset()
+    of_run: set[int] = set()
+    of_others: set[int] = set()
     with contextlib.suppress(psutil.Error, OSError):
-        for connection in psutil.net_connections("tcp") if mine else ():
+        for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr:
-                ports[connection.pid in mine].add(connection.laddr.port)
-    return frozenset(ports[True] - ports[False])
+                ports = of_run if connection.pid in pids else of_others
+                ports.add(connection.laddr.port)
+    return frozenset(of_run - of_others)
 
 
-def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Signal that very process; False where it has gone."""
+def send_signal(process: ProcessId, number: signal.Signals) -> bool:
+    """Send a signal to exactly this process. Return False if it has exited."""
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
     except (AttributeError, OSError):
-        return _send_by_id(process, number)
+        return _send_signal_by_pid(process, number)
     try:
         if not is_alive(process):
             return False
@@ -154,44 +178,59 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
         os.close(handle)
 
 
-def _send_by_id(process: ProcessId, number: signal.Signals) -> bool:
-    """Without pidfds: look, then signal; between the two an id could in theory be given again."""
+def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
+    """Send a signal on a system without pidfds.
+
+    The system could in theory reuse the pid between the check and the signal.
+    """
     if not is_alive(process):
         return False
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.kill(process.pid, number)
-        return True
-    return False
+    except ProcessLookupError:
+        return False
+    return True
 
 
-def stop_all(find: Callable[[], Iterable[ProcessId]], grace: float, *, poll: float = 0.02) -> None:
-    """End what ``find`` tells, and what it tells again, until it tells none: TERM, ``grace`` seconds, KILL.
+def stop_processes(
+    find: Callable[[], Iterable[ProcessId]], grace: float, *, poll: float = _POLL_SECONDS
+) -> None:
+    """Stop the processes that ``find`` returns, and call it again until it returns none.
 
-    For processes that are nobody's children, whose ends cannot be waited for as a parent does.
+    Send SIGTERM first, and SIGKILL after ``grace`` seconds. This function is for processes that are
+    not children of the caller. ``poll`` is the interval between checks in seconds.
     """
-    told: set[ProcessId] = set()
+    terminated: set[ProcessId] = set()
     deadline = time.monotonic() + grace
     while True:
-        left = list(find())
-        if not left:
+        remaining = list(find())
+        if not remaining:
             return
-        late = time.monotonic() >= deadline
-        for process in left:
-            if late:
-                send(process, signal.SIGKILL)
-            elif process not in told:
-                send(process, signal.SIGTERM)
-                told.add(process)
-        wait_gone(left, poll if late else max(0.0, min(deadline - time.monotonic(), 0.5)))
+        is_grace_over = time.monotonic() >= deadline
+        for process in remaining:
+            if is_grace_over:
+                send_signal(process, signal.SIGKILL)
+            elif process not in terminated:
+                send_signal(process, signal.SIGTERM)
+                terminated.add(process)
+        if is_grace_over:
+            timeout = poll
+        else:
+            timeout = min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_SECONDS)
+        wait_until_exited(remaining, timeout)
 
 
-def wait_gone(processes: Iterable[ProcessId], timeout: float, *, poll: float = 0.02) -> bool:
-    """Wait until all have ended; False where ``timeout`` seconds passed first."""
+def wait_until_exited(
+    processes: Iterable[ProcessId], timeout: float, *, poll: float = _POLL_SECONDS
+) -> bool:
+    """Wait until all processes have exited. Return False if ``timeout`` seconds pass first."""
     deadline = time.monotonic() + timeout
-    left = list(processes)
+    running = list(processes)
     while True:
-        left = [process for process in left if is_alive(process)]
-        remaining = deadline - time.monotonic()
-        if not left or remaining <= 0:
-            return not left
-        time.sleep(min(poll, remaining))
+        running = [process for process in running if is_alive(process)]
+        remaining_seconds = deadline - time.monotonic()
+        if not running:
+            return True
+        if remaining_seconds <= 0:
+            return False
+        time.sleep(min(poll, remaining_seconds))

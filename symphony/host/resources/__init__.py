@@ -1,1 +1,1 @@
-"""Resources that one machine has only once: ports and GPUs, and the leases on them."""
+"""Resources that a machine has only once: ports and GPUs, and the leases on them."""

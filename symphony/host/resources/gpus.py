@@ -1,36 +1,43 @@
-"""Giving leased GPUs to the processes of a manifest."""
+"""Assigning leased GPUs to the processes of a launch."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from symphony.errors import LaunchFailed
-from symphony.host.processes.spec import Command
-from symphony.host.render import GPU_VARIABLE, HostManifest
-from symphony.host.resources.leases import GpuLeases
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.resources.leases import GPU_VARIABLE, GpuLeases
 
 
-def assign(manifest: HostManifest, leases: GpuLeases) -> tuple[HostManifest, dict[str, list[int]]]:
-    """The manifest with CUDA_VISIBLE_DEVICES for who asked for GPUs, and by process the leases to keep.
+def assign_gpus(
+    processes: Iterable[ProcessSpec], leases: GpuLeases
+) -> tuple[tuple[ProcessSpec, ...], dict[str, list[int]]]:
+    """Lease the GPUs that processes request, and set CUDA_VISIBLE_DEVICES for these processes.
 
-    Raises `LaunchFailed` where the machine has too few, or others have leased them.
+    Return all processes, and the descriptors of the leases by process name. Raises LaunchFailed if
+    the machine has too few GPUs, or if too few of them are free.
     """
-    commands: list[Command] = []
-    kept: dict[str, list[int]] = {}
-    for command in manifest.commands:
-        if command.gpus:
-            devices = leases.take(command.gpus)
+    assigned: list[ProcessSpec] = []
+    lease_descriptors: dict[str, list[int]] = {}
+    for process in processes:
+        if process.gpus:
+            devices = leases.lease(process.gpus)
             if devices is None:
-                raise LaunchFailed(_too_few(command, leases))
-            kept[command.name] = [leases.leases[device] for device in devices]
-            command = replace(command, env={**command.env, GPU_VARIABLE: ",".join(devices)})
-        commands.append(command)
-    return replace(manifest, commands=tuple(commands)), kept
+                raise LaunchFailed(_too_few_gpus_message(process, leases))
+            lease_descriptors[process.name] = [leases.leases[device] for device in devices]
+            process = replace(process, env={**process.env, GPU_VARIABLE: ",".join(devices)})
+        assigned.append(process)
+    return tuple(assigned), lease_descriptors
 
 
-def _too_few(command: Command, leases: GpuLeases) -> str:
-    asked = f"process {command.path!r} asks for {command.gpus} GPU{'s' if command.gpus > 1 else ''}"
+def _too_few_gpus_message(process: ProcessSpec, leases: GpuLeases) -> str:
+    unit = "GPU" if process.gpus == 1 else "GPUs"
+    request = f"process {process.path!r} requests {process.gpus} {unit}"
     if not leases.devices:
-        return f"{asked}, and this machine has none that are visible; lower resource_limit(gpu=)"
+        return f"{request}, but no GPU is visible on this machine; lower resource_limit(gpu=)"
     free = leases.count_free()
-    return f"{asked}, and {free} of {len(leases.devices)} are free; the others are leased by live experiments"
+    return (
+        f"{request}, but only {free} of {len(leases.devices)} are free; "
+        "running experiments have leased the others"
+    )

@@ -1,12 +1,14 @@
-"""Leases on what one machine has only once: ports and GPUs.
+"""Leases on resources that a machine has only once: ports and GPUs.
 
-A lease is a name bound in the kernel's abstract socket namespace: it is taken by one process of the machine at
-a time, whoever's it is, passes to a child with its descriptor, and ends with its last holder, however that
-ended. Where there are no abstract sockets, a locked file in the temporary folder stands in.
+A lease is a name that is bound in the abstract socket namespace of the kernel. Only one process of
+the machine can bind a name at a time, whichever user runs it. The lease passes to a child process
+with its descriptor, and is released when the last process that holds it exits or closes it. On
+systems without abstract sockets, a lease is a locked file in the temporary directory.
 
-A leased port is also bound, not listening, with SO_REUSEADDR, until the process that serves it starts: that
-keeps off it programs that neither know of leases nor set SO_REUSEADDR. docs/adr/0002-ports.md has the reasons and
-the measurements.
+A leased port is also bound with SO_REUSEADDR, without listening, until the process that serves it
+starts. Other programs that know nothing of leases can then not use the port, unless they set
+SO_REUSEADDR too. This second socket is called the hold of the port. docs/adr/0002-ports.md has the
+reasons and the measurements.
 """
 
 from __future__ import annotations
@@ -25,18 +27,23 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from symphony.host.resources.ports import EndingPorts, OwnPorts
+    from symphony.host.resources.ports import ExperimentPorts, FinishingPorts
 
 ANY_ADDRESS = "0.0.0.0"
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def take(kind: str, what: str) -> int | None:
-    """Lease ``what``; the descriptor that holds the lease, or None where somebody else has it."""
-    name = f"symphony/{kind}/{what}"
-    return _take_abstract(name) if sys.platform.startswith("linux") else _take_file(name)
+def take_lease(kind: str, resource: str) -> int | None:
+    """Lease a resource, such as ``"8080"`` of the kind ``"port"``.
+
+    Return the descriptor that holds the lease, or None if another process has it.
+    """
+    name = f"symphony/{kind}/{resource}"
+    take = _bind_abstract_socket if sys.platform.startswith("linux") else _lock_file
+    return take(name)
 
 
-def _take_abstract(name: str) -> int | None:
+def _bind_abstract_socket(name: str) -> int | None:
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         lease.bind("\0" + name)
@@ -48,7 +55,7 @@ def _take_abstract(name: str) -> int | None:
     return lease.detach()
 
 
-def _take_file(name: str) -> int | None:
+def _lock_file(name: str) -> int | None:
     path = Path(tempfile.gettempdir()) / f"{name.replace('/', '-')}.{os.getuid()}.lock"
     lease = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -60,14 +67,20 @@ def _take_file(name: str) -> int | None:
 
 
 class PortLeases:
-    """The ports of one launch. Use it as a context: what it holds at the end is let go.
+    """The ports of one launch. Use it as a context manager: the end of the block releases them.
 
-    ``own`` are the ports of an experiment that would be gone by then: they count as free, and are left alone. Those
-    that are ``ending`` are waited for.
+    ``current`` has the ports of the experiment that the launch replaces. They count as free, and
+    are neither leased nor held. ``finishing`` has the ports of experiments that have ended but are
+    still held by their supervisors. `reserve` waits for these.
+
+    ``leases`` and ``holds`` map a port to a descriptor.
     """
 
-    def __init__(self, own: OwnPorts | None = None, ending: EndingPorts | None = None) -> None:
-        self._own, self._ending = own, ending
+    def __init__(
+        self, current: ExperimentPorts | None = None, finishing: FinishingPorts | None = None
+    ) -> None:
+        self._current = current
+        self._finishing = finishing
         self.leases: dict[int, int] = {}
         self.holds: dict[int, int] = {}
 
@@ -86,22 +99,27 @@ class PortLeases:
         self.holds.clear()
 
     def release_holds(self) -> None:
-        """Let go here of what a supervisor has inherited: it alone decides when a hold ends."""
+        """Close this process's descriptors of the holds.
+
+        Call this after a supervisor has inherited the holds. Then it alone decides when they end.
+        """
         for descriptor in self.holds.values():
             os.close(descriptor)
         self.holds.clear()
 
-    def refuse(self, port: int) -> str | None:
-        """Lease and hold ``port`` and return None, or say why it cannot be had."""
-        lease = take("port", str(port))
-        if lease is None and self._ending is not None and self._ending.wait_for(port):
-            lease = take("port", str(port))
+    def reserve(self, port: int) -> str | None:
+        """Lease and hold a port. Return None, or the reason why the port is not available.
+
+        A port of the ``current`` experiment is reported as available without being leased.
+        """
+        lease = take_lease("port", str(port))
+        finishing = self._finishing
+        if lease is None and finishing is not None and finishing.wait_until_released(port):
+            lease = take_lease("port", str(port))
         if lease is None:
-            return (
-                None
-                if self._own and port in self._own.promised
-                else "is promised to another live experiment"
-            )
+            if self._current is not None and port in self._current.reserved:
+                return None
+            return "is reserved by another running experiment"
         reason = self._hold(port)
         if reason:
             os.close(lease)
@@ -116,28 +134,32 @@ class PortLeases:
             hold.bind((ANY_ADDRESS, port))
         except PermissionError:
             hold.close()
-            return "needs rights that this user lacks (ports below 1024 do)"
+            return "is privileged: this user may not bind ports below 1024"
         except OSError:
             hold.close()
-            if self._own and port in self._own.listened:
+            if self._current is not None and port in self._current.listening:
                 return None
-            user = self._listeners.get(port, "")
-            return f"is in use{' by ' + user if user else ''}"
+            process = self._listeners.get(port)
+            return f"is in use by {process}" if process else "is in use"
         self.holds[port] = hold.detach()
         return None
 
     @functools.cached_property
     def _listeners(self) -> dict[int, str]:
-        from symphony.host.processes.tree import listeners
+        from symphony.host.processes.tree import tcp_listeners
 
-        return listeners()
+        return tcp_listeners()
 
 
 class GpuLeases:
-    """The GPUs of one launch, by process. ``devices`` are the identifiers that CUDA_VISIBLE_DEVICES takes."""
+    """The GPUs of one launch. Use it as a context manager: the end of the block releases them.
+
+    ``devices`` are identifiers as CUDA_VISIBLE_DEVICES has them. ``leases`` maps a leased device
+    to a descriptor.
+    """
 
     def __init__(self, devices: Sequence[str]) -> None:
-        self.devices = tuple(_devices(devices))
+        self.devices = tuple(_normalized(devices))
         self.leases: dict[str, int] = {}
 
     def __enter__(self) -> GpuLeases:
@@ -153,53 +175,71 @@ class GpuLeases:
             os.close(descriptor)
         self.leases.clear()
 
-    def take(self, count: int) -> list[str] | None:
-        """``count`` devices that nobody leases, or None where there are fewer (and nothing is leased)."""
-        taken: list[str] = []
+    def lease(self, count: int) -> list[str] | None:
+        """Lease ``count`` free devices and return them.
+
+        Return None and lease nothing if fewer devices are free.
+        """
+        leased: list[str] = []
         for device in self.devices:
-            if len(taken) == count:
+            if len(leased) == count:
                 break
-            lease = None if device in self.leases else take("gpu", device)
-            if lease is not None:
-                self.leases[device] = lease
-                taken.append(device)
-        if len(taken) == count:
-            return taken
-        for device in taken:
+            if device in self.leases:
+                continue
+            descriptor = take_lease("gpu", device)
+            if descriptor is not None:
+                self.leases[device] = descriptor
+                leased.append(device)
+        if len(leased) == count:
+            return leased
+        for device in leased:
             os.close(self.leases.pop(device))
         return None
 
     def count_free(self) -> int:
-        """How many devices nobody leases, this launch included."""
-        return sum(
-            1 for device in self.devices if device not in self.leases and _is_free("gpu", device)
-        )
+        """Return the number of devices that neither this launch nor another process has leased."""
+        candidates = [device for device in self.devices if device not in self.leases]
+        return sum(_is_free("gpu", device) for device in candidates)
 
 
-def _is_free(kind: str, what: str) -> bool:
-    lease = take(kind, what)
-    if lease is not None:
-        os.close(lease)
-    return lease is not None
+def _is_free(kind: str, resource: str) -> bool:
+    lease = take_lease(kind, resource)
+    if lease is None:
+        return False
+    os.close(lease)
+    return True
 
 
-def _devices(identifiers: Iterable[str]) -> list[str]:
-    """Each device once, and by one name, which its lease goes by: ``00`` is ``0``."""
-    plain = (identifier.strip() for identifier in identifiers)
-    return [*dict.fromkeys(str(int(device)) if device.isdecimal() else device for device in plain)]
+def _normalized(identifiers: Iterable[str]) -> list[str]:
+    """Return each device once, under one spelling: ``00`` becomes ``0``.
+
+    The lease of a device has its identifier as its name, so a device must have only one.
+    """
+    devices = []
+    for identifier in identifiers:
+        device = identifier.strip()
+        devices.append(str(int(device)) if device.isdecimal() else device)
+    return list(dict.fromkeys(devices))
 
 
 def visible_gpus(
     environ: dict[str, str] | None = None, devices: Iterable[str] | None = None
 ) -> list[str]:
-    """The GPUs of this machine that this user was given: CUDA_VISIBLE_DEVICES where set, else all."""
+    """Return the GPUs that this user may use.
+
+    These are the devices of CUDA_VISIBLE_DEVICES if it is set, and all of the machine otherwise.
+    ``environ`` replaces the environment, and ``devices`` the names of the files in ``/dev``.
+    """
     environ = dict(os.environ) if environ is None else environ
-    given = environ.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return [device for device in _devices(given.split(",")) if device not in ("", "-1")]
+    configured = environ.get(GPU_VARIABLE)
+    if configured is not None:
+        identifiers = _normalized(configured.split(","))
+        return [device for device in identifiers if device not in ("", "-1")]
     if devices is None:
         with contextlib.suppress(OSError):
             devices = os.listdir("/dev")
-    # NVIDIA's driver makes /dev/nvidia0, /dev/nvidia1, ... one a device, beside nvidiactl and others.
-    found = [name[len("nvidia") :] for name in devices or () if name.startswith("nvidia")]
-    return sorted((number for number in found if number.isdigit()), key=int)
+    # The NVIDIA driver makes one file per GPU (/dev/nvidia0, /dev/nvidia1) and files with other
+    # suffixes, such as /dev/nvidiactl.
+    names = [name for name in devices or () if name.startswith("nvidia")]
+    suffixes = [name.removeprefix("nvidia") for name in names]
+    return sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)

@@ -1,85 +1,104 @@
-"""What experiments of this machine hold that a launch would find free all the same."""
+"""Ports that are taken, but that a launch may use: those of an experiment that is going away."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from symphony.errors import BackendError, NotFound
+from symphony.host.processes.control import wait_for_exit
 from symphony.host.processes.identity import ProcessId
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 
 
-class OwnPorts:
-    """The ports of the experiment in a run directory, as far as it lives; none where there is none."""
+class ExperimentPorts:
+    """The ports of the running experiment in a run directory.
+
+    Both sets are empty if ``run`` is None or if its manifest cannot be read.
+    """
 
     def __init__(self, run: RunDirectory | None) -> None:
         self._run = run
 
     @functools.cached_property
-    def promised(self) -> frozenset[int]:
-        """Those of its services. Its supervisor leases them: without one they may be another's by now."""
+    def reserved(self) -> frozenset[int]:
+        """Return the ports of its services.
+
+        Only a running supervisor holds their leases. Without one, another experiment may have them.
+        """
         if self._run is None or self._run.supervisor() is None:
             return frozenset()
-        return frozenset(_of_services(self._manifest))
+        return frozenset(_service_ports(self._manifest))
 
     @functools.cached_property
-    def listened(self) -> frozenset[int]:
-        """Those on which its processes listen, and nobody else; also those that no service told of."""
-        from symphony.host.processes.tree import listened
+    def listening(self) -> frozenset[int]:
+        """Return the ports on which only processes of the experiment listen.
+
+        This includes ports that are not declared as services.
+        """
+        from symphony.host.processes.tree import exclusive_listening_ports
 
         run_id: str | None = self._manifest.get("run_id")
-        return listened(run_id) if run_id else frozenset()
+        return exclusive_listening_ports(run_id) if run_id else frozenset()
 
     @functools.cached_property
     def _manifest(self) -> dict[str, Any]:
-        """Empty where it cannot be read: what is broken, or just deleted, gives no port free."""
+        """Return the manifest, or an empty mapping if it is damaged or was just deleted."""
+        if self._run is None:
+            return {}
         try:
-            return self._run.load_manifest() if self._run else {}
+            return self._run.load_manifest()
         except (BackendError, OSError):
             return {}
 
 
-class EndingPorts:
-    """The ports of experiments below ``root`` of which all has ended, and whose supervisors are about to let go.
+class FinishingPorts:
+    """The ports of experiments that have ended, but whose supervisors have not exited yet.
 
-    Who has waited for the end of an experiment may launch the next on its ports: the supervisor, which has yet to look
-    for what was left behind, is then waited for, at most ``patience`` seconds.
+    A supervisor reports the end of the last process before it searches for processes that were left
+    behind. A caller that waits for the end of an experiment may launch the next one on the same
+    ports at once. That launch waits for the supervisor, for at most ``timeout`` seconds.
     """
 
-    def __init__(self, root: Path, patience: float) -> None:
-        self._root, self._patience = root, patience
+    def __init__(self, root: Path, timeout: float) -> None:
+        self._root = root
+        self._timeout = timeout
 
-    def wait_for(self, port: int) -> bool:
-        """Wait until a port was let go of; False where nobody is about to."""
-        from symphony.host.stop import wait_for_end
+    def wait_until_released(self, port: int) -> bool:
+        """Wait until a port is released.
 
+        Return False if no finishing supervisor holds it, or if the wait takes too long.
+        """
         supervisor = self._supervisors.pop(port, None)
-        return supervisor is not None and wait_for_end(supervisor, self._patience)
+        return supervisor is not None and wait_for_exit(supervisor, self._timeout)
 
     @functools.cached_property
     def _supervisors(self) -> dict[int, ProcessId]:
-        return {
-            port: supervisor
-            for run in directory.find_all(self._root)
-            for port, supervisor in _ending(run)
-        }
+        """Return the supervisors that are about to exit, by port."""
+        found: dict[int, ProcessId] = {}
+        for run in directory.find_all(self._root):
+            supervisor = run.supervisor()
+            if supervisor is not None:
+                found.update(dict.fromkeys(_finishing_ports(run), supervisor))
+        return found
 
 
-def _ending(run: RunDirectory) -> Iterator[tuple[int, ProcessId]]:
-    from symphony.host.run.observer import Observer
+def _finishing_ports(run: RunDirectory) -> list[int]:
+    """Return the ports of an experiment if all of its processes have exited."""
+    from symphony.host.run.status import StatusReader
 
-    supervisor = run.supervisor()
     try:
-        if supervisor is not None and Observer(run).look().ended:
-            yield from ((port, supervisor) for port in _of_services(run.load_manifest()))
-    except (BackendError, NotFound, OSError):  # just deleted, or broken
-        return
+        if StatusReader(run).read().ended:
+            return list(_service_ports(run.load_manifest()))
+    except (BackendError, NotFound, OSError):
+        # The experiment was just deleted, or its record is damaged.
+        return []
+    return []
 
 
-def _of_services(manifest: dict[str, Any]) -> Iterator[int]:
+def _service_ports(manifest: dict[str, Any]) -> Iterable[int]:
     addresses: dict[str, str] = manifest.get("services", {})
     return (int(address.rpartition(":")[2]) for address in addresses.values())

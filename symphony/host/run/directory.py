@@ -1,15 +1,18 @@
-"""Run directories: all that is known of an experiment on this machine, under the XDG state directory.
+"""Run directories: everything that is known of an experiment on this machine.
+
+They are stored under the XDG state directory:
 
     <root>/<experiment>/        mode 0700
-        lock                    held by the supervisor as long as it lives, however it ends
-        supervisor.json         who the supervisor is
-        manifest.json           what was launched
-        events.jsonl            what happened since
-        logs/<process>.log      what each process wrote, and when (<process>.when)
-        secrets/                what SYMPHONY_SECRETS_DIR names
+        lock                    locked by the supervisor while it runs, released however it exits
+        supervisor.json         the identity of the supervisor
+        manifest.json           the launched processes, services and secrets
+        events.jsonl            the events since the launch
+        logs/<process>.log      the output of each process, with its times in <process>.when
+        secrets/                the files to which SYMPHONY_SECRETS_DIR points
 
-A directory is made aside, complete, and takes its name in one step, so that whoever sees it sees all of it,
-and of two launches of one name one wins.
+A launch prepares the complete directory under a temporary name and renames it in one step.
+Therefore a reader never sees an incomplete directory, and of two launches of the same name only one
+succeeds.
 """
 
 from __future__ import annotations
@@ -30,120 +33,145 @@ from symphony.host.processes.identity import ProcessId, boot_id, is_alive
 from symphony.names import is_name
 
 STATE_VARIABLE = "SYMPHONY_STATE_DIR"
-_ASIDE, _TRASH = ".new-", ".old-"
+_STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 
 
 def state_root(backend: str) -> Path:
-    """Where a backend's run directories are: below SYMPHONY_STATE_DIR, else the XDG state directory."""
-    given = os.environ.get(STATE_VARIABLE)
-    if given:
-        return Path(given).absolute() / backend
+    """Return the directory that has the run directories of a backend.
+
+    It is below SYMPHONY_STATE_DIR if that is set, and below the XDG state directory otherwise.
+    """
+    configured = os.environ.get(STATE_VARIABLE)
+    if configured:
+        return Path(configured).absolute() / backend
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base).absolute() / "symphony" / backend
 
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """One experiment's directory. Its parts need not be there."""
+    """The directory of one experiment. Its files and subdirectories may be missing."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
+        """Return the name of the experiment."""
         return self.path.name
 
     @property
+    def lock(self) -> Path:
+        """Return the path of the lock file, which exists in every run directory."""
+        return self.path / "lock"
+
+    @property
     def manifest(self) -> Path:
-        """What was launched, as JSON."""
+        """Return the path of the manifest, which is a JSON file."""
         return self.path / "manifest.json"
 
     @property
     def events(self) -> Path:
-        """The event log."""
+        """Return the path of the event log."""
         return self.path / "events.jsonl"
 
     @property
     def secrets(self) -> Path:
-        """The copied secrets."""
+        """Return the directory of the copied secrets."""
         return self.path / "secrets"
 
     @property
     def supervisor_log(self) -> Path:
-        """What the supervisor itself had to say; empty unless something is wrong with it."""
+        """Return the path of the supervisor's own output. It is empty unless there is an error."""
         return self.path / "supervisor.log"
 
     @property
     def logs(self) -> Path:
-        """The folder of the logs."""
+        """Return the directory of the logs."""
         return self.path / "logs"
 
     def log(self, process: str) -> Path:
-        """What a process wrote."""
+        """Return the path of the output of a process."""
         return self.logs / f"{process}.log"
 
-    def when(self, process: str) -> Path:
-        """How long the log of a process was at which time."""
+    def log_times(self, process: str) -> Path:
+        """Return the path of the file that maps times to lengths of the log of a process."""
         return self.logs / f"{process}.when"
 
     def load_manifest(self) -> dict[str, Any]:
-        """What was launched. `BackendError` where it cannot be read."""
+        """Return the manifest of the launch.
+
+        Raises BackendError if it is damaged, and FileNotFoundError if it does not exist.
+        """
         try:
             data: dict[str, Any] = json.loads(self.manifest.read_bytes())
             if not isinstance(data, dict) or not {"run_id", "processes"} <= data.keys():
-                raise ValueError("it tells of no processes")
+                raise ValueError("it has no processes")
         except ValueError as exc:
             raise BackendError(
-                f"the record of experiment {self.name!r} is broken ({self.manifest}: {exc}); delete the experiment"
+                f"the record of experiment {self.name!r} is damaged ({self.manifest}: {exc}); "
+                "delete the experiment"
             ) from exc
         return data
 
     # --- the supervisor ---
 
-    def sign(self, supervisor: ProcessId) -> None:
-        """Record who supervises."""
+    def record_supervisor(self, supervisor: ProcessId) -> None:
+        """Write the identity of the supervisor, with the host and the boot on which it runs."""
         record = {
             "pid": supervisor.pid,
             "birth": supervisor.birth,
             "host": os.uname().nodename,
             "boot": boot_id(),
         }
-        (self.path / "supervisor.json").write_text(json.dumps(record))
+        self._supervisor_file.write_text(json.dumps(record))
 
     def supervisor(self) -> ProcessId | None:
-        """The supervisor, if it lives."""
-        record = self._record()
-        if not record or record["boot"] != boot_id() or not self.locked():
+        """Return the supervisor if it is running on this host."""
+        record = self._load_supervisor_record()
+        if not record or record["boot"] != boot_id() or not self.is_locked():
             return None
         found = ProcessId(record["pid"], record["birth"])
         return found if is_alive(found) else None
 
-    def elsewhere(self) -> str | None:
-        """The host that runs this, where that is another one (a home directory may be shared)."""
-        record = self._record()
+    def other_host(self) -> str | None:
+        """Return the host that launched the experiment, or None if it was this one.
+
+        Hosts that share a home directory see the run directories of each other.
+        """
+        record = self._load_supervisor_record()
         host: str | None = record.get("host")
+        if not host or host == os.uname().nodename or record["boot"] == boot_id():
+            return None
+        return host
+
+    def other_host_message(self, host: str) -> str:
+        """Return the error message for an experiment that was launched on another host."""
         return (
-            host if host and record["boot"] != boot_id() and host != os.uname().nodename else None
+            f"experiment {self.name!r} was launched on {host}; delete it there. If that host no "
+            "longer exists, or is this host under an earlier name, none of its processes run: "
+            f"remove the directory {self.path}"
         )
 
-    def way_out(self, host: str) -> str:
-        """What to say of an experiment that is `elsewhere`, on ``host``."""
-        return (
-            f"experiment {self.name!r} was launched on {host}; delete it there. If that host is gone, or is this one "
-            f"under another name, nothing of it runs: remove the folder {self.path}"
-        )
+    @property
+    def _supervisor_file(self) -> Path:
+        return self.path / "supervisor.json"
 
-    def _record(self) -> dict[str, Any]:
+    def _load_supervisor_record(self) -> dict[str, Any]:
+        """Return the recorded identity of the supervisor, or an empty mapping if there is none."""
         try:
-            data: dict[str, Any] = json.loads((self.path / "supervisor.json").read_text())
+            data: dict[str, Any] = json.loads(self._supervisor_file.read_text())
         except (FileNotFoundError, ValueError):
             return {}
         return data
 
-    def locked(self) -> bool:
-        """Whether the supervisor lives. Look before reading events: then what they lack never happened."""
+    def is_locked(self) -> bool:
+        """Return whether the supervisor is running, on this host or on another one.
+
+        Call this before reading the events. If it returns False, an event that is missing from the
+        log will never be written.
+        """
         try:
-            lock = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            lock = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
@@ -154,10 +182,13 @@ class RunDirectory:
             os.close(lock)
         return False
 
-    # --- coming and going ---
+    # --- creation and removal ---
 
     def claim(self, path: Path) -> RunDirectory:
-        """Take the final name ``path`` in one step; FileExistsError where another has it."""
+        """Rename the directory to its final ``path`` in one step, and return it.
+
+        Raises FileExistsError if another launch has the name.
+        """
         try:
             self.path.rename(path)
         except OSError as exc:
@@ -167,52 +198,64 @@ class RunDirectory:
         return RunDirectory(path)
 
     def remove(self) -> None:
-        """Take the name away in one step, then the files. What is gone already is no error."""
-        trash = self.path.parent / f"{_TRASH}{os.urandom(16).hex()}"
+        """Release the name in one step, and then remove the files.
+
+        A directory that does not exist is no error.
+        """
+        trash = self.path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(trash)
             shutil.rmtree(trash, ignore_errors=True)
 
 
 def find(root: Path, name: str) -> RunDirectory | None:
-    """The run directory of an experiment, or None. What is no name, such as a path, has none."""
+    """Return the run directory of an experiment, or None if there is none.
+
+    Return None also if ``name`` is not a valid experiment name, for example a path.
+    """
     run = RunDirectory(root / name)
-    return run if is_name(name) and (run.path / "lock").exists() else None
+    return run if is_name(name) and run.lock.exists() else None
 
 
 def find_all(root: Path) -> list[RunDirectory]:
-    """Every run directory, by name; what symphony did not make is none."""
-    names: list[str] = []
-    with contextlib.suppress(FileNotFoundError):
+    """Return every run directory, ordered by name. Skip directories that symphony did not make."""
+    try:
         names = sorted(os.listdir(root))
-    return [run for name in names if (run := find(root, name)) is not None]
+    except FileNotFoundError:
+        return []
+    candidates = (find(root, name) for name in names)
+    return [run for run in candidates if run is not None]
 
 
 @contextlib.contextmanager
-def aside(root: Path) -> Iterator[tuple[RunDirectory, int]]:
-    """A new directory that has no name yet, with the descriptor of its lock, which is held.
+def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
+    """Create a run directory under a temporary name, and hold its lock.
 
-    At the end the lock is let go here, and what kept it, such as a supervisor, owns the directory. A directory
-    that nobody keeps is removed, now or by the next launch.
+    Yield the directory and the descriptor of the lock. At the end the caller's descriptor is
+    closed. If another process, such as a supervisor, has inherited the lock, it owns the directory.
+    Otherwise the directory is removed. If the caller is killed, the next launch removes it.
     """
-    run = RunDirectory(root / f"{_ASIDE}{os.urandom(16).hex()}")
-    with exclusive(root):
-        _sweep(root)
+    run = RunDirectory(root / f"{_STAGING_PREFIX}{os.urandom(16).hex()}")
+    with launch_lock(root):
+        _remove_stale_directories(root)
         run.path.mkdir(mode=0o700)
-        lock = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(run.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
     run.logs.mkdir(mode=0o700)
     try:
         yield run, lock
     finally:
         os.close(lock)
-        if not run.locked():
+        if not run.is_locked():
             run.remove()
 
 
 @contextlib.contextmanager
-def exclusive(root: Path) -> Iterator[None]:
-    """Keep every other launch of this user out for a moment: for what must be looked at and done in one step."""
+def launch_lock(root: Path) -> Iterator[None]:
+    """Hold the lock that serialises the launches of this user.
+
+    Use it for a check and an action that must happen without another launch in between.
+    """
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -222,9 +265,13 @@ def exclusive(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _sweep(root: Path) -> None:
-    """Remove what launches that were killed left: directories aside whose lock nobody holds, and trash."""
+def _remove_stale_directories(root: Path) -> None:
+    """Remove the directories that killed launches have left.
+
+    These are trash, and staging directories that no process has locked.
+    """
     for name in os.listdir(root):
         stale = RunDirectory(root / name)
-        if name.startswith(_TRASH) or (name.startswith(_ASIDE) and not stale.locked()):
+        is_abandoned = name.startswith(_STAGING_PREFIX) and not stale.is_locked()
+        if is_abandoned or name.startswith(_TRASH_PREFIX):
             shutil.rmtree(stale.path, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The event log of an experiment: appended to by its supervisor alone, folded into its status by everybody.
+"""The event log of an experiment: the supervisor appends events, readers compute a state from them.
 
-One JSON object a line, each with ``event`` and ``at`` (seconds since the epoch). A torn last line, which a
-killed writer may leave, is not there yet.
+Each line is a JSON object with the keys ``event`` and ``at`` (seconds since the epoch). If the
+writer is killed, the last line may be incomplete. Readers ignore such a line.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from symphony.status import State
+from symphony.status import ReasonCode, State
 
 Event = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class Track:
-    """What the events tell of one process. Times are seconds since the epoch.
+    """The state of one process according to the events. Times are seconds since the epoch.
 
-    ``never_ready`` says that it was not ready in time and never had been, ``late`` that its latest run was not.
+    ``never_ready`` means that the process was not ready in time and had never been ready before.
+    ``not_ready_in_time`` means that its latest run was not ready in time.
     """
 
     state: State = State.PENDING
     ready: bool = False
     was_ready: bool = False
     never_ready: bool = False
-    late: bool = False
+    not_ready_in_time: bool = False
     exit_code: int | None = None
     reason: str = ""
+    reason_code: ReasonCode | None = None
     restarts: int = 0
     failures_in_row: int = 0
     started: float | None = None
@@ -41,91 +43,106 @@ class Track:
 
 
 @dataclass(slots=True)
-class Run:
-    """What the events tell of an experiment."""
+class RunState:
+    """The state of an experiment according to the events.
+
+    ``created`` is in seconds since the epoch. ``unknown_events`` has the events of kinds that this
+    version does not know.
+    """
 
     tracks: dict[str, Track]
     created: float | None = None
     stopping: bool = False
     finished: bool = False
-    unseen: list[Event] = field(default_factory=list)
+    unknown_events: list[Event] = field(default_factory=list)
 
 
-def fold(processes: Iterable[str], events: Iterable[Event]) -> Run:
-    """The state of a run after ``events``."""
-    run = Run(tracks={name: Track() for name in processes})
+def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
+    """Return the state of a run after ``events``."""
+    run = RunState(tracks={name: Track() for name in processes})
     for event in events:
         apply(run, event)
     return run
 
 
-def apply(run: Run, event: Event) -> None:
-    """Move ``run`` on by one event. An event of a kind that is not known changes nothing."""
+def apply(run: RunState, event: Event) -> None:
+    """Change ``run`` according to one event. Ignore an event of an unknown kind."""
     change = _CHANGES.get(event["event"])
     if change is None:
-        run.unseen.append(event)
+        run.unknown_events.append(event)
     elif "process" not in event:
         change(run, event)
     elif event["process"] in run.tracks:
         change(run.tracks[event["process"]], event)
 
 
-def _launched(run: Run, event: Event) -> None:
+def _launched(run: RunState, event: Event) -> None:
     run.created = event["at"]
 
 
-def _stopping(run: Run, _: Event) -> None:
+def _stopping(run: RunState, _: Event) -> None:
     run.stopping = True
 
 
-def _finished(run: Run, _: Event) -> None:
+def _finished(run: RunState, _: Event) -> None:
     run.finished = True
 
 
 def _waiting(track: Track, event: Event) -> None:
-    track.reason = event["reason"]
+    track.reason, track.reason_code = event["reason"], ReasonCode.WAITING
 
 
 def _started(track: Track, event: Event) -> None:
     if track.started is not None:
         track.restarts += 1
-    track.state, track.reason = State.RUNNING, ""
+    track.state = State.RUNNING
+    track.reason, track.reason_code = "", None
     track.started, track.ended, track.exit_code = event["at"], None, None
     track.pid, track.birth = event["pid"], event["birth"]
-    track.ready, track.late = event["ready"], False
+    track.ready, track.not_ready_in_time = event["ready"], False
     track.was_ready = track.was_ready or track.ready
 
 
 def _ready(track: Track, _: Event) -> None:
     track.ready = track.was_ready = True
-    track.never_ready = track.late = False
-    track.reason = ""
+    track.never_ready = track.not_ready_in_time = False
+    track.reason, track.reason_code = "", None
 
 
 def _not_ready(track: Track, event: Event) -> None:
-    track.never_ready, track.late = not track.was_ready, True
-    track.reason = event["reason"]
+    track.never_ready, track.not_ready_in_time = not track.was_ready, True
+    track.reason, track.reason_code = event["reason"], ReasonCode.NOT_READY
 
 
 def _exited(track: Track, event: Event) -> None:
     track.ready = False
     track.exit_code, track.ended = event["code"], event["at"]
-    track.reason, track.stopped = event.get("reason", ""), event.get("stopped", False)
+    track.reason, track.reason_code = event.get("reason", ""), _reason_code(event)
+    track.stopped = event.get("stopped", False)
     track.pid = track.birth = None
-    restarts_in = event.get("restarts_in")
-    if restarts_in is not None:
+    if event.get("restarts_in") is not None:
         track.state = State.PENDING
         track.failures_in_row = event["in_row"]
     else:
-        track.state = _END.get(event["code"], State.FAILED)
+        track.state = _STATE_AFTER_EXIT.get(event["code"], State.FAILED)
 
 
-_END = {0: State.SUCCEEDED, None: State.UNKNOWN}
+# The exit code is None if no process observed the exit.
+_STATE_AFTER_EXIT = {0: State.SUCCEEDED, None: State.UNKNOWN}
 
 
 def _never(track: Track, event: Event) -> None:
-    track.state, track.reason, track.ended = State.FAILED, event["reason"], event["at"]
+    track.state, track.ended = State.FAILED, event["at"]
+    track.reason, track.reason_code = event["reason"], _reason_code(event)
     track.stopped = event.get("stopped", False)
+
+
+def _reason_code(event: Event) -> ReasonCode | None:
+    """Return the reason code of an event, or None if it has none or an unknown one."""
+    try:
+        return ReasonCode(event.get("reason_code"))
+    except ValueError:
+        return None
 
 
 _CHANGES: dict[str, Callable[[Any, Event], None]] = {
@@ -142,34 +159,38 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
 
 
 def encode(event: Event) -> bytes:
-    """An event as its line."""
+    """Return the line of the event log for an event."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
-class Reader:
-    """Reads an event log from where it stopped the last time."""
+class EventReader:
+    """Reads an event log incrementally."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
-    def new(self) -> list[Event]:
-        """The events since the last call. A log that is not there (yet, or any more) has none."""
+    def read_new(self) -> list[Event]:
+        """Return the events since the previous call. A missing log has no events."""
         try:
-            file: BinaryIO = self._path.open("rb")
+            file = self._path.open("rb")
         except FileNotFoundError:
             return []
         with file:
             file.seek(self._offset)
-            whole, _, _ = file.read().rpartition(b"\n")
-        if not whole:
+            complete, _, _ = file.read().rpartition(b"\n")
+        if not complete:
             return []
-        self._offset += len(whole) + 1
-        return [event for line in whole.split(b"\n") if (event := _decode(line)) is not None]
+        self._offset += len(complete) + 1
+        decoded = (_decode(line) for line in complete.split(b"\n"))
+        return [event for event in decoded if event is not None]
 
 
 def _decode(line: bytes) -> Event | None:
-    """The event of a line; None for one that was torn, as a disk that was full for a moment leaves it."""
+    """Return the event of a line, or None if the line is damaged.
+
+    A disk that is full for a moment leaves an incomplete line in the middle of the log.
+    """
     try:
         event: Event = json.loads(line)
     except ValueError:

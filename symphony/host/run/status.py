@@ -1,81 +1,138 @@
-"""From events to status. Pure."""
+"""The status of an experiment, computed from its manifest, its events and its running processes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from symphony.cluster.matching import experiment_not_found
 from symphony.host.processes.identity import ProcessId
-from symphony.host.run.events import Run, Track
-from symphony.status import ENDED, ExperimentStatus, ProcessStatus, State
+from symphony.host.run.directory import RunDirectory
+from symphony.host.run.events import EventReader, RunState, Track, apply, fold
+from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 
-SUPERVISOR_DIED = "its supervisor died"
-_AWAY = "launched on {}, which cannot be seen from here"
+SUPERVISOR_KILLED = "the supervisor was killed"
 
 
-def status(
+class StatusReader:
+    """Reads the status of one experiment repeatedly. Each read processes only the new events."""
+
+    def __init__(self, run: RunDirectory) -> None:
+        self._run = run
+        self._events = EventReader(run.events)
+        try:
+            self._manifest = run.load_manifest()
+        except FileNotFoundError:
+            # The experiment was deleted after its directory was found.
+            raise experiment_not_found(run.name, []) from None
+        self._state = fold([process["name"] for process in self._manifest["processes"]], [])
+
+    def read(self) -> ExperimentStatus:
+        """Return the current status."""
+        # The order matters. If there is no supervisor before the events are read, an event that is
+        # missing from the log will never be written.
+        is_supervised = self._run.is_locked()
+        for event in self._events.read_new():
+            apply(self._state, event)
+        other_host = None if is_supervised else self._run.other_host()
+        orphans = None
+        if not is_supervised and not self._state.finished and other_host is None:
+            orphans = self._find_orphans()
+        return compute_status(self._manifest, self._state, orphans=orphans, other_host=other_host)
+
+    def _find_orphans(self) -> dict[str, ProcessId]:
+        from symphony.host.processes.tree import find_session_leaders
+
+        return find_session_leaders(self._manifest["run_id"])
+
+    def end_check(self, names: Sequence[str]) -> Callable[[], bool]:
+        """Return a function that checks whether the named processes will write no more output."""
+        wanted = frozenset(names)
+
+        def have_ended() -> bool:
+            if not self._run.path.exists():
+                return True
+            selected = (process for process in self.read() if process.name in wanted)
+            return all(process.state in ENDED for process in selected)
+
+        return have_ended
+
+
+def compute_status(
     manifest: Mapping[str, Any],
-    run: Run,
+    run: RunState,
     *,
     orphans: Mapping[str, ProcessId] | None = None,
-    elsewhere: str | None = None,
+    other_host: str | None = None,
 ) -> ExperimentStatus:
-    """The status of an experiment.
+    """Return the status of an experiment.
 
-    ``orphans`` are the processes that live although their supervisor died, by name; None where it lives, or
-    finished in order. Whether it lives must have been asked before the events of ``run`` were read: then what
-    they lack never happened. ``elsewhere`` names the host that runs the experiment, or did, where that is another:
-    what its events do not tell the end of is then unknown.
+    ``orphans`` are the processes that still run although the supervisor was killed, by name. None
+    means that the supervisor runs, or that it finished normally. Check the supervisor before
+    reading the events: an event that is missing after that will never be written.
+
+    ``other_host`` is the host that launched the experiment if it is not this one. A process whose
+    exit is not in the events is then unknown.
     """
-    away = _AWAY.format(elsewhere) if elsewhere else ""
-
-    def seen(name: str, track: Track) -> Track:
-        if away:
-            return _unseen(track, away)
-        return track if orphans is None else _orphaned(track, orphans.get(name))
+    note = ""
+    if other_host is not None:
+        note = f"launched on {other_host}; its processes cannot be observed from this host"
+    elif orphans is not None:
+        note = f"{SUPERVISOR_KILLED}; delete the experiment to stop the processes that still run"
 
     groups = {process["name"]: process["group"] for process in manifest["processes"]}
-    note = "" if orphans is None else f"{SUPERVISOR_DIED}; delete it to stop what still runs"
+    processes = []
+    for name, track in run.tracks.items():
+        if other_host is not None:
+            track = _unobservable(track, note)
+        elif orphans is not None:
+            track = _unsupervised(track, orphans.get(name))
+        processes.append(_process_status(name, groups[name], track))
     return ExperimentStatus(
         name=manifest["experiment"],
         backend=manifest["backend"],
-        processes=tuple(
-            _process(name, groups[name], seen(name, track)) for name, track in run.tracks.items()
-        ),
+        processes=tuple(processes),
         created=run.created,
-        note=away or note,
+        note=note,
     )
 
 
-def _unseen(track: Track, why: str) -> Track:
-    """What is known of a process that nobody here can see: how it ended, where it has."""
-    return (
-        track
-        if track.state in ENDED
-        else replace(track, state=State.UNKNOWN, reason=why, ready=False)
-    )
-
-
-def _orphaned(track: Track, found: ProcessId | None) -> Track:
-    """What is known of a process whose supervisor died: that it lives, or that nobody saw its end."""
+def _unobservable(track: Track, reason: str) -> Track:
+    """Return the state of a process of another host. Only an exit in the events is certain."""
     if track.state in ENDED:
         return track
-    if found is not None:
-        # Who is not ready by now never will be seen to be.
+    return _unknown(track, reason, ReasonCode.LOST)
+
+
+def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
+    """Return the state of a process whose supervisor was killed.
+
+    ``orphan`` is the process if it still runs.
+    """
+    if track.state in ENDED:
+        return track
+    if orphan is not None:
         return replace(
-            track, state=State.RUNNING, reason=SUPERVISOR_DIED, pid=found.pid, late=not track.ready
+            track,
+            state=State.RUNNING,
+            reason=SUPERVISOR_KILLED,
+            reason_code=ReasonCode.SUPERVISOR_KILLED,
+            pid=orphan.pid,
+            # Without a supervisor no process probes its readiness any more.
+            not_ready_in_time=not track.ready,
         )
     if track.state is State.PENDING:
-        return replace(
-            track, state=State.UNKNOWN, reason=f"will not start: {SUPERVISOR_DIED}", ready=False
-        )
-    return replace(
-        track, state=State.UNKNOWN, reason=f"nobody saw its end: {SUPERVISOR_DIED}", ready=False
-    )
+        return _unknown(track, f"will not start: {SUPERVISOR_KILLED}", ReasonCode.NEVER_STARTED)
+    return _unknown(track, f"exit status unknown: {SUPERVISOR_KILLED}", ReasonCode.LOST)
 
 
-def _process(name: str, group: str | None, track: Track) -> ProcessStatus:
+def _unknown(track: Track, reason: str, code: ReasonCode) -> Track:
+    return replace(track, state=State.UNKNOWN, reason=reason, reason_code=code, ready=False)
+
+
+def _process_status(name: str, group: str | None, track: Track) -> ProcessStatus:
+    is_running = track.state is State.RUNNING
     return ProcessStatus(
         name=name,
         group=group,
@@ -83,10 +140,11 @@ def _process(name: str, group: str | None, track: Track) -> ProcessStatus:
         ready=track.ready,
         exit_code=track.exit_code,
         reason=track.reason,
+        reason_code=track.reason_code,
         restarts=track.restarts,
         started=track.started,
         ended=track.ended,
         stopped=track.stopped,
-        pid=track.pid if track.state is State.RUNNING else None,
-        not_ready_in_time=track.late and track.state is State.RUNNING,
+        pid=track.pid if is_running else None,
+        not_ready_in_time=track.not_ready_in_time and is_running,
     )

@@ -1,8 +1,11 @@
-"""The supervisor as a program: ``python -I -S __main__.py EXPERIMENT``, with a socket of the launcher as its input.
+"""The program of the supervisor: ``python -I -S __main__.py EXPERIMENT``.
 
-What it needs to begin with is the first line there. It leaves the launcher's session and family, imports what it needs
-while the launcher still decides, gets its orders, takes the run directory's name, launches, reports on a pipe, and
-supervises. Run by path and without ``site``, it begins with nothing but the launcher's own import path.
+Its standard input is a socket of the launcher. The first line that it receives there has the import
+path. The program leaves the session and the process family of the launcher, imports its modules
+while the launcher still prepares, receives its orders, takes the name of the run directory, starts
+the processes, reports on a pipe, and supervises.
+
+It is started by path and without ``site``, so that it uses exactly the import path of the launcher.
 """
 
 from __future__ import annotations
@@ -13,17 +16,17 @@ import sys
 
 
 def main() -> None:
-    """Leave the launcher's family, take over its import path, and do the rest from there."""
-    with os.fdopen(
-        0, "rb", buffering=0, closefd=False
-    ) as said:  # unbuffered: what follows comes with descriptors
-        preparation = json.loads(said.readline())
+    """Leave the process family of the launcher, use its import path, and run the supervisor."""
+    # The descriptors of the launcher follow the first line. Reading without a buffer leaves them in
+    # the socket.
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as channel:
+        preparation = json.loads(channel.readline())
     if os.fork():
         os._exit(0)
     sys.path[:] = preparation["path"]
-    from symphony.host.supervisor.handover import obey
+    from symphony.host.supervisor.handover import run_supervisor
 
-    obey(preparation)
+    run_supervisor(preparation)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""An event loop: descriptors, timers, signals and calls from threads. It sleeps until one of them is due."""
+"""An event loop for descriptors, timers, signals and calls from other threads.
+
+It sleeps until one of them is due.
+"""
 
 from __future__ import annotations
 
@@ -14,66 +17,82 @@ from collections.abc import Callable
 
 Callback = Callable[[], None]
 
+_WAKE_UP_BYTES = 4096
 
-class Loop:
-    """Runs callbacks, one at a time, on the thread that calls `run`, which must be the main thread."""
+
+class EventLoop:
+    """Runs callbacks, one at a time, in the thread that calls `run`.
+
+    It must be the main thread, because only the main thread can handle signals.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Callback]] = []
-        self._order = itertools.count()
+        self._timer_numbers = itertools.count()
         self._posted: deque[Callback] = deque()
-        self._on_signal: dict[int, Callback] = {}
+        self._signal_callbacks: dict[int, Callback] = {}
         self._running = True
+        # A signal or another thread writes to this socket pair to interrupt the wait.
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
         self._wake_write.setblocking(False)
-        self.watch(self._wake_read.fileno(), self._woken)
+        self.watch(self._wake_read.fileno(), self._drain_wake_up_bytes)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
 
     def watch(self, descriptor: int, callback: Callback) -> None:
-        """Call back whenever a descriptor is readable."""
+        """Call ``callback`` whenever a descriptor is readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
     def unwatch(self, descriptor: int) -> None:
-        """Do so no more."""
+        """Stop watching a descriptor."""
         self._selector.unregister(descriptor)
 
     def after(self, seconds: float, callback: Callback) -> None:
-        """Call back once, in so many seconds."""
-        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), callback))
+        """Call ``callback`` once after a number of seconds."""
+        due = time.monotonic() + seconds
+        heapq.heappush(self._timers, (due, next(self._timer_numbers), callback))
 
     def on_signal(self, number: signal.Signals, callback: Callback) -> None:
-        """Call back, outside the signal handler, whenever a signal arrives."""
-        self._on_signal[number] = callback
-        signal.signal(number, lambda got, _: self._posted.append(self._on_signal[got]))
+        """Call ``callback`` whenever a signal arrives, outside the signal handler."""
+        self._signal_callbacks[number] = callback
+        signal.signal(number, self._handle_signal)
+
+    def _handle_signal(self, number: int, _: object) -> None:
+        self._posted.append(self._signal_callbacks[number])
 
     def post(self, callback: Callback) -> None:
-        """Call back soon; for other threads."""
+        """Call ``callback`` soon. Any thread may call this method."""
         self._posted.append(callback)
         with contextlib.suppress(BlockingIOError):
             self._wake_write.send(b"\0")
 
     def stop(self) -> None:
-        """Let `run` return."""
+        """Make `run` return."""
         self._running = False
 
     def run(self) -> None:
-        """Call back until `stop`."""
+        """Run callbacks until `stop` is called."""
         while self._running:
-            for key, _ in self._selector.select(self._until_next()):
+            for key, _ in self._selector.select(self._seconds_to_next_callback()):
                 key.data()
             while self._posted:
-                self._posted.popleft()()
+                callback = self._posted.popleft()
+                callback()
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
-                heapq.heappop(self._timers)[2]()
+                _, _, callback = heapq.heappop(self._timers)
+                callback()
 
-    def _until_next(self) -> float | None:
+    def _seconds_to_next_callback(self) -> float | None:
+        """Return the time to the next callback, or None if none is scheduled."""
         if self._posted:
             return 0.0
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        if not self._timers:
+            return None
+        due = self._timers[0][0]
+        return max(0.0, due - time.monotonic())
 
-    def _woken(self) -> None:
+    def _drain_wake_up_bytes(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            self._wake_read.recv(4096)
+            self._wake_read.recv(_WAKE_UP_BYTES)

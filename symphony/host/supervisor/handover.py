@@ -1,4 +1,9 @@
-"""Both ends of starting a supervisor: what the launcher orders, and how the supervisor obeys and reports."""
+"""Starting a supervisor: the launcher's side that gives orders, and the supervisor's side.
+
+The launcher starts the supervisor early, so that the imports of the supervisor overlap with the
+checks of the launcher. It then sends the orders and the descriptors of locks and leases through a
+socket, and waits for the report of the launch on a pipe.
+"""
 
 from __future__ import annotations
 
@@ -16,61 +21,71 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from symphony.errors import BackendError
-from symphony.host.processes.identity import ProcessId, identify
-from symphony.host.processes.spec import MARK
+from symphony.host.processes.identity import RUN_ID_VARIABLE, ProcessId, identify
 from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.restart_policy import Backoff
 
 if TYPE_CHECKING:
-    from symphony.host.processes.children import Children
+    from symphony.host.supervisor.children import Children
 
 STARTED, EXISTS, REFUSED = "started", "exists", "refused"
-AT_ONCE = 200  # descriptors in one message; Linux takes 253
-FILLER = b" "  # the text of such a message; JSON, which follows, may begin with it
-PATIENCE, LOOK_AGAIN = 10.0, 0.01
+
+# The number of descriptors in one message. Linux accepts at most 253.
+DESCRIPTORS_PER_MESSAGE = 200
+# A message with descriptors needs at least one byte of text. JSON ignores leading blanks, so the
+# orders can follow the blanks directly.
+FILLER = b" "
+_RECEIVE_BYTES = 65536
+
+SEND_TIMEOUT_SECONDS, SEND_RETRY_SECONDS = 10.0, 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """How a launch went: ``started``, ``exists`` (the name was taken) or ``refused`` with the reason."""
+class LaunchReport:
+    """The result of a launch.
 
-    word: str
+    ``outcome`` is ``started``, ``exists`` if another launch has the name, or ``refused`` with a
+    reason.
+    """
+
+    outcome: str
     reason: str = ""
 
 
-@contextlib.contextmanager
-def preparing(run: RunDirectory, name: str, *, children: str) -> Iterator[socket.socket]:
-    """Start a detached supervisor, for a directory that has no name yet: the channel on which it awaits its orders.
+# --- the launcher's side ---
 
-    It imports what it needs, with the ``children`` of "module:Class" that start processes, while its launcher still
-    decides. Until it has orders it holds nothing but its log, and an exception, which is passed on, ends it.
+
+@contextlib.contextmanager
+def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Iterator[socket.socket]:
+    """Start a detached supervisor for a staging directory, and yield the channel for its orders.
+
+    ``children`` is the ``"module:Class"`` that starts processes. The supervisor imports it and its
+    other modules immediately. Until it receives orders it holds nothing but its own log. If the
+    block raises an exception, the supervisor is stopped and the exception is passed on.
     """
-    channel, theirs = socket.socketpair()
+    channel, supervisor_end = socket.socketpair()
     with channel:
-        with theirs:
-            family = _spawn(run, name, theirs)
+        with supervisor_end:
+            parent = _spawn_supervisor(run, name, supervisor_end)
         try:
-            with contextlib.suppress(
-                ConnectionError
-            ):  # it died, which shows when it is given its orders
-                channel.sendall(
-                    json.dumps({"path": sys.path, "children": children}).encode() + b"\n"
-                )
+            preparation = {"path": sys.path, "children": children}
+            # A supervisor that has died already is noticed when it receives its orders.
+            with contextlib.suppress(ConnectionError):
+                channel.sendall(json.dumps(preparation).encode() + b"\n")
             yield channel
         except BaseException:
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # it leads no session: its group is that of its parent
-                os.killpg(family.pid, signal.SIGTERM)
+            # The supervisor is a grandchild, but still in the process group of its parent.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGTERM)
             raise
         finally:
-            family.wait()
+            parent.wait()
 
 
-def start(
+def hand_over(
     channel: socket.socket,
     run: RunDirectory,
     final: Path,
@@ -80,55 +95,73 @@ def start(
     gpus: Mapping[str, list[int]],
     children_options: Mapping[str, Any],
     backoff: Backoff,
-    inherited: Callable[[], None],
-) -> Report:
-    """Give a supervisor that is `preparing` its orders, and wait for its report.
+    on_inherited: Callable[[], None],
+) -> LaunchReport:
+    """Give a prepared supervisor its orders, and return its report of the launch.
 
-    It gets descriptors: ``keep`` as long as it lives (the lock, leases), ``holds`` by port until the server of that
-    port starts, ``gpus`` by process until that has ended. What starts processes gets the keywords
-    ``children_options``. ``inherited`` is called when the descriptors are on their way and it has not begun.
+    The supervisor inherits descriptors. It keeps those of ``keep`` (the lock and the leases) until
+    it exits, those of ``holds`` until the server of the port starts, and those of ``gpus`` until
+    the process has exited. ``final`` is the final path of the run directory. ``children_options``
+    are keyword arguments for the class that starts processes. ``on_inherited`` is called after the
+    descriptors were sent and before the supervisor starts its work.
 
-    Once it reported, whatever happens here no longer matters to it. An interruption while waiting is passed on
-    when the launch is through, so that its caller can take it back.
+    After the report, the supervisor does not depend on the launcher any more. An interruption while
+    waiting is raised again only when the launch is over, so that the caller can roll it back.
+    Raises BackendError if the supervisor dies without a report.
     """
-    read_end, write_end = os.pipe()
+    report_read, report_write = os.pipe()
+    gpu_descriptors = [descriptor for leases in gpus.values() for descriptor in leases]
     orders = {
         "directory": str(run.path),
         "final": str(final),
-        "report": write_end,
-        # The last is let go last: when nobody can report any more, nobody holds the others.
-        "descriptors": [
-            *keep,
-            *holds.values(),
-            *(fd for fds in gpus.values() for fd in fds),
-            write_end,
-        ],
+        "report": report_write,
+        # The kernel closes the descriptors of a dead supervisor in this order. When the launcher
+        # sees the end of the pipe, which is the last one, the others are closed already.
+        "descriptors": [*keep, *holds.values(), *gpu_descriptors, report_write],
         "holds": dict(holds),
         "gpus": dict(gpus),
         "children_options": dict(children_options),
         "backoff": asdict(backoff),
     }
-    with os.fdopen(read_end, "rb") as report:
+    with os.fdopen(report_read, "rb") as report_pipe:
+        content = _exchange(channel, orders, report_write, report_pipe, on_inherited)
+    if not content:
+        message = _last_message(run, final)
+        raise BackendError(f"the supervisor of {final.name!r} died while launching: {message}")
+    return LaunchReport(**json.loads(content))
+
+
+def _exchange(
+    channel: socket.socket,
+    orders: Mapping[str, Any],
+    report_write: int,
+    report_pipe: BinaryIO,
+    on_inherited: Callable[[], None],
+) -> bytes:
+    """Send the orders and return the content of the report, which is empty without a supervisor."""
+    try:
         try:
-            try:
-                _order(channel, orders, inherited)
-            finally:
-                os.close(write_end)
-            said = report.read()
-        except BaseException:  # interrupted: the caller takes back what now comes to be
-            with contextlib.suppress(OSError):
-                channel.shutdown(socket.SHUT_WR)
-            report.read()
-            raise
-    if not said:
-        raise BackendError(
-            f"the supervisor of {final.name!r} died while launching: {_last_words(run, final)}"
-        )
-    return Report(**json.loads(said))
+            _send_orders(channel, orders, on_inherited)
+        finally:
+            # The end of the pipe is visible only when no process has it open for writing.
+            os.close(report_write)
+        return report_pipe.read()
+    except BaseException:
+        # The caller was interrupted. Without complete orders the supervisor exits; with complete
+        # orders it launches. In both cases wait until the result is final before raising.
+        with contextlib.suppress(OSError):
+            channel.shutdown(socket.SHUT_WR)
+        report_pipe.read()
+        raise
 
 
-def _spawn(run: RunDirectory, name: str, stdin: socket.socket) -> subprocess.Popen[bytes]:
+def _spawn_supervisor(
+    run: RunDirectory, name: str, stdin: socket.socket
+) -> subprocess.Popen[bytes]:
+    """Start the program of the supervisor, which forks once and lets its parent exit."""
     program = Path(__file__).with_name("__main__.py")
+    # Only the processes of the run carry its identifier, not the supervisor of a nested launch.
+    env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
     try:
         with run.supervisor_log.open("wb") as log:
             return subprocess.Popen(
@@ -138,7 +171,7 @@ def _spawn(run: RunDirectory, name: str, stdin: socket.socket) -> subprocess.Pop
                 stderr=log,
                 start_new_session=True,
                 cwd="/",
-                env={key: value for key, value in os.environ.items() if key != MARK},
+                env=env,
             )
     except OSError as exc:
         raise BackendError(
@@ -146,21 +179,27 @@ def _spawn(run: RunDirectory, name: str, stdin: socket.socket) -> subprocess.Pop
         ) from exc
 
 
-def _order(
-    channel: socket.socket, orders: Mapping[str, Any], inherited: Callable[[], None]
+def _send_orders(
+    channel: socket.socket, orders: Mapping[str, Any], on_inherited: Callable[[], None]
 ) -> None:
     descriptors = orders["descriptors"]
-    with contextlib.suppress(ConnectionError):  # it died: there will be no report
-        for begin in range(0, len(descriptors), AT_ONCE):
-            _send(channel, descriptors[begin : begin + AT_ONCE])
-        inherited()  # it begins when it has read its orders to their end
+    # If the supervisor has died, the missing report shows it.
+    with contextlib.suppress(ConnectionError):
+        for start in range(0, len(descriptors), DESCRIPTORS_PER_MESSAGE):
+            _send_descriptors(channel, descriptors[start : start + DESCRIPTORS_PER_MESSAGE])
+        # The supervisor starts its work when it has read the orders to their end.
+        on_inherited()
         channel.sendall(json.dumps(orders).encode())
         channel.shutdown(socket.SHUT_WR)
 
 
-def _send(channel: socket.socket, descriptors: Sequence[int]) -> None:
-    """Send descriptors, once those of this user that nobody has received yet leave room: the kernel limits them."""
-    deadline = time.monotonic() + PATIENCE
+def _send_descriptors(channel: socket.socket, descriptors: Sequence[int]) -> None:
+    """Send descriptors. Wait if too many descriptors of this user are still in transit.
+
+    The kernel limits the number of sent descriptors that no process has received yet. Raises
+    BackendError if the limit is still exceeded after `SEND_TIMEOUT_SECONDS`.
+    """
+    deadline = time.monotonic() + SEND_TIMEOUT_SECONDS
     while True:
         try:
             socket.send_fds(channel, [FILLER], descriptors)
@@ -170,118 +209,124 @@ def _send(channel: socket.socket, descriptors: Sequence[int]) -> None:
                 raise
             if time.monotonic() >= deadline:
                 raise BackendError(
-                    "too many launches at the same moment hand over their ports; launch again"
+                    "too many launches hand over their ports at the same moment; launch again"
                 ) from exc
-        time.sleep(LOOK_AGAIN)
+        time.sleep(SEND_RETRY_SECONDS)
 
 
-def _last_words(run: RunDirectory, final: Path) -> str:
-    for place in (run, RunDirectory(final)):
+def _last_message(run: RunDirectory, final: Path) -> str:
+    """Return the last line of the supervisor's log, under either name of its directory."""
+    for directory in (run, RunDirectory(final)):
         with contextlib.suppress(OSError):
-            lines = place.supervisor_log.read_text(errors="replace").strip().splitlines()
+            text = directory.supervisor_log.read_text(errors="replace")
+            lines = text.strip().splitlines()
             if lines:
                 return lines[-1]
     return "it left no message"
 
 
-# --- the other end ---
+# --- the supervisor's side ---
 
 
-def obey(preparation: Mapping[str, Any]) -> None:
-    """Be the supervisor: prepare, await orders on standard input, launch, report, and supervise to the end."""
+def run_supervisor(preparation: Mapping[str, Any]) -> None:
+    """Import modules, receive orders on standard input, launch, report and supervise."""
     with socket.socket(fileno=os.dup(0)) as channel:
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.close(nothing)
+        devnull = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(devnull, 0)
+        os.close(devnull)
         try:
-            _prepare(preparation["children"])
-            orders = _received(channel)
-        except BaseException:  # what is imported may raise anything
-            _tell_trouble()
+            _import_modules(preparation["children"])
+            orders = _receive_orders(channel)
+        except BaseException:
+            # The module of a third party may raise any exception while it is imported.
+            _log_exception()
             return
     if orders is not None:
         _launch(orders, preparation["children"])
 
 
-def _prepare(children: str) -> None:
-    """Import all that supervising takes, while the launcher is busy."""
-    import symphony.host.supervisor.supervisor
+def _import_modules(children: str) -> None:
+    """Import everything that the supervisor needs, while the launcher is still busy."""
+    importlib.import_module("symphony.host.supervisor.supervisor")
 
-    _class(children)
+    _load_children_class(children)
 
 
-def _class(children: str) -> Callable[..., Children]:
-    """What starts processes, of its ``"module:Class"``."""
+def _load_children_class(children: str) -> Callable[..., Children]:
+    """Return the class that ``"module:Class"`` names."""
     module, _, attribute = children.partition(":")
     found: Callable[..., Children] = getattr(importlib.import_module(module), attribute)
     return found
 
 
-def _received(channel: socket.socket) -> dict[str, Any] | None:
-    """The orders with the descriptors as they are numbered here, or None from a launcher that gave it up."""
-    said, here = b"", []
+def _receive_orders(channel: socket.socket) -> dict[str, Any] | None:
+    """Return the orders with the numbers that the descriptors have in this process.
+
+    Return None if the orders are incomplete because the launcher has given up.
+    """
+    content, descriptors = b"", []
     while True:
-        data, descriptors, _, _ = socket.recv_fds(channel, 65536, AT_ONCE)
+        data, received, _, _ = socket.recv_fds(channel, _RECEIVE_BYTES, DESCRIPTORS_PER_MESSAGE)
         if not data:
             break
-        said += data
-        here += descriptors
-    for descriptor in here:
+        content += data
+        descriptors += received
+    for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     try:
-        orders: dict[str, Any] = json.loads(said)
-    except ValueError:  # it ends in the middle
-        for descriptor in here:
+        orders: dict[str, Any] = json.loads(content)
+    except ValueError:
+        for descriptor in descriptors:
             os.close(descriptor)
         return None
-    number = dict(zip(orders["descriptors"], here, strict=True))
-    orders["report"] = number[orders["report"]]
+    received_as = dict(zip(orders["descriptors"], descriptors, strict=True))
+    orders["report"] = received_as[orders["report"]]
     orders["holds"] = {
-        int(port): number[descriptor] for port, descriptor in orders["holds"].items()
+        int(port): received_as[descriptor] for port, descriptor in orders["holds"].items()
     }
-    orders["gpus"] = {
-        name: [number[descriptor] for descriptor in fds] for name, fds in orders["gpus"].items()
-    }
+    for name, leases in orders["gpus"].items():
+        orders["gpus"][name] = [received_as[descriptor] for descriptor in leases]
     return orders
 
 
-def _tell_trouble() -> None:
-    """Write the exception that is handled to the supervisor's log, before the launcher can hear of it and look."""
+def _log_exception() -> None:
+    """Write the current exception to the supervisor's log.
+
+    This must happen before the report pipe is closed, because the launcher reads the log then.
+    """
     import traceback
 
     traceback.print_exc()
 
 
 def _launch(orders: Mapping[str, Any], children: str) -> None:
-    aside = RunDirectory(Path(orders["directory"]))
-    aside.sign(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
+    staging = RunDirectory(Path(orders["directory"]))
+    staging.record_supervisor(identify(os.getpid()) or ProcessId(os.getpid(), 0.0))
     try:
-        run = aside.claim(Path(orders["final"]))
+        run = staging.claim(Path(orders["final"]))
     except FileExistsError:
-        aside.remove()
-        _report(orders["report"], Report(word=EXISTS))
+        staging.remove()
+        _send_report(orders["report"], LaunchReport(outcome=EXISTS))
         return
     try:
         _supervise(run, orders, children)
     except Exception:
-        _tell_trouble()
+        _log_exception()
         raise
 
 
 def _supervise(run: RunDirectory, orders: Mapping[str, Any], children: str) -> None:
-    from symphony.host.processes.spec import Command
+    from symphony.host.processes.spec import ProcessSpec
     from symphony.host.supervisor.supervisor import LaunchRefused, Supervisor
 
     manifest = run.load_manifest()
+    specs = [ProcessSpec.from_dict(data) for data in manifest["processes"]]
     supervisor = Supervisor(
         run,
         manifest["run_id"],
-        {
-            data["name"]: Command.from_dict(data).with_secrets(run.secrets)
-            for data in manifest["processes"]
-        },
+        {spec.name: spec.with_secrets(run.secrets) for spec in specs},
         {**os.environ, **manifest["env"]},
-        functools.partial(_class(children), **orders["children_options"]),
+        functools.partial(_load_children_class(children), **orders["children_options"]),
         holds=orders["holds"],
         gpus=orders["gpus"],
         backoff=Backoff(**orders["backoff"]),
@@ -289,15 +334,16 @@ def _supervise(run: RunDirectory, orders: Mapping[str, Any], children: str) -> N
     try:
         supervisor.launch()
     except LaunchRefused as exc:
-        supervisor.take_back()
+        supervisor.roll_back()
         run.remove()
-        _report(orders["report"], Report(word=REFUSED, reason=str(exc)))
+        _send_report(orders["report"], LaunchReport(outcome=REFUSED, reason=str(exc)))
         return
-    _report(orders["report"], Report(word=STARTED))
+    _send_report(orders["report"], LaunchReport(outcome=STARTED))
     supervisor.run()
 
 
-def _report(descriptor: int, report: Report) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the launcher was killed: nobody to report to
+def _send_report(descriptor: int, report: LaunchReport) -> None:
+    # If the launcher was killed, no process reads the report.
+    with contextlib.suppress(BrokenPipeError):
         os.write(descriptor, json.dumps(asdict(report)).encode())
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Noting how long each log is at which time, without looking at files that do not change."""
+"""Recording the length of each log over time, without polling files that do not change."""
 
 from __future__ import annotations
 
@@ -8,82 +8,88 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.event_loop import Loop
+from symphony.host.supervisor.event_loop import EventLoop
 
 if TYPE_CHECKING:
-    from symphony.host.inotify import Watch
+    from symphony.host.inotify import FileWatcher
 
-INTERVAL = 1.0
+INTERVAL_SECONDS = 1.0
 
 
-class Growth:
-    """Writes the notes that `symphony.host.logs` reads.
+class LogTimes:
+    """Writes the files of log times that `symphony.host.logs` reads.
 
-    A log that grows is noted, left alone for a second, noted again and then watched again: however much is
-    written costs the same, and what nobody writes costs nothing. Where there is no inotify there are no notes.
+    When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. Only then
+    is the log watched again. The cost is therefore independent of the amount of output, and a log
+    without output costs nothing. On a system without inotify nothing is recorded.
     """
 
-    def __init__(self, loop: Loop, run: RunDirectory) -> None:
+    def __init__(self, loop: EventLoop, run: RunDirectory) -> None:
         self._loop = loop
         self._run = run
-        self._noted: dict[str, int] = {}
-        self._active: set[str] = set()
+        self._recorded: dict[str, int] = {}
+        self._growing: set[str] = set()
+        self._watcher: FileWatcher | None = None
         try:
-            from symphony.host.inotify import Watch
+            from symphony.host.inotify import FileWatcher
 
-            self._watch: Watch | None = Watch()
+            self._watcher = FileWatcher()
         except OSError:
-            self._watch = None
             return
-        loop.watch(self._watch.fileno(), self._told)
+        loop.watch(self._watcher.fileno(), self._handle_changes)
 
     def watch(self, processes: Iterable[str]) -> None:
-        """Note how the logs of processes grow. For one that is watched already nothing changes."""
+        """Record how the logs of processes grow. Ignore a process that is watched already."""
         for process in processes:
-            if self._watch is not None and process not in self._active:
-                self._watch_one(self._watch, process)
+            if self._watcher is not None and process not in self._growing:
+                self._watch_log(self._watcher, process)
 
-    def _watch_one(self, watch: Watch, process: str) -> None:
+    def _watch_log(self, watcher: FileWatcher, process: str) -> None:
         try:
-            watch.add(process, self._run.log(process))
-        except OSError:  # the user's limit of watches; the log then has no times
+            watcher.add(process, self._run.log(process))
+        except OSError:
+            # The user's limit of inotify watches is reached. This log then has no times.
             return
-        if self._size(process) != self._noted.get(process, 0):
-            self._begin(process)
+        # The watch reports only later changes, so output from before it is checked here.
+        if self._log_size(process) != self._recorded.get(process, 0):
+            self._start_interval(process)
 
     def close(self) -> None:
-        """Note the last of everything."""
-        if self._watch is not None:
-            for process in list(self._noted.keys() | self._active):
-                self._note(process)
-            self._loop.unwatch(self._watch.fileno())
-            self._watch.close()
-            self._watch = None
+        """Record the final length of every log, and stop watching."""
+        if self._watcher is None:
+            return
+        for process in self._recorded.keys() | self._growing:
+            self._record(process)
+        self._loop.unwatch(self._watcher.fileno())
+        self._watcher.close()
+        self._watcher = None
 
-    def _told(self) -> None:
-        for process in self._watch.told() if self._watch else ():
-            self._begin(process)
+    def _handle_changes(self) -> None:
+        if self._watcher is not None:
+            for process in self._watcher.changed():
+                self._start_interval(process)
 
-    def _begin(self, process: str) -> None:
-        if process not in self._active:
-            self._active.add(process)
-            self._note(process)
-            self._loop.after(INTERVAL, lambda: self._again(process))
+    def _start_interval(self, process: str) -> None:
+        if process not in self._growing:
+            self._growing.add(process)
+            self._record(process)
+            self._loop.after(INTERVAL_SECONDS, lambda: self._end_interval(process))
 
-    def _again(self, process: str) -> None:
-        self._active.discard(process)
-        if self._watch is not None:
-            self._note(process)
+    def _end_interval(self, process: str) -> None:
+        self._growing.discard(process)
+        if self._watcher is not None:
+            self._record(process)
             self.watch([process])
 
-    def _note(self, process: str) -> None:
-        size = self._size(process)
-        if size != self._noted.get(process, 0):
-            self._noted[process] = size
-            with contextlib.suppress(OSError), self._run.when(process).open("a") as file:
-                file.write(f"{time.time():.3f} {size}\n")
+    def _record(self, process: str) -> None:
+        size = self._log_size(process)
+        if size == self._recorded.get(process, 0):
+            return
+        self._recorded[process] = size
+        with contextlib.suppress(OSError), self._run.log_times(process).open("a") as file:
+            file.write(f"{time.time():.3f} {size}\n")
 
-    def _size(self, process: str) -> int:
+    def _log_size(self, process: str) -> int:
         try:
             return self._run.log(process).stat().st_size
         except FileNotFoundError:

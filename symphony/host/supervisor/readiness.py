@@ -1,7 +1,7 @@
-"""Readiness: one look at whether a process does what its ``ready()`` asks for.
+"""Readiness tests of processes.
 
-Each probe is a function that blocks for at most about a second, one that runs a command for `COMMAND_TIMEOUT`, and
-answers yes or no.
+A probe is a function that returns whether a process is ready. It blocks for about a second at most,
+or for `COMMAND_TIMEOUT_SECONDS` if it runs a command.
 """
 
 from __future__ import annotations
@@ -11,48 +11,63 @@ import re
 import signal
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from symphony.host import exec
-from symphony.host.processes.children import signal_group
-from symphony.host.processes.spec import CannotLook, Command
+from symphony.host.processes.control import signal_group
+from symphony.host.processes.spec import ProcessSpec
+from symphony.host.supervisor.event_loop import EventLoop
 
-TIMEOUT = 1.0
-COMMAND_TIMEOUT = 10.0
+NETWORK_TIMEOUT_SECONDS = 1.0
+COMMAND_TIMEOUT_SECONDS = 10.0
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.05, 1.0
+DELAY_FACTOR = 1.5
 
 Probe = Callable[[], bool]
 
 
-def probe(test: Mapping[str, Any], log: Path, start: int) -> Probe | None:
-    """The probe for a rendered ``ready`` setting, or None for a command, see `succeeds`.
+class ProbeError(Exception):
+    """A probe could not be made, so the readiness of the process is unknown.
 
-    ``start`` is where in ``log`` the latest run of the process began, in bytes.
+    The message names the probe and the reason.
     """
+
+
+def make_probe(spec: ProcessSpec, log: Path, log_start: int, env: Mapping[str, str]) -> Probe:
+    """Return the probe for the ``ready`` setting of a process. The probe may raise ProbeError.
+
+    ``log_start`` is the offset in ``log`` at which the output of the current run starts, in bytes.
+    ``env`` is the initial environment of the process.
+    """
+    test = spec.ready or {}
     if "tcp" in test:
         host, port = test["tcp"]
-        return lambda: accepts(host, port)
+        return lambda: accepts_connection(host, port)
     if "http" in test:
         host, port, path = test["http"]
-        return lambda: answers(host, port, path)
+        return lambda: responds_with_200(host, port, path)
     if "log" in test:
-        return LogProbe(log, test["log"], start)
-    return None
+        return LogProbe(log, test["log"], log_start)
+    argv = test["command"]
+    return lambda: command_succeeds(spec, argv, env)
 
 
-def accepts(host: str, port: int) -> bool:
-    """Whether a TCP connection is accepted."""
+def accepts_connection(host: str, port: int) -> bool:
+    """Return whether a server accepts a TCP connection."""
     try:
-        socket.create_connection((host, port), timeout=TIMEOUT).close()
+        socket.create_connection((host, port), timeout=NETWORK_TIMEOUT_SECONDS).close()
     except OSError:
         return False
     return True
 
 
-def answers(host: str, port: int, path: str) -> bool:
-    """Whether GET of a path is answered with 200."""
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+def responds_with_200(host: str, port: int, path: str) -> bool:
+    """Return whether a server responds to GET with status 200."""
+    connection = http.client.HTTPConnection(host, port, timeout=NETWORK_TIMEOUT_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().status == 200
@@ -62,40 +77,104 @@ def answers(host: str, port: int, path: str) -> bool:
         connection.close()
 
 
-def succeeds(command: Command, argv: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Whether ``argv`` ends with exit code 0 beside a process that began with ``env``. Raises `CannotLook`."""
+def command_succeeds(spec: ProcessSpec, argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Return whether ``argv`` exits with code 0 in the environment of a process.
+
+    Raises ProbeError if the command cannot be run or takes too long.
+    """
     try:
-        return exec.run(command, argv, env, start=_start).returncode == 0
-    except exec.CannotRun as exc:
-        raise CannotLook(f"cannot run {argv[0]!r}: {exc}") from exc
+        return exec.run(spec, argv, env, start=_run_silently).returncode == 0
+    except exec.CommandNotRunError as exc:
+        raise ProbeError(f"cannot run {argv[0]!r}: {exc}") from exc
     except subprocess.TimeoutExpired as exc:
-        raise CannotLook(f"{argv[0]!r} takes longer than {COMMAND_TIMEOUT:g} s") from exc
+        message = f"{argv[0]!r} takes longer than {COMMAND_TIMEOUT_SECONDS:g} s"
+        raise ProbeError(message) from exc
 
 
-def _start(argv: Sequence[str], **options: Any) -> exec.Done:
-    """Run in silence, in a session of its own, of which nothing stays when the time is up."""
-    quiet = subprocess.DEVNULL
+def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
+    """Run a command without input and output, and kill all of its session if it takes too long."""
+    devnull = subprocess.DEVNULL
     with subprocess.Popen(
-        argv, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True, text=True, **options
-    ) as started:
+        argv,
+        stdin=devnull,
+        stdout=devnull,
+        stderr=devnull,
+        start_new_session=True,
+        text=True,
+        **options,
+    ) as process:
         try:
-            return subprocess.CompletedProcess(argv, started.wait(COMMAND_TIMEOUT))
+            code = process.wait(COMMAND_TIMEOUT_SECONDS)
         except BaseException:
-            signal_group(started.pid, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)
             raise
+    return subprocess.CompletedProcess(argv, code)
 
 
 class LogProbe:
-    """Whether a line of a log matches, reading only what is new at each look."""
+    """Checks whether a line of a log matches a pattern. Each call reads only the new lines."""
 
     def __init__(self, log: Path, pattern: str, start: int) -> None:
-        from symphony.host.logs import Tail
+        from symphony.host.logs import LogTail
 
-        self._tail = Tail(log, start)
+        self._tail = LogTail(log, start)
         self._pattern = re.compile(pattern)
 
     def __call__(self) -> bool:
-        """Look at what is new."""
-        return any(
-            self._pattern.search(line.removesuffix("\r")) for line in self._tail.more()
-        )  # a terminal ends lines so
+        """Return whether a new line matches."""
+        # A terminal ends lines with a carriage return, which is not part of the text.
+        lines = (line.removesuffix("\r") for line in self._tail.read_new())
+        return any(self._pattern.search(line) for line in lines)
+
+
+class ReadinessMonitor:
+    """Probes one process until it is ready or until its timeout has passed.
+
+    A probe blocks, so it runs in a thread of its own. Everything else happens on the event loop.
+    The monitor stops without a result as soon as ``is_active`` returns False. ``on_timeout`` is
+    called with the error of the last probe, or with ``""`` if that probe was made without an error.
+    ``timeout`` is in seconds.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        probe: Probe,
+        timeout: float,
+        *,
+        is_active: Callable[[], bool],
+        on_ready: Callable[[], None],
+        on_timeout: Callable[[str], None],
+    ) -> None:
+        self._loop = loop
+        self._probe = probe
+        self._is_active = is_active
+        self._on_ready = on_ready
+        self._on_timeout = on_timeout
+        self._deadline = time.monotonic() + timeout
+        self._delay = FIRST_DELAY_SECONDS
+
+    def start(self) -> None:
+        """Make the first probe, or the next one, in a new thread."""
+        if self._is_active():
+            threading.Thread(target=self._run_probe, daemon=True).start()
+
+    def _run_probe(self) -> None:
+        is_ready, error = False, ""
+        try:
+            is_ready = self._probe()
+        except ProbeError as exc:
+            error = str(exc)
+        self._loop.post(lambda: self._handle_result(is_ready, error))
+
+    def _handle_result(self, is_ready: bool, error: str) -> None:
+        if not self._is_active():
+            return
+        remaining = self._deadline - time.monotonic()
+        if is_ready:
+            self._on_ready()
+        elif remaining <= 0:
+            self._on_timeout(error)
+        else:
+            self._loop.after(min(self._delay, remaining), self.start)
+            self._delay = min(self._delay * DELAY_FACTOR, LONGEST_DELAY_SECONDS)

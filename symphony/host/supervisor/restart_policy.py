@@ -1,4 +1,4 @@
-"""What a supervisor decides when a process has ended: whether and when it starts again. Pure."""
+"""The restart policy: whether and when an exited process starts again. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from dataclasses import dataclass
 
 from symphony.host.run.events import Track
 
+# 2.0 ** 64 exceeds every useful delay. A larger exponent could overflow.
+_MAX_DOUBLINGS = 64
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long a process that ended waits before it starts again, in seconds.
+    """The delays, in seconds, before an exited process starts again.
 
-    The first restart is immediate; the waits after it begin at ``first``, double up to ``longest``, and are
-    forgotten once a run lasts ``reset``. The defaults are Kubernetes'
+    The first restart is immediate. The second one is delayed by ``first`` seconds, and the delay
+    doubles for each further one up to ``longest``. A run of at least ``reset`` seconds resets the
+    sequence. The defaults are those of Kubernetes
     (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
     """
 
@@ -21,24 +25,33 @@ class Backoff:
     reset: float = 600.0
 
     def delay(self, in_row: int) -> float:
-        """The wait before the restart that follows ``in_row`` earlier ones without a long run between."""
-        return 0.0 if in_row == 0 else min(self.first * 2.0 ** min(in_row - 1, 64), self.longest)
+        """Return the delay of a restart that follows ``in_row`` restarts after short runs."""
+        if in_row == 0:
+            return 0.0
+        doublings = min(in_row - 1, _MAX_DOUBLINGS)
+        return min(self.first * 2.0**doublings, self.longest)
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Start it again after ``delay`` seconds; ``in_row`` restarts have then followed without a long run."""
+    """The decision to start a process again after ``delay`` seconds.
+
+    ``in_row`` is the number of restarts after short runs, including this one.
+    """
 
     delay: float
     in_row: int
 
 
-def restart(
+def decide_restart(
     policy: str, track: Track, code: int | None, now: float, backoff: Backoff
 ) -> Restart | None:
-    """Whether a process that ended with ``code`` starts again: `Restart`, or None where it has ended for good."""
+    """Return the restart of a process that exited with ``code``, or None if it stays exited.
+
+    ``policy`` is ``Always``, ``OnFailure`` or ``Never``. ``now`` is in seconds since the epoch.
+    """
     if policy == "Never" or (policy == "OnFailure" and code == 0):
         return None
-    lasted = now - (track.started if track.started is not None else now)
-    before = 0 if lasted >= backoff.reset else track.failures_in_row
-    return Restart(backoff.delay(before), before + 1)
+    run_seconds = 0.0 if track.started is None else now - track.started
+    previous = 0 if run_seconds >= backoff.reset else track.failures_in_row
+    return Restart(backoff.delay(previous), previous + 1)

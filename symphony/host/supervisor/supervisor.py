@@ -1,36 +1,40 @@
-"""The supervisor: the parent of an experiment's processes, detached from whoever launched it.
+"""The supervisor of one experiment: the parent of its processes, detached from the launcher.
 
-It starts them in their order, learns of their ends, restarts them, probes their readiness, stops them, and
-writes all of it to the event log, from which everybody else reads. It decides by `policy` on the same fold
-of the same events.
+It starts the processes in their order, observes their exits, restarts them, probes their readiness
+and stops them. It writes all of this to the event log, from which every other program reads. Its
+own decisions follow from the same events, through `symphony.plan.start_order` and `restart_policy`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from symphony.host.processes.children import Child, Children, Ended, StartRefused, signal_group
+from symphony.host.processes.control import signal_group
 from symphony.host.processes.identity import ProcessId
-from symphony.host.processes.spec import CannotLook, Command
+from symphony.host.processes.spec import ProcessSpec
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import apply, encode, fold
 from symphony.host.supervisor import restart_policy
-from symphony.host.supervisor.event_loop import Loop
-from symphony.host.supervisor.log_times import Growth
+from symphony.host.supervisor.children import Child, Children, ExitCallback, StartRefused
+from symphony.host.supervisor.event_loop import EventLoop
+from symphony.host.supervisor.log_times import LogTimes
+from symphony.host.supervisor.readiness import ReadinessMonitor, make_probe
 from symphony.plan import start_order
-from symphony.status import ENDED, State
+from symphony.status import ENDED, ReasonCode, State
 
-LOOK_AGAIN = 0.05
-TAKE_BACK_GRACE = 1.0
-PROBE_FIRST, PROBE_LONGEST = 0.05, 1.0
+# The interval at which the supervisor checks processes that it cannot wait for.
+CHECK_INTERVAL_SECONDS = 0.05
+ROLL_BACK_GRACE_SECONDS = 1.0
 
-STOP, STOP_AT_ONCE = signal.SIGTERM, signal.SIGQUIT
+STOP_SIGNAL, KILL_SIGNAL = signal.SIGTERM, signal.SIGQUIT
+
+# Shells use these exit codes for a command that they could not run.
+_SHELL_REASONS = {126: "the command cannot be executed", 127: "the command was not found"}
 
 
 class LaunchRefused(Exception):
@@ -38,289 +42,322 @@ class LaunchRefused(Exception):
 
 
 class Supervisor:
-    """One experiment. ``holds`` are descriptors by port, ``gpus`` descriptors by process; both are let go in time."""
+    """The supervisor of one experiment.
+
+    ``holds`` maps a port to the descriptor of its hold, which is closed when the server of the port
+    starts. ``gpus`` maps a process to the descriptors of its leases, which are closed when the
+    process has exited for the last time. ``children`` makes the object that starts processes.
+    """
 
     def __init__(
         self,
         run: RunDirectory,
         run_id: str,
-        commands: Mapping[str, Command],
+        specs: Mapping[str, ProcessSpec],
         env: Mapping[str, str],
-        children: Callable[[Loop, RunDirectory, Ended], Children],
+        children: Callable[[EventLoop, RunDirectory, ExitCallback], Children],
         *,
         holds: dict[int, int] | None = None,
         gpus: dict[str, list[int]] | None = None,
         backoff: restart_policy.Backoff | None = None,
     ) -> None:
-        self._dir = run
+        self._directory = run
         self._run_id = run_id
-        self._commands = commands
+        self._specs = specs
         self._env = env
         self._holds = holds or {}
         self._gpus = gpus or {}
         self._backoff = backoff or restart_policy.Backoff()
-        self._state = fold(commands, [])
-        self._events = os.open(
+        self._state = fold(specs, [])
+        self._event_log = os.open(
             run.events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
-        self._loop = Loop()
-        self._children = children(self._loop, run, self._ended)
-        self._growth = Growth(self._loop, run)
-        self._closing: dict[str, int] = {}
-        self._followers = _followers(commands)
-        self._sweep_until: float | None = None
+        self._loop = EventLoop()
+        self._children = children(self._loop, run, self._handle_exit)
+        self._log_times = LogTimes(self._loop, run)
+        # Process groups that still have members after the exit of their leader, by process name.
+        self._leftover_groups: dict[str, int] = {}
+        self._followers = _group_followers(specs)
+        self._sweep_deadline: float | None = None
         self._swept: set[ProcessId] = set()
-        self._at_once = False
-        self._loop.on_signal(STOP, self.stop)
-        self._loop.on_signal(STOP_AT_ONCE, self._kill)
-        for ignored in (
-            signal.SIGINT,
-            signal.SIGHUP,
-        ):  # handled, not ignored: children inherit what is ignored
-            self._loop.on_signal(ignored, lambda: None)
+        self._skip_grace = False
+        self._loop.on_signal(STOP_SIGNAL, self.stop)
+        self._loop.on_signal(KILL_SIGNAL, self._kill)
+        # A child process inherits the setting "ignore", but not a handler. These signals are
+        # therefore handled by a function that does nothing.
+        for number in (signal.SIGINT, signal.SIGHUP):
+            self._loop.on_signal(number, lambda: None)
 
-    # --- the way through ---
+    # --- the run ---
 
     def launch(self) -> None:
-        """Start all that can start now. `LaunchRefused` where one cannot; `take_back` then undoes the rest."""
+        """Start every process that can start at once.
+
+        Raises LaunchRefused if one of them cannot be started. Call `roll_back` then.
+        """
         self._record("launched")
-        self._consider(self._commands, launching=True)
+        self._start_or_decide(self._specs, launching=True)
 
     def run(self) -> None:
-        """Supervise until all has ended."""
-        self._loop.post(self._finish_if_over)
+        """Supervise until all processes have exited."""
+        self._loop.post(self._finish_if_all_ended)
         self._loop.run()
 
-    def take_back(self) -> None:
-        """Stop what a failed launch had started, and wait until it has gone."""
-        self._loop.after(TAKE_BACK_GRACE, self._kill)
+    def roll_back(self) -> None:
+        """Stop the processes of a failed launch, and wait until they have exited."""
+        self._loop.after(ROLL_BACK_GRACE_SECONDS, self._kill)
         self.stop()
         self.run()
         self._children.discard()
 
     def stop(self) -> None:
-        """TERM to everything; KILL to what is left after its grace period."""
+        """Send SIGTERM to every process, and SIGKILL after the grace period of each."""
         if self._state.stopping:
             return
         self._record("stopping")
         for name, track in self._state.tracks.items():
             child = self._children.get(name)
             if child is not None:
-                signal_group(child.pid, signal.SIGTERM)
-                self._loop.after(
-                    self._commands[name].grace, lambda child=child: self._kill_child(child)
-                )  # type: ignore[misc]
+                self._terminate(child)
             elif track.state is State.PENDING:
                 word = "started" if track.started is None else "restarted"
-                self._record("never", name, reason=f"stopped before it {word}", stopped=True)
+                self._record_never(
+                    name, f"stopped before it {word}", ReasonCode.STOPPED, stopped=True
+                )
         if self._children:
             self._sweep()
-        self._finish_if_over()
+        self._finish_if_all_ended()
 
-    def _kill(self) -> None:
-        """Stop now, without grace."""
-        self._at_once = True
-        self.stop()
-        for name in self._commands:
-            child = self._children.get(name)
-            if child is not None:
-                signal_group(child.pid, signal.SIGKILL)
-        for group in self._closing.values():
-            signal_group(group, signal.SIGKILL)
+    def _terminate(self, child: Child) -> None:
+        signal_group(child.pid, signal.SIGTERM)
+        grace = self._specs[child.name].grace
+        self._loop.after(grace, lambda: self._kill_child(child))
 
     def _kill_child(self, child: Child) -> None:
         if self._children.get(child.name) is child:
             signal_group(child.pid, signal.SIGKILL)
 
+    def _kill(self) -> None:
+        """Stop every process at once, without a grace period."""
+        self._skip_grace = True
+        self.stop()
+        for child in self._running_children():
+            signal_group(child.pid, signal.SIGKILL)
+        for group in self._leftover_groups.values():
+            signal_group(group, signal.SIGKILL)
+
+    def _running_children(self) -> list[Child]:
+        found = (self._children.get(name) for name in self._specs)
+        return [child for child in found if child is not None]
+
     # --- starting ---
 
-    def _consider(self, names: Iterable[str], *, launching: bool = False) -> None:
-        """Start those that may start, all at once, then those that their start or refusal lets go on."""
+    def _start_or_decide(self, names: Iterable[str], *, launching: bool = False) -> None:
+        """Start those of the named processes that can start now, all in one batch.
+
+        A start, or the decision that a process never starts, can let other processes start. Repeat
+        with these until nothing changes. Raises LaunchRefused if ``launching`` and a process cannot
+        be started.
+        """
         while names and not self._state.stopping:
-            may_start: list[str] = []
-            decided: list[str] = []
+            to_start: list[str] = []
+            never_start: list[str] = []
             for name in dict.fromkeys(names):
                 verdict = self._verdict(name)
+                if verdict is None:
+                    continue
                 if verdict is start_order.START:
-                    may_start.append(name)
-                elif verdict is not None and verdict.word == "never":
-                    self._record("never", name, reason=verdict.reason)
-                    decided.append(name)
-                elif verdict is not None and verdict.reason != self._state.tracks[name].reason:
+                    to_start.append(name)
+                elif verdict.word == "never":
+                    self._record_never(name, verdict.reason, ReasonCode.NEVER_STARTED)
+                    never_start.append(name)
+                elif verdict.reason != self._state.tracks[name].reason:
                     self._record("waiting", name, reason=verdict.reason)
-            self._start(may_start, launching=launching)
-            names = [
-                follower
-                for name in (*may_start, *decided)
-                for follower in self._followers.get(name, ())
-            ]
+            self._start(to_start, launching=launching)
+            names = []
+            for name in (*to_start, *never_start):
+                names.extend(self._followers.get(name, ()))
         if not launching:
-            self._finish_if_over()
+            self._finish_if_all_ended()
 
     def _verdict(self, name: str) -> start_order.Verdict | None:
-        """What holds for a process that has never started; None for one that has, or never will."""
+        """Return whether a process may start, or None if it has started before or never will."""
         track = self._state.tracks[name]
         if track.state is not State.PENDING or track.started is not None:
             return None
-        return start_order.verdict(self._commands[name].starts_after, self._state.tracks)
+        return start_order.verdict(self._specs[name].starts_after, self._state.tracks)
 
     def _start(self, names: Sequence[str], *, launching: bool = False) -> None:
-        commands = [self._commands[name] for name in names]
-        for command in commands:
-            self._release_ports(command)
-        begins = {
-            command.name: _size(self._dir.log(command.name))
-            for command in commands
-            if command.ready
+        specs = [self._specs[name] for name in names]
+        for spec in specs:
+            self._release_ports(spec)
+        log_starts = {
+            spec.name: _file_size(self._directory.log(spec.name)) for spec in specs if spec.ready
         }
-        for command, child in self._children.start(commands, self._env):
+        for spec, child in self._children.start(specs, self._env):
             if isinstance(child, OSError):
-                reason = _cannot_start(command, child)
+                reason = _start_error_message(spec, child)
                 if launching:
-                    raise LaunchRefused(f"process {command.path!r} {reason}") from child
-                self._record("never", command.name, reason=reason)
+                    raise LaunchRefused(f"process {spec.path!r} {reason}") from child
+                self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
                 continue
-            self._record(
-                "started", child.name, pid=child.pid, birth=child.birth, ready=command.ready is None
-            )
-            if command.ready is not None:
-                self._probe(child, begins[child.name])
-        self._loop.post(lambda: self._growth.watch(names))
+            is_ready = spec.ready is None
+            self._record("started", child.name, pid=child.pid, birth=child.birth, ready=is_ready)
+            if not is_ready:
+                self._monitor_readiness(child, log_starts[child.name])
+        self._loop.post(lambda: self._log_times.watch(names))
 
-    def _release_ports(self, command: Command) -> None:
-        for port in command.releases:
+    def _release_ports(self, spec: ProcessSpec) -> None:
+        for port in spec.releases:
             hold = self._holds.pop(port, None)
             if hold is not None:
                 os.close(hold)
 
-    # --- readiness ---
+    def _monitor_readiness(self, child: Child, log_start: int) -> None:
+        name = child.name
+        spec = self._specs[name]
 
-    def _probe(self, child: Child, log_begins: int) -> None:
-        command = self._commands[child.name]
-        look = command.probe(self._dir.log(child.name), log_begins, {**self._env, **command.env})
-        deadline = time.monotonic() + command.ready_timeout
-        pause = PROBE_FIRST
+        def is_active() -> bool:
+            return self._children.get(name) is child and not self._state.stopping
 
-        def attempt() -> None:
-            if self._children.get(child.name) is child and not self._state.stopping:
-                threading.Thread(target=ask, daemon=True).start()
+        def handle_ready() -> None:
+            self._record("ready", name)
+            self._start_or_decide(self._followers.get(name, []))
 
-        def ask() -> None:
-            try:
-                yes, why = look(), ""
-            except CannotLook as exc:
-                yes, why = False, f": {exc}"
-            self._loop.post(lambda: heard(yes, why))
+        def handle_timeout(error: str) -> None:
+            reason = f"not ready within {spec.ready_timeout:g} s"
+            if error:
+                reason = f"{reason}: {error}"
+            self._record("not-ready", name, reason=reason)
+            self._start_or_decide(self._followers.get(name, []))
 
-        def heard(yes: bool, why: str) -> None:
-            nonlocal pause
-            if self._children.get(child.name) is not child or self._state.stopping:
-                return
-            if yes:
-                self._record("ready", child.name)
-            elif time.monotonic() >= deadline:
-                self._record(
-                    "not-ready",
-                    child.name,
-                    reason=f"not ready within {command.ready_timeout:g} s{why}",
-                )
-            else:
-                self._loop.after(min(pause, max(0.0, deadline - time.monotonic())), attempt)
-                pause = min(pause * 1.5, PROBE_LONGEST)
-                return
-            self._consider(self._followers.get(child.name, []))
+        probe = make_probe(spec, self._directory.log(name), log_start, {**self._env, **spec.env})
+        monitor = ReadinessMonitor(
+            self._loop,
+            probe,
+            spec.ready_timeout,
+            is_active=is_active,
+            on_ready=handle_ready,
+            on_timeout=handle_timeout,
+        )
+        monitor.start()
 
-        attempt()
+    # --- exits and restarts ---
 
-    # --- ending ---
-
-    def _ended(self, child: Child, code: int | None, reason: str = "") -> None:
+    def _handle_exit(self, child: Child, code: int | None, reason: str = "") -> None:
         name, now = child.name, time.time()
-        track = self._state.tracks[name]
-        details: dict[str, Any] = {"code": code, "reason": _reason(code, reason)}
-        again = None
+        restart = None
+        details: dict[str, Any] = {"code": code}
         if self._state.stopping:
-            details.update(stopped=True, reason="stopped")
+            details.update(stopped=True, reason="stopped", reason_code=ReasonCode.STOPPED)
         else:
-            again = restart_policy.restart(
-                self._commands[name].restart, track, code, now, self._backoff
-            )
-        if again is not None:
-            details.update(
-                restarts_in=again.delay, in_row=again.in_row, reason=_backing_off(again, code)
-            )
-        if again is None:  # before it is told: who hears of the end may launch what needs them
+            policy = self._specs[name].restart
+            track = self._state.tracks[name]
+            restart = restart_policy.decide_restart(policy, track, code, now, self._backoff)
+            if restart is None:
+                reason_code, reason = _explain_exit(code, reason)
+                details.update(reason=reason, reason_code=reason_code)
+            else:
+                details.update(
+                    reason=_restart_message(restart, code),
+                    reason_code=ReasonCode.BACKING_OFF,
+                    restarts_in=restart.delay,
+                    in_row=restart.in_row,
+                )
+        if restart is None:
+            # The GPUs must be free before the exit is recorded. A program that waits for the exit
+            # may launch another experiment that needs them.
             self._release_gpus(name)
         self._record("exited", name, at=now, **details)
-        if again is not None:
-            self._loop.after(again.delay, lambda: self._restart(name))
-        if signal_group(child.pid, 0 if self._state.stopping else signal.SIGTERM):
-            self._close(name, child.pid)
-        self._consider(self._followers.get(name, []))
+        if restart is not None:
+            self._loop.after(restart.delay, lambda: self._restart(name))
+        has_leftovers = signal_group(child.pid, 0 if self._state.stopping else signal.SIGTERM)
+        if has_leftovers:
+            self._stop_leftover_group(name, child.pid)
+        self._start_or_decide(self._followers.get(name, []))
 
     def _restart(self, name: str) -> None:
-        if name in self._closing:
-            self._loop.after(LOOK_AGAIN, lambda: self._restart(name))
+        if name in self._leftover_groups:
+            self._loop.after(CHECK_INTERVAL_SECONDS, lambda: self._restart(name))
         elif not self._state.stopping and self._state.tracks[name].state is State.PENDING:
             self._start([name])
-            self._finish_if_over()
+            self._finish_if_all_ended()
 
-    def _close(self, name: str, group: int) -> None:
-        """What an ended process left in its group has had its TERM; it gets the grace period, then KILL."""
-        deadline = time.monotonic() + self._commands[name].grace
-        self._closing[name] = group
+    def _stop_leftover_group(self, name: str, group: int) -> None:
+        """Kill the members that an exited process left in its group, after the grace period.
 
-        def look() -> None:
-            late = self._at_once or time.monotonic() >= deadline
-            if signal_group(group, signal.SIGKILL if late else 0) and _anyone(group):
-                self._loop.after(LOOK_AGAIN, look)
+        The group has received SIGTERM already.
+        """
+        deadline = time.monotonic() + self._specs[name].grace
+        self._leftover_groups[name] = group
+
+        def check() -> None:
+            is_grace_over = self._skip_grace or time.monotonic() >= deadline
+            exists = signal_group(group, signal.SIGKILL if is_grace_over else 0)
+            if exists and _has_running_members(group):
+                self._loop.after(CHECK_INTERVAL_SECONDS, check)
                 return
-            del self._closing[name]
-            self._finish_if_over()
+            del self._leftover_groups[name]
+            self._finish_if_all_ended()
 
-        look()
+        check()
 
     def _release_gpus(self, name: str) -> None:
         for descriptor in self._gpus.pop(name, []):
             os.close(descriptor)
 
-    # --- the end ---
+    # --- the end of the run ---
 
-    def _finish_if_over(self) -> None:
-        if self._children or self._closing or self._state.finished:
+    def _finish_if_all_ended(self) -> None:
+        if self._children or self._leftover_groups or self._state.finished:
             return
         if all(track.state in ENDED for track in self._state.tracks.values()):
             self._finish()
 
     def _finish(self) -> None:
         if self._sweep():
-            self._loop.after(LOOK_AGAIN, self._finish_if_over)
+            self._loop.after(CHECK_INTERVAL_SECONDS, self._finish_if_all_ended)
             return
-        self._growth.close()
+        self._log_times.close()
         self._record("finished")
         self._loop.stop()
 
     def _sweep(self) -> bool:
-        """Stop what left its group but carries our mark; whether there is any. TERM at first sight, KILL late."""
-        from symphony.host.processes.tree import marked, send
+        """Stop processes of the run that have left the process groups of the children.
 
-        mine = {child.pid for name in self._commands if (child := self._children.get(name))}
-        left = [
-            found
-            for found in marked(self._run_id)
-            if found.pid not in mine and _group(found.pid) not in mine
+        Send SIGTERM to a process when it is found, and SIGKILL after the longest grace period of
+        the experiment. Return whether any were found.
+        """
+        from symphony.host.processes.tree import find_run_processes, send_signal
+
+        groups = {child.pid for child in self._running_children()}
+        strays = [
+            process
+            for process in find_run_processes(self._run_id)
+            if process.pid not in groups and _process_group(process.pid) not in groups
         ]
-        if left and self._sweep_until is None:
-            grace = max(command.grace for command in self._commands.values())
-            self._sweep_until = time.monotonic() + grace
-        late = self._at_once or (
-            self._sweep_until is not None and time.monotonic() >= self._sweep_until
-        )
-        for process in left:
-            if late or process not in self._swept:
-                send(process, signal.SIGKILL if late else signal.SIGTERM)
+        if not strays:
+            return False
+        now = time.monotonic()
+        if self._sweep_deadline is None:
+            self._sweep_deadline = now + max(spec.grace for spec in self._specs.values())
+        is_grace_over = self._skip_grace or now >= self._sweep_deadline
+        for process in strays:
+            if is_grace_over:
+                send_signal(process, signal.SIGKILL)
+            elif process not in self._swept:
+                send_signal(process, signal.SIGTERM)
                 self._swept.add(process)
-        return bool(left)
+        return True
+
+    # --- the event log ---
+
+    def _record_never(
+        self, name: str, reason: str, code: ReasonCode, *, stopped: bool = False
+    ) -> None:
+        """Record that a process will not start, or not start again."""
+        details = {"stopped": True} if stopped else {}
+        self._record("never", name, reason=reason, reason_code=code, **details)
 
     def _record(
         self, event: str, process: str | None = None, *, at: float | None = None, **details: Any
@@ -330,57 +367,77 @@ class Supervisor:
             line["process"] = process
         line.update(details)
         apply(self._state, line)
-        os.write(self._events, encode(line))
+        os.write(self._event_log, encode(line))
 
 
-def _followers(commands: Mapping[str, Command]) -> dict[str, list[str]]:
-    """By process, those that wait for it."""
-    result: dict[str, list[str]] = {}
-    for name, command in commands.items():
-        for other in command.starts_after:
-            result.setdefault(other, []).append(name)
-    return result
+def _group_followers(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:
+    """Return, for each process, the processes that start after it."""
+    followers: dict[str, list[str]] = {}
+    for name, spec in specs.items():
+        for other in spec.starts_after:
+            followers.setdefault(other, []).append(name)
+    return followers
 
 
-def _cannot_start(command: Command, exc: OSError) -> str:
+def _start_error_message(spec: ProcessSpec, exc: OSError) -> str:
     if isinstance(exc, StartRefused):
         return exc.strerror or str(exc)
-    where = f": {exc.filename}" if exc.filename and exc.filename != command.argv[0] else ""
-    return f"cannot be started with {command.argv[0]!r}: {exc.strerror or exc}{where}"
+    program = spec.argv[0]
+    message = f"cannot be started with {program!r}: {exc.strerror or exc}"
+    if exc.filename and exc.filename != program:
+        message = f"{message}: {exc.filename}"
+    return message
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _reason(code: int | None, given: str) -> str:
-    """What an exit code says of itself, unless a reason was given."""
+def _explain_exit(code: int | None, reason: str) -> tuple[ReasonCode, str]:
+    """Return the reason code and the reason of an exit.
+
+    ``reason`` is the explanation of the backend, or ``""``. If the backend gives none, the exit
+    code explains some exits.
+    """
     if code is None:
-        return f"nobody saw its end: {given}"
-    if given:
-        return given
-    if code > 128:
-        try:
-            return f"killed by {signal.Signals(code - 128).name}"
-        except ValueError:
-            return ""
-    return {126: "its command cannot be run", 127: "its command was not found"}.get(code, "")
+        return ReasonCode.LOST, f"exit status unknown: {reason}"
+    signal_name = _signal_name(code)
+    if signal_name:
+        return ReasonCode.KILLED, reason or f"killed by {signal_name}"
+    if code in _SHELL_REASONS:
+        return ReasonCode.CANNOT_START, reason or _SHELL_REASONS[code]
+    return ReasonCode.EXITED, reason
 
 
-def _backing_off(again: restart_policy.Restart, code: int | None) -> str:
-    pause = f"in {again.delay:g} s" if again.delay else "now"
-    return f"restarts {pause} (exit code {'unknown' if code is None else code})"
+def _signal_name(code: int) -> str:
+    """Return the name of the signal that an exit code above 128 stands for, or ``""``."""
+    if code <= 128:
+        return ""
+    try:
+        return signal.Signals(code - 128).name
+    except ValueError:
+        return ""
 
 
-def _group(pid: int) -> int:
+def _restart_message(restart: restart_policy.Restart, code: int | None) -> str:
+    delay = f"in {restart.delay:g} s" if restart.delay else "now"
+    exit_code = "unknown" if code is None else str(code)
+    return f"restarts {delay} (exit code {exit_code})"
+
+
+def _process_group(pid: int) -> int:
+    """Return the process group of a process, or 0 if there is no such process."""
     try:
         return os.getpgid(pid)
     except ProcessLookupError:
         return 0
 
 
-def _anyone(group: int) -> bool:
-    """Whether a group has a member that is not a corpse (one that nobody reaps would be waited for in vain)."""
+def _has_running_members(group: int) -> bool:
+    """Return whether a process group has a member that is not a zombie.
+
+    A zombie that its parent never reaps would otherwise keep the supervisor waiting forever.
+    """
     from symphony.host.processes.tree import group_members
 
     return bool(group_members(group))

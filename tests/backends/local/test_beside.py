@@ -79,11 +79,12 @@ def test_a_preamble_that_fails_now_is_said(cluster, experiment, tmp_path):
     assert said(cluster, "echo", "fine") == "fine\n"
     flag.unlink()
     with pytest.raises(
-        SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1: no flag$"
+        SpecError,
+        match="cannot run 'echo' in the environment of 'p': its preamble .* exit code 1: no flag$",
     ):
         cluster.exec_command("exp", "p", ["echo", "never"])
     with pytest.raises(
-        SpecError, match="cannot run 'echo' beside 'p': its preamble .* exit code 1"
+        SpecError, match="cannot run 'echo' in the environment of 'p': its preamble .* exit code 1"
     ):
         cluster.exec_command("exp", "p", ["echo", "never"], interactive=True)
 
@@ -95,12 +96,14 @@ def test_a_program_that_is_not_there_is_told_from_one_that_ends_so(cluster, expe
     cluster.launch(experiment)
     (tmp_path / "plain").touch()
     for argv, why in (
-        ("no-such-thing", "was not found on its PATH"),
+        ("no-such-thing", "was not found on the PATH of the process"),
         ("./none", "No such file or directory"),
         ("./plain", "Permission denied"),
-        ("/tmp", "is a folder"),
+        ("/tmp", "is a directory"),
     ):
-        with pytest.raises(SpecError, match=f"cannot run '{argv}' beside 'p': .*{why}"):
+        with pytest.raises(
+            SpecError, match=f"cannot run '{argv}' in the environment of 'p': .*{why}"
+        ):
             cluster.exec_command("exp", "p", argv)
     assert cluster.exec_command("exp", "p", ["sh", "-c", "no-such-thing"]).exit_code == 127
     assert cluster.exec_command("exp", "p", ["sh", "-c", "kill -9 $$"]).exit_code == 137
@@ -149,9 +152,13 @@ ONLY_FIRST = "! test /dev/stderr -ef /dev/null"
 @pytest.mark.parametrize(
     ("preamble", "test", "why"),
     [
-        (None, ["mytool", "0"], "cannot run 'mytool': it was not found on its PATH"),
-        ("true", ["mytool", "0"], "cannot run 'mytool': it was not found on its PATH"),
-        (None, ["/tmp"], "cannot run '/tmp': it is a folder"),
+        (None, ["mytool", "0"], "cannot run 'mytool': it was not found on the PATH of the process"),
+        (
+            "true",
+            ["mytool", "0"],
+            "cannot run 'mytool': it was not found on the PATH of the process",
+        ),
+        (None, ["/tmp"], "cannot run '/tmp': it is a directory"),
         (ONLY_FIRST, ["true"], "cannot run 'true': its preamble failed with exit code 1"),
     ],
 )

@@ -13,11 +13,11 @@ import pytest
 
 from symphony import Cluster, Experiment, State
 from symphony.host.cluster import HostCluster
-from symphony.host.processes.tree import environment
+from symphony.host.processes.tree import read_environment
 from symphony.host.supervisor.restart_policy import Backoff
 from symphony.status import ENDED
 from symphony.testing import until
-from symphony_local.environment import Environment
+from symphony_local.environment import InheritedEnvironment
 
 COMMON = {"PATH": os.environ["PATH"], "HOME": "/", "EMPTY": ""}
 READLINES = {"LINES", "COLUMNS"}  # readline, which pytest imports, sets them behind Python's back
@@ -28,7 +28,7 @@ def _own_environment() -> Iterator[None]:
     """This process's environment, put back as it was."""
     before = dict(os.environ)
     yield
-    Environment().become(before, {})
+    InheritedEnvironment().set(before, {})
 
 
 def inherited() -> dict[str, str]:
@@ -42,18 +42,18 @@ def inherited() -> dict[str, str]:
 
 
 def test_each_child_has_the_common_variables_with_its_own_above_and_nothing_of_the_last() -> None:
-    env = Environment()
-    env.become(COMMON, {"OWN": "1", "HOME": "/one", "SAME": "s"})
+    env = InheritedEnvironment()
+    env.set(COMMON, {"OWN": "1", "HOME": "/one", "SAME": "s"})
     assert inherited() == {**COMMON, "OWN": "1", "HOME": "/one", "SAME": "s"}
-    env.become(COMMON, {"OTHER": "ü\n$x", "SAME": "s"})
+    env.set(COMMON, {"OTHER": "ü\n$x", "SAME": "s"})
     assert inherited() == {**COMMON, "OTHER": "ü\n$x", "SAME": "s"}
-    env.become(COMMON, {})
+    env.set(COMMON, {})
     assert inherited() == COMMON
     other = {"PATH": COMMON["PATH"], "NEW": "n"}
-    env.become(COMMON, {"OWN": "1"})
-    env.become(other, {"NEW": "mine"})
+    env.set(COMMON, {"OWN": "1"})
+    env.set(other, {"NEW": "mine"})
     assert inherited() == {**other, "NEW": "mine"}
-    env.become(other, {})
+    env.set(other, {})
     assert inherited() == other
 
 
@@ -63,30 +63,30 @@ def test_each_child_has_the_common_variables_with_its_own_above_and_nothing_of_t
 def test_a_variable_that_cannot_be_set_leaves_nothing_to_the_next_child(
     name: str, error: type[Exception]
 ) -> None:
-    env = Environment()
-    env.become(COMMON, {"HOME": "/one"})
+    env = InheritedEnvironment()
+    env.set(COMMON, {"HOME": "/one"})
     with pytest.raises(error):
-        env.become(COMMON, {"OWN": "1", "HOME": "/two", name: "x", "LATER": "2"})
-    env.become(COMMON, {"NEXT": "n"})
+        env.set(COMMON, {"OWN": "1", "HOME": "/two", name: "x", "LATER": "2"})
+    env.set(COMMON, {"NEXT": "n"})
     assert inherited() == {**COMMON, "NEXT": "n"}
 
 
 def test_common_variables_that_cannot_be_set_are_tried_again() -> None:
-    env = Environment()
-    env.become(COMMON, {"OWN": "1"})
+    env = InheritedEnvironment()
+    env.set(COMMON, {"OWN": "1"})
     broken = {"A": "1", "": "x", **COMMON}
     for _ in range(2):
         with pytest.raises(OSError, match="Invalid argument"):
-            env.become(broken, {})
-    env.become(COMMON, {})
+            env.set(broken, {})
+    env.set(COMMON, {})
     assert inherited() == COMMON
 
 
 def test_a_variable_without_a_name_is_inherited_as_it_came() -> None:
     """Nobody can set one, but a program may begin with one."""
     code = (
-        "import os, subprocess; from symphony_local.environment import Environment;"
-        "Environment().become(dict(os.environ), {'OWN': '1'});"
+        "import os, subprocess; from symphony_local.environment import InheritedEnvironment;"
+        "InheritedEnvironment().set(dict(os.environ), {'OWN': '1'});"
         "subprocess.run(['env', '-0'])"
     )
     begun = ["env", "-i", "=x", f"PATH={COMMON['PATH']}", f"PYTHONPATH={os.pathsep.join(sys.path)}"]
@@ -137,7 +137,7 @@ def test_an_environment_is_seen_of_who_has_not_quite_become_its_program() -> Non
     """`Popen` returns when there is no way back for its child, which may be before its environment is in place."""
     for _ in range(200):
         with subprocess.Popen(["sleep", "1000"], env=COMMON) as child:
-            seen = environment(child.pid)
+            seen = read_environment(child.pid)
             child.kill()
         assert seen == COMMON
 

@@ -83,7 +83,7 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
         if "exp" in cluster.list_experiments():
             return all_running(cluster.describe_experiment("exp")) and len(carrying(mark)) == 20
         return not carrying(mark) and not any(
-            RunDirectory(state / name).locked() for name in left_in(state)
+            RunDirectory(state / name).is_locked() for name in left_in(state)
         )
 
     eventually(settled)
@@ -100,7 +100,7 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
 def test_a_launcher_killed_before_its_supervisor_lives(cluster, experiment, state):
     code = (
         "import os, signal, sys; from symphony import Cluster; from symphony.host.supervisor import handover as detach;"
-        "detach._spawn = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
+        "detach._spawn_supervisor = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
         "cluster = Cluster.new('local', state_dir=sys.argv[1]); experiment = cluster.new_experiment('exp');"
         "experiment.new_process('p', command='true'); cluster.launch(experiment)"
     )
@@ -141,7 +141,7 @@ def test_a_dead_supervisor_is_said_to_be_dead(cluster, experiment):
     kill(supervisor_of(cluster))
     kill(ends)
     status = cluster.describe_experiment("exp")
-    assert "supervisor died" in status.note
+    assert "supervisor was killed" in status.note
     states = {item.name: (item.state, item.exit_code) for item in status}
     assert states == {
         "lives": (State.RUNNING, None),
@@ -149,7 +149,7 @@ def test_a_dead_supervisor_is_said_to_be_dead(cluster, experiment):
         "ended": (State.FAILED, 3),
         "waits": (State.UNKNOWN, None),
     }
-    assert all("supervisor died" in item.reason for item in status if item.name != "ended")
+    assert all("supervisor was killed" in item.reason for item in status if item.name != "ended")
     run_id = run_id_of(cluster)
     assert marked(run_id)
     cluster.delete("exp")
@@ -362,7 +362,7 @@ def test_the_way_out_of_an_experiment_of_another_host_is_said_and_nothing_is_los
     with pytest.raises(AlreadyExists if what == "launch" else BackendError) as refusal:
         verbs[what]()
     assert "'exp' was launched on oldname" in str(refusal.value)
-    assert f"remove the folder {folder}" in str(refusal.value)
+    assert f"remove the directory {folder}" in str(refusal.value)
     assert (folder / "events.jsonl").read_text() == events
     shutil.rmtree(folder)
     away.launch(again)

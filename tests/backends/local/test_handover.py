@@ -16,8 +16,8 @@ import pytest
 
 from symphony import BackendError, Cluster, Experiment, LaunchFailed, SpecError
 from symphony.host.cluster import HostCluster
-from symphony.host.processes.tree import marked
-from symphony.host.resources.leases import take
+from symphony.host.processes.tree import find_run_processes
+from symphony.host.resources.leases import take_lease
 from symphony.host.run.directory import RunDirectory
 
 from .conftest import eventually, run_id_of, supervisor_of
@@ -26,11 +26,11 @@ PORT = 7461
 
 # What the launcher does next when it is struck, and what is struck there.
 MOMENTS = {
-    "the supervisor was spawned": "detach._spawn",
+    "the supervisor was spawned": "detach._spawn_supervisor",
     "the launcher decides": "checks.check",
     "the manifest is written": "checks.write",
     "the descriptors are sent": "leases.PortLeases.release_holds",
-    "the orders are given": "detach._order",
+    "the orders are given": "detach._send_orders",
 }
 STRUCK = """
 import os, sys
@@ -89,11 +89,11 @@ def left_in(state: Path) -> list[str]:
 
 
 def nobody_keeps(state: Path) -> bool:
-    return not any(RunDirectory(state / name).locked() for name in left_in(state))
+    return not any(RunDirectory(state / name).is_locked() for name in left_in(state))
 
 
 def leased(port: int) -> bool:
-    lease = take("port", str(port))
+    lease = take_lease("port", str(port))
     if lease is not None:
         os.close(lease)
     return lease is None
@@ -277,7 +277,7 @@ def test_hundreds_of_descriptors_are_handed_over_and_let_go_one_process_at_a_tim
 
 
 def gpu_is_leased(name: str) -> bool:
-    lease = take("gpu", name)
+    lease = take_lease("gpu", name)
     if lease is not None:
         os.close(lease)
     return lease is None
@@ -292,7 +292,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 ours, theirs = socket.socketpair()
 descriptors = [0] * 40
 for _ in range(2):
-    detach._send(ours, descriptors)
+    detach._send_descriptors(ours, descriptors)
 try:
     socket.send_fds(ours, [b" "], descriptors)
 except OSError as exc:
@@ -307,7 +307,7 @@ def receive():
             os.close(descriptor)
 
 threading.Timer(0.1, receive).start()
-detach._send(ours, descriptors)
+detach._send_descriptors(ours, descriptors)
 """
 
 
@@ -324,6 +324,6 @@ def test_a_supervisor_does_not_carry_the_mark_that_its_children_inherit(
 ) -> None:
     process = experiment.new_process("p", command=["sleep", "1000"])
     cluster.launch(experiment)
-    found = [item.pid for item in marked(run_id_of(cluster))]
+    found = [item.pid for item in find_run_processes(run_id_of(cluster))]
     assert found == [cluster.describe_process("exp", process.name).pid]
     assert supervisor_of(cluster) not in found

@@ -138,7 +138,7 @@ def test_gpus_are_leased_across_experiments(state):
         cluster.launch(first)
         other = cluster.new_experiment("other")
         python(other, "two", FOREVER).resource_limit(gpu=2)
-        with pytest.raises(LaunchFailed, match="asks for 2 GPUs, and 1 of 3 are free"):
+        with pytest.raises(LaunchFailed, match="requests 2 GPUs, but only 1 of 3 are free"):
             cluster.launch(other)
         assert cluster.list_experiments() == ["first"]
         commands = {
@@ -171,7 +171,7 @@ def test_a_machine_without_gpus_says_so(state):
     cluster = Cluster.new("local", state_dir=state, gpus=[])
     experiment = cluster.new_experiment("exp")
     python(experiment, "p", FOREVER).resource_limit(gpu=1)
-    with pytest.raises(LaunchFailed, match="this machine has none"):
+    with pytest.raises(LaunchFailed, match="no GPU is visible on this machine"):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []
 
@@ -324,7 +324,7 @@ def test_no_command_runs_beside_a_process_that_has_ended(cluster, experiment):
     experiment.new_process("p", command="true")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=20)
-    with pytest.raises(NotFound, match="'p' does not run"):
+    with pytest.raises(NotFound, match="'p' is not running"):
         cluster.exec_command("exp", "p", "true")
 
 
@@ -337,9 +337,9 @@ def test_no_command_runs_beside_a_process_that_has_ended(cluster, experiment):
         ({"command": "no-such-thing"}, "command 'no-such-thing' was not found on the PATH"),
         ({"command": "sleep 100"}, "for a shell line use cmd='sleep 100'"),
         ({"command": "./nothing"}, "there is no .*nothing"),
-        ({"command": "/etc/passwd"}, "cannot be executed"),
+        ({"command": "/etc/passwd"}, "is not executable"),
         ({"command": ""}, "empty command"),
-        ({"command": "true", "start_dir": "/no/such"}, "starts in /no/such, which is no folder"),
+        ({"command": "true", "start_dir": "/no/such"}, "start_dir /no/such is not a directory"),
         ({}, "has no command"),
     ],
 )
@@ -369,7 +369,7 @@ def test_a_launch_that_fails_half_way_takes_back_what_it_started(cluster, experi
         )
     experiment.new_process("broken", command=str(broken))
     with pytest.raises(
-        LaunchFailed, match="'broken' cannot be started .*Exec format error.*was stopped"
+        LaunchFailed, match="'broken' cannot be started .*Exec format error.*were stopped"
     ):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []
@@ -383,7 +383,7 @@ def test_a_command_that_fails_later_is_told_from_one_that_is_missing(cluster, ex
     cluster.launch(experiment)
     fails, missing = cluster.wait("exp", timeout=20)
     assert (fails.exit_code, fails.reason) == (1, "")
-    assert (missing.exit_code, missing.reason) == (127, "its command was not found")
+    assert (missing.exit_code, missing.reason) == (127, "the command was not found")
 
 
 def test_an_idle_supervisor_does_nothing(cluster, experiment):

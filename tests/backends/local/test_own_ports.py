@@ -9,7 +9,7 @@ import pytest
 from symphony import Cluster, SpecError
 from symphony.errors import AlreadyExists
 from symphony.host.resources.leases import PortLeases
-from symphony.host.resources.ports import OwnPorts
+from symphony.host.resources.ports import ExperimentPorts
 from symphony.host.run.directory import RunDirectory
 from symphony.testing.programs import FOREVER
 
@@ -88,7 +88,7 @@ def test_the_same_port_of_another_experiment_is_not(cluster, port, tmp_path):
             lambda exp, at=other: at.launch(exp, force=True, dry_run=True),
         ):
             with pytest.raises(
-                SpecError, match=f"port {port} .* is promised to another live experiment"
+                SpecError, match=f"port {port} .* is reserved by another running experiment"
             ):
                 look(experiment)
 
@@ -102,7 +102,7 @@ def test_a_port_that_it_had_and_another_has_is_not(cluster, port):
         with pytest.raises(SpecError, match=f"is in use by pid {os.getpid()}"):
             cluster.manifest(serving(cluster, port, board=port))
     launched(cluster, serving(cluster, port, "another", board=port))
-    with pytest.raises(SpecError, match="is promised to another live experiment"):
+    with pytest.raises(SpecError, match="is reserved by another running experiment"):
         cluster.manifest(serving(cluster, port, board=port))
 
 
@@ -116,8 +116,8 @@ def test_what_its_processes_listen_on_counts_when_its_supervisor_died(cluster, p
 def test_a_record_that_is_broken_gives_nothing_free(tmp_path):
     run = RunDirectory(tmp_path)
     (tmp_path / "manifest.json").write_text("{")
-    for own in (OwnPorts(run), OwnPorts(None)):
-        assert (own.promised, own.listened) == (frozenset(), frozenset())
+    for own in (ExperimentPorts(run), ExperimentPorts(None)):
+        assert (own.reserved, own.listening) == (frozenset(), frozenset())
 
 
 def test_a_free_port_is_not_held_of_it_while_its_server_may_bind_it(cluster, port):
@@ -125,8 +125,8 @@ def test_a_free_port_is_not_held_of_it_while_its_server_may_bind_it(cluster, por
     experiment = cluster.new_experiment("exp")
     python(experiment, "learner", FOREVER).exposes({"board": port})
     cluster.launch(experiment)
-    with PortLeases(OwnPorts(RunDirectory(cluster._root / "exp"))) as ports:
-        assert ports.refuse(port) is None
+    with PortLeases(ExperimentPorts(RunDirectory(cluster._root / "exp"))) as ports:
+        assert ports.reserve(port) is None
         assert (ports.leases, ports.holds) == ({}, {})
 
 
@@ -149,5 +149,5 @@ def test_the_port_of_one_that_lives_is_not_waited_for(cluster, port):
     cluster.launch(live)
     other = cluster.new_experiment("other")
     python(other, "p", FOREVER).binds({"board": port})
-    with pytest.raises(SpecError, match="is promised to another live experiment"):
+    with pytest.raises(SpecError, match="is reserved by another running experiment"):
         cluster.launch(other)

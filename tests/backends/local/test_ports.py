@@ -102,7 +102,7 @@ def test_a_fixed_port_of_another_experiment_is_refused(cluster, experiment):
     cluster.launch(experiment)
     other = cluster.new_experiment("other")
     python(other, "server", FOREVER).binds({"b": 7433})
-    with pytest.raises(SpecError, match="7433.*promised to another live experiment"):
+    with pytest.raises(SpecError, match="7433.*reserved by another running experiment"):
         cluster.launch(other)
     cluster.delete("exp")
     cluster.launch(other)

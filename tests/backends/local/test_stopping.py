@@ -11,7 +11,7 @@ import pytest
 
 from symphony import State
 from symphony.host.processes import tree
-from symphony.host.processes.spec import MARK
+from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.testing import until
 from symphony.testing.programs import FOREVER
 
@@ -162,10 +162,10 @@ def test_the_child_of_who_forks_and_ends_while_processes_are_listed_is_found(mon
     """What is listed first has gone when it is looked at, and what it began was not listed."""
     gone = subprocess.Popen(["true"])
     gone.wait()
-    with subprocess.Popen(["sleep", "1000"], env={MARK: "a-run-of-mine"}) as child:
+    with subprocess.Popen(["sleep", "1000"], env={RUN_ID_VARIABLE: "a-run-of-mine"}) as child:
         listings = iter([[gone.pid], [gone.pid, child.pid], [gone.pid, child.pid]])
         monkeypatch.setattr("symphony.host.processes.tree.psutil.pids", lambda: next(listings))
-        found = tree.marked("a-run-of-mine")
+        found = tree.find_run_processes("a-run-of-mine")
         child.kill()
     assert [process.pid for process in found] == [child.pid]
 

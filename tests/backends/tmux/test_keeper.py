@@ -159,7 +159,7 @@ def test_a_log_that_grows_as_it_is_opened_loses_no_line(cluster, launched, monke
     eventually(said(cluster, "up\nsame\n"))
     from symphony.host import logs
 
-    real = logs.merged
+    real = logs.read_merged
 
     def merged(run, *args, **options):
         with run.log("p").open("a") as log:
@@ -167,7 +167,7 @@ def test_a_log_that_grows_as_it_is_opened_loses_no_line(cluster, launched, monke
         return real(run, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(logs, "merged", merged)
+        patch.setattr(logs, "read_merged", merged)
         assert [line.text for line in cluster.iter_logs("exp", tail=1)] == ["same"]
 
 
@@ -375,5 +375,5 @@ def test_a_window_that_is_closed_leaves_a_stubborn_process_supervised(cluster, e
     process = ended(cluster)
     assert (process.state, process.reason) == (
         State.UNKNOWN,
-        "nobody saw its end: its window was closed by hand",
+        "exit status unknown: its window was closed by hand",
     )

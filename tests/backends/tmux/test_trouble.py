@@ -72,7 +72,7 @@ def is_clean(cluster, running):
 def test_a_server_that_is_killed(cluster, running):
     os.kill(server_pid(), signal.SIGKILL)
     plain, stubborn = ended_first(cluster)
-    assert (plain.state, plain.reason) == (State.UNKNOWN, f"nobody saw its end: {GONE}")
+    assert (plain.state, plain.reason) == (State.UNKNOWN, f"exit status unknown: {GONE}")
     assert plain.failed
     assert stubborn.state is State.RUNNING  # it lives, and is told to
     is_clean(cluster, running)
@@ -93,7 +93,7 @@ def test_a_session_that_is_killed_by_hand(cluster, running):
     tmux("new-session", "-d", "-s", "mine", "sleep", "1000")
     tmux("kill-session", "-t", "=exp")
     status = ended_first(cluster)
-    assert status.processes[0].reason == "nobody saw its end: its tmux session was closed by hand"
+    assert status.processes[0].reason == "exit status unknown: its tmux session was closed by hand"
     is_clean(cluster, running)
     assert windows("mine")
 
@@ -102,7 +102,7 @@ def test_the_last_session_that_is_killed_by_hand(cluster, running):
     """The server ends with it, a little later: from then on nobody can tell that from its death."""
     tmux("kill-session", "-t", "=exp")
     reasons = [
-        f"nobody saw its end: {said}" for said in (GONE, "its tmux session was closed by hand")
+        f"exit status unknown: {said}" for said in (GONE, "its tmux session was closed by hand")
     ]
     assert ended_first(cluster).processes[0].reason in reasons
     is_clean(cluster, running)
@@ -111,7 +111,7 @@ def test_the_last_session_that_is_killed_by_hand(cluster, running):
 def test_a_window_that_is_closed_by_hand(cluster, running):
     tmux("kill-window", "-t", "=exp:0")
     status = ended_first(cluster)
-    assert status.processes[0].reason == "nobody saw its end: its window was closed by hand"
+    assert status.processes[0].reason == "exit status unknown: its window was closed by hand"
     assert status.processes[1].state is State.RUNNING
     is_clean(cluster, running)
 
@@ -139,7 +139,7 @@ def test_what_would_restart_cannot_without_its_session(cluster, experiment):
 def test_the_supervisor_dies(cluster, running):
     supervisor = json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"]
     os.kill(supervisor, signal.SIGKILL)
-    eventually(lambda: "supervisor died" in cluster.describe_experiment("exp").note)
+    eventually(lambda: "supervisor was killed" in cluster.describe_experiment("exp").note)
     tmux("send-keys", "-t", "=exp:0", "typed", "Enter")
     is_clean(cluster, running)
 
@@ -243,7 +243,7 @@ def test_a_socket_that_cannot_be_created(cluster, experiment, monkeypatch, tmp_p
 
 def test_a_folder_that_does_not_exist(cluster, experiment, tmp_path):
     python(experiment, "worker", FOREVER, start_dir=str(tmp_path / "missing"))
-    nothing_was_made(cluster, experiment, SpecError, "missing, which is no folder")
+    nothing_was_made(cluster, experiment, SpecError, "missing is not a directory")
 
 
 def test_tmux_is_missing(cluster, experiment, monkeypatch):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from symphony.host.processes.children import Ended
 from symphony.host.run.directory import RunDirectory
-from symphony.host.supervisor.event_loop import Loop
+from symphony.host.supervisor.children import ExitCallback
+from symphony.host.supervisor.event_loop import EventLoop
 from symphony_local.children import LocalChildren
 
 NICENESS = 10
@@ -15,6 +15,6 @@ NICENESS = 10
 class PoliteChildren(LocalChildren):
     """Plain children of a supervisor that has lowered its own priority: they inherit it."""
 
-    def __init__(self, loop: Loop, run: RunDirectory, ended: Ended) -> None:
-        super().__init__(loop, run, ended)
+    def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
+        super().__init__(loop, run, on_exit)
         os.nice(NICENESS - os.nice(0))

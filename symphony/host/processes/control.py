@@ -1,0 +1,56 @@
+"""Signals to process groups, and waiting for the exit of a process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+
+from symphony.host.processes.identity import ProcessId, is_alive
+
+_POLL_SECONDS = 0.02
+_PIDFD_TIMEOUT_MILLISECONDS = 500
+
+
+def signal_group(group: int, number: int) -> bool:
+    """Send a signal to a process group. Return False if the group has no members."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # macOS reports this error for a group whose members are all zombies.
+        return os.uname().sysname != "Darwin"
+    return True
+
+
+def wait_for_exit(process: ProcessId, timeout: float) -> bool:
+    """Wait until a process that is not a child of the caller exits.
+
+    Return False if it still runs after ``timeout`` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    with _exit_waiter(process.pid) as wait:
+        while is_alive(process):
+            if time.monotonic() >= deadline:
+                return False
+            wait()
+    return True
+
+
+@contextlib.contextmanager
+def _exit_waiter(pid: int) -> Iterator[Callable[[], object]]:
+    """Yield a function that returns when a process exits, or after a short time."""
+    try:
+        handle = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        yield lambda: time.sleep(_POLL_SECONDS)
+        return
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    try:
+        yield lambda: poll.poll(_PIDFD_TIMEOUT_MILLISECONDS)
+    finally:
+        os.close(handle)

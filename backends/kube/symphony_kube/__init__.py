@@ -1,1 +1,1 @@
-"""The kube backend: Pods, Services and Jobs of a Kubernetes cluster, with nothing installed in it."""
+"""The kube backend: runs experiments as Pods, Services and Jobs of a Kubernetes cluster."""

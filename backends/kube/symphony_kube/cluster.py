@@ -1,4 +1,4 @@
-"""The kube backend's verbs: each hands over to the module that does it."""
+"""The cluster of the kube backend. Each method delegates to the module that implements it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,17 @@ BIND_HOST = "0.0.0.0"
 
 
 class KubeCluster(Cluster):
-    """Pods, Services and Jobs of a Kubernetes cluster, each experiment in a namespace of its own.
+    """Runs experiments as Pods, Services and Jobs of a Kubernetes cluster.
 
-    ``namespace`` puts all experiments into one namespace that exists, for users who may not create any; there the
-    names of objects begin with the experiment's. ``jobs_only`` makes every Pod a Job, for users who may create
-    nothing else. ``kubeconfig`` and ``context`` choose the cluster as kubectl does; the kubeconfig is only read.
-    ``image`` is for processes that have none. ``expose`` is what Services of exposed services are: LoadBalancer,
-    NodePort, or none. ``connections`` is how many calls may be under way at once.
+    Each experiment gets its own namespace. ``namespace`` selects one existing namespace for all
+    experiments, for users who may not create namespaces; the names of objects then begin with the
+    name of the experiment. ``jobs_only`` creates a Job for every Pod, for users who may create
+    nothing else.
+
+    ``kubeconfig`` and ``context`` select the cluster as in kubectl. The kubeconfig is never
+    modified. ``image`` is the default image of processes. ``expose`` is the type of the Services of
+    exposed services: LoadBalancer, NodePort or none. ``connections`` is the maximum number of
+    concurrent requests.
     """
 
     backend: ClassVar[str] = "kube"
@@ -62,14 +66,15 @@ class KubeCluster(Cluster):
     ) -> None:
         super().__init__(preamble_cmds=preamble_cmds, start_dir=start_dir)
         if expose not in EXPOSE:
-            raise SpecError(f"expose is LoadBalancer, NodePort or none, not {expose!r}")
+            raise SpecError(f"expose must be LoadBalancer, NodePort or none, not {expose!r}")
         if jobs_only and namespace is None:
             raise SpecError(
-                "jobs_only is for users who may create Jobs alone, in a namespace that exists: name it"
+                "jobs_only requires a namespace in which you may create Jobs: set namespace"
             )
         if namespace is not None and not is_name(namespace):
             raise SpecError(
-                f"a namespace is a-z, 0-9 and '-', at most {MAX_LENGTH}, not {namespace!r}"
+                f"a namespace consists of a-z, 0-9 and '-', at most {MAX_LENGTH} characters, "
+                f"not {namespace!r}"
             )
         self.namespace = namespace
         self.options = Options(
@@ -87,7 +92,7 @@ class KubeCluster(Cluster):
 
     @functools.cached_property
     def api(self) -> Api:
-        """The API server; opened when it is first needed, which a dry run never does."""
+        """The client of the API server. It is created on first use, and a dry run never uses it."""
         from symphony_kube.api.client import Api
 
         return Api(
@@ -95,7 +100,7 @@ class KubeCluster(Cluster):
         )
 
     def scope(self, experiment: str) -> Scope:
-        """Where an experiment's objects live."""
+        """Return the namespace and the labels of the objects of an experiment."""
         if self.namespace is None:
             return Scope(experiment=experiment, namespace=experiment)
         return Scope(experiment=experiment, namespace=self.namespace, shared=True)
@@ -103,7 +108,7 @@ class KubeCluster(Cluster):
     # --- launching ---
 
     def plan(self, experiment: Experiment) -> Plan:
-        """Everything about an experiment decided for this cluster, without asking it. Raises `SpecError`."""
+        """Resolve an experiment for this cluster without any request. Raises `SpecError`."""
         from symphony.plan.addresses import AddressScheme
         from symphony.plan.resolve import resolve
 
@@ -112,7 +117,10 @@ class KubeCluster(Cluster):
         return resolve(experiment, scheme, self.defaults)
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
-        """The objects that a launch would create, without asking the cluster. Raises `SpecError`."""
+        """Return the objects that a launch creates, without any request.
+
+        Raises `SpecError`.
+        """
         from symphony_kube.render import experiment as render
 
         plan = self.plan(experiment)
@@ -123,10 +131,10 @@ class KubeCluster(Cluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
-        """Create an experiment's objects, all or nothing.
+        """Create the objects of an experiment. If one cannot be created, delete the others again.
 
-        Processes that start after others are created once those are ready, have started or succeeded, and until
-        then this does not return.
+        A process that starts after others is created when its conditions hold. Returns when all
+        objects are created.
         """
         from symphony_kube.lifecycle import launch
 
@@ -137,7 +145,7 @@ class KubeCluster(Cluster):
         return manifest
 
     def check(self, manifest: Manifest) -> None:
-        """Have the API server check every object, and create nothing."""
+        """Validate every object on the API server without creating it."""
         from symphony_kube.lifecycle import server_check
         from symphony_kube.render.manifest import KubeManifest
 
@@ -145,13 +153,16 @@ class KubeCluster(Cluster):
             server_check.check(self.api, manifest)
 
     def node_gpus(self) -> dict[str, int]:
-        """By node, how many GPUs a Pod can get there. Raises `BackendError`."""
+        """Return the number of allocatable GPUs of each node. Raises `BackendError`."""
         from symphony_kube.node_pools.live_nodes import allocatable_gpus
 
         return allocatable_gpus(self.api, self.options.gpu_resource)
 
     def delete(self, experiment: str) -> None:
-        """Delete an experiment's objects, and return when they are gone. One that is not there is no error."""
+        """Delete the objects of an experiment, and return when they are gone.
+
+        Does nothing if the experiment does not exist.
+        """
         from symphony_kube.lifecycle import delete
 
         delete.delete(self.api, self.scope(experiment), jobs_only=self.options.jobs_only)
@@ -159,13 +170,13 @@ class KubeCluster(Cluster):
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
-        """The names of the experiments that symphony made here."""
+        """Return the names of the experiments that symphony created in this cluster."""
         from symphony_kube.status import experiments
 
         return experiments.list_experiments(self.api, namespace=self.namespace)
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """An experiment and its processes as they are now: one list of its Pods."""
+        """Return the status of an experiment and its processes."""
         from symphony_kube.status import experiments
 
         return experiments.describe(self.api, self.scope(experiment))
@@ -173,13 +184,13 @@ class KubeCluster(Cluster):
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """All that matters about one process: its Pod, and the events that the server keeps of that."""
+        """Return the details of a process, from its Pod and the events of that Pod."""
         from symphony_kube.status import details
 
         return details.describe_in_detail(self.api, self.scope(experiment), process, process_group)
 
     def describe_topology(self, experiment: str) -> Topology:
-        """Who is joined with whom: from the Pods, the roster on the first, and the Services."""
+        """Return the topology of a running experiment, from its Pods and Services."""
         from symphony_kube.status import topology
 
         return topology.describe_topology(self.api, self.scope(experiment))
@@ -192,7 +203,7 @@ class KubeCluster(Cluster):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has ended; see `Cluster.wait`. One list and one watch."""
+        """Return when every process has reached a state; see `Cluster.wait`."""
         from symphony_kube.status import wait
 
         return wait.wait(
@@ -206,14 +217,14 @@ class KubeCluster(Cluster):
     ) -> str:
         from symphony_kube.logs import read
 
-        return read.read(self.api, self.scope(experiment), process, since=since, tail=tail)
+        return read.read_log(self.api, self.scope(experiment), process, since=since, tail=tail)
 
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
         from symphony_kube.logs import read
 
-        return read.read(
+        return read.read_log(
             self.api, self.scope(experiment), process, since=since, tail=tail, previous=True
         )
 
@@ -226,10 +237,10 @@ class KubeCluster(Cluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """What processes wrote, line by line; see `Cluster.iter_logs`. A restart does not end it."""
+        """Return the lines of processes; see `Cluster.iter_logs`."""
         from symphony_kube.logs import read
 
-        return read.lines(
+        return read.iter_log_lines(
             self.api, self.scope(experiment), processes, follow=follow, since=since, tail=tail
         )
 
@@ -242,10 +253,10 @@ class KubeCluster(Cluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in a process's container; see `Cluster.exec_command`."""
+        """Run a command in the container of a process; see `Cluster.exec_command`."""
         from symphony_kube.access import exec
 
-        return exec.command(
+        return exec.run_command(
             self.api,
             self.scope(experiment),
             process,
@@ -255,7 +266,7 @@ class KubeCluster(Cluster):
         )
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """A shell in a process's container, on this terminal."""
+        """Run a shell in the container of a process, on the terminal."""
         from symphony_kube.access import exec
 
         exec.login(self.api, self.scope(experiment), process, process_group)
@@ -269,17 +280,19 @@ class KubeCluster(Cluster):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy files or folders from or to a process (``process:path``); see `symphony_kube.access.copy`."""
+        """Copy files from or to a process (``process:path``); see `Cluster.transfer_file`."""
         from symphony_kube.access import copy
 
-        transfer = copy.dry_run if dry_run else functools.partial(copy.transfer, progress=progress)
-        transfer(self.api, self.scope(experiment), source, target)
+        if dry_run:
+            copy.dry_run(self.api, self.scope(experiment), source, target)
+        else:
+            copy.transfer(self.api, self.scope(experiment), source, target, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:
-        """Where an exposed service is reached from outside: ``host:port`` of its load balancer or node port."""
-        from symphony_kube.access import port_forward as forward
+        """Return ``host:port`` of the load balancer or node port of an exposed service."""
+        from symphony_kube.access import port_forward
 
-        return forward.external(self.api, self.scope(experiment), service)
+        return port_forward.external_address(self.api, self.scope(experiment), service)
 
     def port_forward(
         self,
@@ -290,18 +303,21 @@ class KubeCluster(Cluster):
         local_port: int | None = None,
         on_error: Callable[[str], None] | None = None,
     ) -> Tunnel:
-        """Forward a port of this machine through the API server; see `Cluster.port_forward`."""
-        from symphony_kube.access import port_forward as forward
+        """Forward a local port through the API server; see `Cluster.port_forward`."""
+        from symphony_kube.access import port_forward
 
         scope = self.scope(experiment)
-        return forward.port_forward(
+        return port_forward.port_forward(
             self.api, scope, process_or_service, port, local_port, on_error=on_error
         )
 
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
     ) -> Tunnel:
-        """A way to a service: its address outside where that answers, else a forwarded port."""
-        from symphony_kube.access import port_forward as forward
+        """Return the external address of a service if it accepts connections.
 
-        return forward.visit(self.api, self.scope(experiment), service, on_error=on_error)
+        Otherwise forward a local port.
+        """
+        from symphony_kube.access import port_forward
+
+        return port_forward.visit(self.api, self.scope(experiment), service, on_error=on_error)

@@ -1,4 +1,4 @@
-"""How symphony finds the kube backend."""
+"""The pluggy plug-in through which symphony finds the kube backend."""
 
 from symphony.hookspecs import BackendInfo, Option, hookimpl
 
@@ -7,47 +7,47 @@ OPTIONS = (
         name="namespace",
         flags=("-n", "--namespace"),
         metavar="NAMESPACE",
-        help="a namespace that exists, for all experiments (default: one for each)",
+        help="an existing namespace for all experiments (default: one namespace for each)",
         where=True,
     ),
     Option(
         name="context",
         flags=("--context",),
         metavar="NAME",
-        help="the context of the kubeconfig",
+        help="the context of the kubeconfig (default: its current context)",
         where=True,
     ),
     Option(
         name="kubeconfig",
         flags=("--kubeconfig",),
         metavar="FILE",
-        help="the kubeconfig (default: as kubectl)",
+        help="the kubeconfig file (default: as in kubectl)",
         where=True,
     ),
     Option(
         name="image",
         flags=("--image",),
         metavar="IMAGE",
-        help="the image of processes that name none",
+        help="the image of processes that set none",
     ),
     Option(
         name="expose",
         flags=("--expose",),
         choices=("LoadBalancer", "NodePort", "none"),
-        help="the type of Services for exposed services (default: LoadBalancer)",
+        help="the Service type of exposed services (default: LoadBalancer)",
     ),
     Option(
         name="jobs_only",
         flags=("--jobs-only",),
         switch=True,
-        help="make every Pod a Job, for users who may create nothing else",
+        help="create a Job for every Pod, for users who may create nothing else",
     ),
 )
 
 
 @hookimpl
 def symphony_backend() -> BackendInfo:
-    """Describe the kube backend."""
+    """Return the description of the kube backend."""
     return BackendInfo(
         name="kube",
         aliases=("kubernetes", "k8s"),

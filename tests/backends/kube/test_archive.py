@@ -7,7 +7,7 @@ import tarfile
 import pytest
 
 from symphony.errors import BackendError, SpecError
-from symphony_kube.access.archive import Incoming
+from symphony_kube.access.archive import IncomingArchive
 
 
 def archive(*members):
@@ -49,15 +49,15 @@ FILE, LINK, HARD, FOLDER = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, ta
 )
 def test_surprises_are_refused(tmp_path, members):
     (tmp_path / "secret").write_text("secret")
-    with pytest.raises(SpecError, match="cannot copy"), Incoming(tmp_path / "target") as incoming:
+    with pytest.raises(SpecError, match="cannot copy"), IncomingArchive(tmp_path / "target") as incoming:
         incoming.unpack(archive(*members))
     assert os.listdir(tmp_path) == ["secret"]
 
 
 def test_links_and_second_names_are_kept(tmp_path):
-    with Incoming(tmp_path / "target") as incoming:
+    with IncomingArchive(tmp_path / "target") as incoming:
         incoming.unpack(archive(("./a", FILE, "x"), ("./b", HARD, "./a"), ("./c", LINK, "/etc")))
-        incoming.keep()
+        incoming.commit()
     assert (tmp_path / "target" / "b").read_text() == "x"
     assert os.readlink(tmp_path / "target" / "c") == "/etc"
     assert os.listdir(tmp_path) == ["target"]
@@ -66,8 +66,8 @@ def test_links_and_second_names_are_kept(tmp_path):
 def test_an_archive_that_is_cut_short_is_not_kept(tmp_path):
     whole = archive(("./a", FILE, "x" * 100_000)).getvalue()
     with (
-        pytest.raises(BackendError, match="no whole archive"),
-        Incoming(tmp_path / "target") as incoming,
+        pytest.raises(BackendError, match="archive is damaged"),
+        IncomingArchive(tmp_path / "target") as incoming,
     ):
         incoming.unpack(io.BytesIO(whole[:50_000]))
     assert os.listdir(tmp_path) == []

@@ -96,7 +96,7 @@ def test_commands(running, symphony):
         "exec", name, "web", "--", "sh", "-c", "cat; echo err >&2; exit 4", input="to and fro"
     )
     assert (done.returncode, done.stdout, done.stderr) == (4, "to and fro", "err\n")
-    assert "does not run (succeeded)" in symphony("exec", name, "ended", "--", "true").stderr
+    assert "is not running (succeeded)" in symphony("exec", name, "ended", "--", "true").stderr
 
 
 def test_ctrl_c_ends_a_command_without_a_terminal_of_its_own(running, argv):

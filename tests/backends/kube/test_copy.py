@@ -129,20 +129,20 @@ def test_a_big_file_streams(worker, tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "error", "said"),
     [
-        ("worker:no/such", "{tmp}", NotFound, "no such folder"),
+        ("worker:no/such", "{tmp}", NotFound, "no such directory"),
         ("worker:no-such", "{tmp}", NotFound, "no such file"),
         ("{tmp}/no", "worker:x", NotFound, "No such file"),
-        ("{tmp}/file", "worker:/no/such/x", NotFound, "no such folder"),
-        ("{tmp}/file", "worker:new/", NotFound, "no such folder"),
-        ("worker:/etc/hostname", "{tmp}/no/x", NotFound, "no folder"),
-        ("worker:/etc/hostname", "{tmp}/file/", NotFound, "no folder"),
-        ("{tmp}", "worker:/etc/hostname", SpecError, "a folder cannot take the place of a file"),
-        ("worker:/etc", "{tmp}/file", SpecError, "a folder cannot take the place of a file"),
+        ("{tmp}/file", "worker:/no/such/x", NotFound, "no such directory"),
+        ("{tmp}/file", "worker:new/", NotFound, "no such directory"),
+        ("worker:/etc/hostname", "{tmp}/no/x", NotFound, "no local directory"),
+        ("worker:/etc/hostname", "{tmp}/file/", NotFound, "no local directory"),
+        ("{tmp}", "worker:/etc/hostname", SpecError, "a directory cannot replace a file"),
+        ("worker:/etc", "{tmp}/file", SpecError, "a directory cannot replace a file"),
         ("worker:x", "other:y", SpecError, "both paths in processes"),
         ("{tmp}/a", "{tmp}/b", SpecError, "both local paths"),
         ("wroker:x", "{tmp}", NotFound, "did you mean 'worker'"),
         ("crew/worker:x", "{tmp}", NotFound, "in group 'team'"),
-        ("ended:x", "{tmp}", NotFound, "does not run"),
+        ("ended:x", "{tmp}", NotFound, "is not running"),
         ("worker:/dev/zero", "{tmp}/x", SpecError, "neither a file"),
         ("/dev/null", "worker:x", SpecError, "neither a file"),
         ("{tmp}/file", "worker:/proc/x", BackendError, "cannot copy"),
@@ -163,10 +163,10 @@ def test_what_cannot_be_copied_is_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("target", "error", "said"),
     [
-        ("/no/such/dir/", NotFound, "there is no such folder beside 'worker'"),
-        ("/etc/hostname/x", NotFound, "there is no such folder"),
-        ("/proc/", BackendError, "its folder cannot be written to: mkdir: .*/proc/"),
-        ("/sys/x", BackendError, "its folder cannot be written to: mkdir: .*Read-only"),
+        ("/no/such/dir/", NotFound, "there is no such directory in 'worker'"),
+        ("/etc/hostname/x", NotFound, "there is no such directory"),
+        ("/proc/", BackendError, "its directory is not writable: mkdir: .*/proc/"),
+        ("/sys/x", BackendError, "its directory is not writable: mkdir: .*Read-only"),
     ],
 )
 def test_more_than_any_buffer_holds_is_refused_at_once_as_well(
@@ -186,23 +186,23 @@ def test_a_disk_that_becomes_full_is_told_and_nothing_is_left_there(worker, tmp_
 
 
 def test_a_script_that_says_nothing_and_takes_nothing_is_given_up(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("symphony_kube.access.copy.STALLED", 0.5)
-    monkeypatch.setattr("symphony_kube.access.exec_stream.PING_EVERY", 0.2)
+    monkeypatch.setattr("symphony_kube.access.copy.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("symphony_kube.access.exec_stream.PING_INTERVAL_SECONDS", 0.2)
     monkeypatch.setattr("symphony_kube.access.copy._RECEIVE", "echo ready; exec sleep 20")
     (tmp_path / "file").write_bytes(os.urandom(20 << 20))
     # Whatever lies between takes some of it, and more the slower this machine is.
     with pytest.raises(
-        Unreachable, match=r"nothing was (taken|heard from) there for (0\.5|2\.6) s"
+        Unreachable, match=r"the container (accepted no data|sent no answer) for (0\.5|2\.6) s"
     ):
         worker.cp(tmp_path / "file", "worker:x")
 
 
 def test_a_script_that_is_silent_when_it_has_all_is_given_up(worker, tmp_path, monkeypatch):
-    monkeypatch.setattr("symphony_kube.access.copy.STALLED", 0.5)
-    monkeypatch.setattr("symphony_kube.access.exec_stream.PING_EVERY", 0.2)
+    monkeypatch.setattr("symphony_kube.access.copy.STALL_SECONDS", 0.5)
+    monkeypatch.setattr("symphony_kube.access.exec_stream.PING_INTERVAL_SECONDS", 0.2)
     monkeypatch.setattr("symphony_kube.access.copy._RECEIVE", "echo ready; exec sleep 20")
     (tmp_path / "file").write_text("all")
-    with pytest.raises(Unreachable, match=r"nothing was heard from there for 0\.5 s"):
+    with pytest.raises(Unreachable, match=r"sent no answer for 0\.5 s"):
         worker.cp(tmp_path / "file", "worker:x")
 
 
@@ -215,12 +215,12 @@ def test_a_missing_tool_is_named(worker, tmp_path, monkeypatch):
 def test_a_difference_is_seen_and_nothing_kept(worker, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("whole")
     monkeypatch.setattr(
-        "symphony_kube.access.archive._Hashes.hex",
+        "symphony_kube.access.archive._FileDigests.hex",
         lambda self: {"sha256sum": "0" * 64, "md5sum": "0" * 32},
     )
-    with pytest.raises(BackendError, match="differs from what was copied"):
+    with pytest.raises(BackendError, match="differs from its source"):
         worker.cp(tmp_path / "file", "worker:never")
-    with pytest.raises(BackendError, match="differs from what was copied"):
+    with pytest.raises(BackendError, match="differs from its source"):
         worker.cp("worker:/etc/hostname", tmp_path / "never")
     assert worker.sh("ls -A /tmp | grep -e never -e symphony- || true") == ""
     assert os.listdir(tmp_path) == ["file"]

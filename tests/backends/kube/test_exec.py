@@ -98,21 +98,21 @@ def test_awkward_words_and_large_output_arrive_whole(worker):
             "worker",
             ["no-such-program"],
             NotFound,
-            "'no-such-program' beside 'worker': its image has no such program",
+            "'no-such-program' in 'worker': its image has no such program",
         ),
         (
             "worker",
             ["/etc/hostname"],
             SpecError,
-            "cannot run '/etc/hostname' beside 'worker': permission denied",
+            "cannot run '/etc/hostname' in 'worker': permission denied",
         ),
         (
             "ended",
             ["true"],
             NotFound,
-            r"process 'ended' does not run \(succeeded\): there is nothing to run beside",
+            r"process 'ended' is not running \(succeeded\)",
         ),
-        ("later", ["true"], NotFound, r"process 'later' does not run \(.*\): there is nothing"),
+        ("later", ["true"], NotFound, r"process 'later' is not running \(.*\)"),
         ("wroker", ["true"], NotFound, "did you mean 'worker'"),
     ],
 )
@@ -169,12 +169,12 @@ def test_a_word_is_taken_out_of_a_stream_however_that_is_cut(size):
         (b"[over", b"[over"),
         (b"none", b"none"),
     ):
-        word = exec._Word(b"[over]")
+        word = exec._MarkerFilter(b"[over]")
         found = b"".join(
-            word.rest(text[start : start + size]) for start in range(0, len(text), size)
+            word.filter(text[start : start + size]) for start in range(0, len(text), size)
         )
-        assert found + word.last() == left
-        assert word.said == (b"[over]" in text)
+        assert found + word.flush() == left
+        assert word.found == (b"[over]" in text)
 
 
 def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_path):
@@ -216,7 +216,7 @@ def test_login_is_a_shell_that_keys_and_sizes_reach(worker, tmp_path):
 
 def test_login_without_a_terminal(worker):
     done = worker.piped(stdin=subprocess.DEVNULL)
-    assert b"only a terminal can be attached" in done.stderr
+    assert b"login requires a terminal" in done.stderr
     with pytest.raises(Unsupported):
         exec.login(None, worker.cluster.scope(worker.name), "worker")
 
@@ -228,7 +228,7 @@ def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
         cluster.exec_command(worker.name, "worker", ["true"])
     kube_faults.clear()
     kube_faults.answer(403, path="/exec", times=1)
-    with pytest.raises(BackendError, match="it takes the right to get and create pods/exec"):
+    with pytest.raises(BackendError, match="it requires the right to get and create pods/exec"):
         cluster.exec_command(worker.name, "worker", ["true"])
     cluster.api.close()
 
@@ -251,5 +251,5 @@ def test_a_server_that_is_slow_to_begin_is_waited_for(worker, kube_faults, kube_
     ],
 )
 def test_what_the_status_says(status, code, reason):
-    end = exec_stream.end_of(status)
+    end = exec_stream.parse_status(status)
     assert (end.exit_code, end.reason) == (code, reason)

@@ -10,6 +10,7 @@ import pytest
 
 from symphony.errors import NotFound, SpecError
 from symphony_kube.access import port_forward
+from symphony_kube.api.labels import Scope
 
 from .conftest import until
 from .using import FOREVER, launched, python, through
@@ -70,7 +71,7 @@ def talk(address, data=b"hello", timeout=40):
 
 
 def test_an_exposed_service_answers_at_its_address(running, monkeypatch):
-    monkeypatch.setattr(port_forward, "TRY", 20.0)
+    monkeypatch.setattr(port_forward, "EXTERNAL_TIMEOUT_SECONDS", 20.0)
     cluster, name = running
     address = cluster.external_url(name, "board")
     assert urllib.request.urlopen(f"http://{address}", timeout=20).status == 200
@@ -80,7 +81,7 @@ def test_an_exposed_service_answers_at_its_address(running, monkeypatch):
 
 def test_what_has_no_address_outside(running):
     cluster, name = running
-    with pytest.raises(NotFound, match="does not expose 'store' to the outside; .*symphony visit"):
+    with pytest.raises(NotFound, match="does not expose 'store' outside the cluster; .*symphony visit"):
         cluster.external_url(name, "store")
     with pytest.raises(NotFound, match="did you mean 'board'"):
         cluster.external_url(name, "bord")
@@ -125,13 +126,13 @@ def test_ports_of_services_and_wrong_ones(running):
     with cluster.port_forward(name, "store") as route:
         assert talk(route.address) == b"hello"
         taken = int(route.address.split(":")[1])
-        with pytest.raises(SpecError, match=f"cannot listen on port {taken}"):
+        with pytest.raises(SpecError, match=f"cannot listen on local port {taken}"):
             cluster.port_forward(name, "store", local_port=taken)
     for wrong, error, said in [
-        (("echo",), SpecError, "which port of process 'echo'"),
+        (("echo",), SpecError, "process 'echo' requires a port"),
         (("store", 99), SpecError, "service 'store' has port 7000, not 99"),
         (("ecko", 1), NotFound, "did you mean 'echo'"),
-        (("echo", 0), SpecError, "a port is 1 to 65535, not 0"),
+        (("echo", 0), SpecError, "a port must be in the range 1 to 65535, not 0"),
     ]:
         with pytest.raises(error, match=said):
             cluster.port_forward(name, *wrong)
@@ -151,7 +152,7 @@ def test_it_heals_when_the_process_is_restarted(running):
 
 
 def test_where_nothing_listens_the_connection_breaks_and_is_told(running, monkeypatch):
-    monkeypatch.setattr(port_forward, "AWAY", 0.5)
+    monkeypatch.setattr(port_forward, "UNAVAILABLE_SECONDS", 0.5)
     cluster, name = running
     told = []
     with (
@@ -193,7 +194,7 @@ def test_without_the_right_it_is_said(running, kube_cluster, kube_session, monke
         pytest.raises(ConnectionResetError),
     ):
         talk(route.address)
-    assert "it takes the right to get and create pods/portforward" in told[0]
+    assert "it requires the right to get and create pods/portforward" in told[0]
     cluster.api.close()
 
 
@@ -223,8 +224,8 @@ def test_a_load_balancer_by_address_or_name(monkeypatch, status, address):
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
         "status": {"loadBalancer": status},
     }
-    monkeypatch.setattr(port_forward, "_services", lambda api, scope: {"web": service})
-    assert port_forward.external(None, None, "web") == address
+    monkeypatch.setattr(port_forward, "_list_services", lambda api, scope: {"web": service})
+    assert port_forward.external_address(None, Scope(experiment="e", namespace="e"), "web") == address
 
 
 def test_a_node_that_is_reached_from_outside_comes_first():
@@ -237,7 +238,7 @@ def test_a_node_that_is_reached_from_outside_comes_first():
         def call(self, _method, path, query=None):
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
-    from symphony_kube.api.labels import Scope
+
 
     service = {"spec": {"selector": {}}}
-    assert port_forward._node(Api(), Scope(experiment="e", namespace="e"), service) == "5.6.7.8"
+    assert port_forward._node_host(Api(), Scope(experiment="e", namespace="e"), service) == "5.6.7.8"

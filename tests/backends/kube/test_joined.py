@@ -99,7 +99,7 @@ def test_without_the_right_to_list_services_that_right_is_named(
     exp = shared.new_experiment(name)
     python(exp, "server", FOREVER).binds("db")
     shared.launch(exp)
-    with pytest.raises(BackendError, match="it takes the right to list services in namespace"):
+    with pytest.raises(BackendError, match="it requires the right to list services in namespace"):
         restricted.describe_topology(name)
     with pytest.raises(NotFound, match="no experiment 'nowhere'"):
         shared.describe_topology("nowhere")

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError
+from symphony_kube.logs import follow
 from symphony_kube.logs import lines as loglines
-from symphony_kube.logs import read
-from symphony_kube.logs.lines import Pieces, Seen
+from symphony_kube.logs.lines import LineAssembler, LogPosition
 
 from .conftest import until
 from .using import FOREVER, launched, python, through
@@ -102,12 +102,12 @@ def test_since_is_to_the_nanosecond_and_tail_counts_what_is_left(ended):
     cluster, name, _ = ended
     path = f"/api/v1/namespaces/{name}/pods/{name}-count/log"
     lines = list(cluster.api.open_stream(path, query={"timestamps": "true"}).lines())
-    begins = [loglines.time_of(lines[number])[:26] + b"000" for number in (110, 145)]
+    begins = [loglines.line_time(lines[number])[:26] + b"000" for number in (110, 145)]
     since = [begin[:26].decode() + "Z" for begin in begins]
     first, second = (cluster.get_log(name, "count", since=at) for at in since)
     for begin, found in zip(begins, (first, second), strict=True):
         assert found.encode() == b"\n".join(
-            loglines.content(line) for line in loglines.newer(lines, begin)
+            loglines.line_content(line) for line in loglines.lines_since(lines, begin)
         )
     assert first.endswith(second)
     assert first.count("\n") > second.count("\n")
@@ -195,9 +195,9 @@ def test_connections_that_break_lose_and_repeat_nothing(
     talking, kube_faults, kube_session, monkeypatch
 ):
     opened = []
-    really = read.open_log
+    really = follow.open_log
     monkeypatch.setattr(
-        read,
+        follow,
         "open_log",
         lambda *args, **kwargs: opened.append(really(*args, **kwargs)) or opened[-1],
     )
@@ -275,50 +275,50 @@ def line(second, text=b"x", nano=0):
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_pieces_become_lines(size):
     data = b"a\n\nbc\nrest"
-    pieces = Pieces()
+    pieces = LineAssembler()
     found = [
         one for start in range(0, len(data), size) for one in pieces.add(data[start : start + size])
     ]
-    assert (found, pieces.last()) == ([b"a", b"", b"bc"], [b"rest"])
+    assert (found, pieces.flush()) == ([b"a", b"", b"bc"], [b"rest"])
 
 
 def test_times_of_other_zones_compare():
     assert (
-        loglines.time_of(b"2024-01-01T02:00:00.000000001+02:00 x")
+        loglines.line_time(b"2024-01-01T02:00:00.000000001+02:00 x")
         == b"2024-01-01T00:00:00.000000001"
     )
-    assert loglines.content(b"2024-01-01T02:00:00.000000001+02:00 x") == b"x"
-    assert loglines.stamp(1704067200.5) == b"2024-01-01T00:00:00.500000000"
-    assert loglines.seconds(loglines.stamp(1704067200.5), back=1) == "2023-12-31T23:59:59Z"
+    assert loglines.line_content(b"2024-01-01T02:00:00.000000001+02:00 x") == b"x"
+    assert loglines.to_line_time(1704067200.5) == b"2024-01-01T00:00:00.500000000"
+    assert loglines.to_since_time(loglines.to_line_time(1704067200.5), earlier_seconds=1) == "2023-12-31T23:59:59Z"
 
 
 def test_times_within_long_lines_go_and_those_of_the_users_stay():
     whole = b"p" * (1 << 14)
     assert (
-        loglines.content(line(1, whole + line(2, whole + line(3, b"end"))))
+        loglines.line_content(line(1, whole + line(2, whole + line(3, b"end"))))
         == whole + whole + b"end"
     )
     user = whole + b"and " + line(2, b"of mine")
-    assert loglines.content(line(1, user)) == user
+    assert loglines.line_content(line(1, user)) == user
 
 
 def test_what_comes_again_is_left_out():
-    seen = Seen()
+    seen = LogPosition()
     old = [line(1), line(2, b"a"), line(2, b"a"), line(2, b"b")]
-    seen.note(old)
-    assert seen.where() == "2024-01-01T00:00:01Z"
+    seen.remember(old)
+    assert seen.since_time() == "2024-01-01T00:00:01Z"
     again = [*old, line(2, b"a"), line(1, b"late"), line(3)]
-    assert seen.unseen().of(again) == [line(2, b"a"), line(1, b"late"), line(3)]
+    assert seen.new_line_filter().filter(again) == [line(2, b"a"), line(1, b"late"), line(3)]
 
 
 def test_what_is_older_than_all_that_is_remembered_was_read_too():
-    seen = Seen()
+    seen = LogPosition()
     many = [line(1, b"%d" % number, nano=number) for number in range(1500)]
-    seen.note(many)
-    assert seen.unseen().of([*many, line(1, nano=2000)]) == [line(1, nano=2000)]
-    assert Seen(b"2024-01-01T00:00:05").unseen().of([line(4), line(5)]) == [line(5)]
+    seen.remember(many)
+    assert seen.new_line_filter().filter([*many, line(1, nano=2000)]) == [line(1, nano=2000)]
+    assert LogPosition(b"2024-01-01T00:00:05").new_line_filter().filter([line(4), line(5)]) == [line(5)]
 
 
 def test_a_kubelet_that_has_no_log_says_so_in_its_place():
-    assert loglines.is_excuse(b"unable to retrieve container logs for containerd://4e653d")
-    assert not loglines.is_excuse(b"unable to retrieve container logs for x\nmore\n")
+    assert loglines.is_missing_log(b"unable to retrieve container logs for containerd://4e653d")
+    assert not loglines.is_missing_log(b"unable to retrieve container logs for x\nmore\n")

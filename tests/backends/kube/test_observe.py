@@ -740,7 +740,7 @@ def test_those_that_never_can_have_failed():
 def test_those_that_could_and_were_not_created_have_lost_their_launcher():
     done = pod(ended(0, at=20, phase="Succeeded"))
     assert described([done], ORDER, 79)["team/a"] == (PENDING, "")
-    never = "never started: the launcher exited before it created the process"
+    never = "never started: the launcher exited before it was created"
     assert described([done], ORDER, 80)["team/a"] == (UNKNOWN, never)
     assert described([done], ORDER, 80)["last"] == (FAILED, "never started: a ended")
 
@@ -750,7 +750,7 @@ def test_a_launcher_that_still_creates_is_alive():
     second["metadata"]["creationTimestamp"] = stamp(50)
     roster = tuple(Unit(name=name, processes=(name,)) for name in "pqr")
     assert described([first, second], roster, 100)["r"] == (PENDING, "")
-    why = "exit status unknown: its Pod does not exist; it was deleted, or the launcher exited before it created it"
+    why = "exit status unknown: its Pod does not exist: it was deleted, or the launcher exited too early"
     assert described([first, second], roster, 111)["r"] == (UNKNOWN, why)
 
 

@@ -1,1 +1,1 @@
-"""Access to running containers: exec, copy and port forwarding."""
+"""Run commands in containers, copy files and forward ports."""

@@ -1,7 +1,7 @@
-"""Files and folders of this machine as a stream of tar, and such a stream as files and folders.
+"""Convert local files and directories to a tar stream, and a tar stream to files and directories.
 
-Nothing of a stream is believed: names that lead elsewhere, ways through links, devices and pipes are refused. What
-is unpacked stands in a folder of its own until it is kept.
+The content of a stream is not trusted. Names that lead outside the archive, paths through links,
+devices and pipes are refused. Unpacked files stay in a staging directory until they are complete.
 """
 
 from __future__ import annotations
@@ -21,188 +21,201 @@ from typing import IO, Any, Protocol
 
 from symphony.errors import BackendError, NotFound, SpecError
 
-TOOLS = {"sha256sum": "sha256", "md5sum": "md5"}
-_PIECE = 1 << 18
-_BLOCK = tarfile.BLOCKSIZE
-_TOP = "it"
+# The programs that may be available in a container, and their algorithms.
+DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
+_CHUNK_BYTES = 1 << 18
+_BLOCK_BYTES = tarfile.BLOCKSIZE
+# The name of the copied file or directory in the archive.
+_ROOT = "it"
 
 
 class Readable(Protocol):
     """A stream to read from."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """So many bytes, fewer only at the end."""
+        """Return that number of bytes, or fewer at the end of the stream."""
         ...
 
 
-class _Hashes:
-    """The digests of one file, by every tool that the other side may have."""
+class _FileDigests:
+    """The digests of one file, one for each program that a container may have."""
 
     def __init__(self) -> None:
         self._hashes = {
-            tool: hashlib.new(name, usedforsecurity=False) for tool, name in TOOLS.items()
+            program: hashlib.new(algorithm, usedforsecurity=False)
+            for program, algorithm in DIGEST_PROGRAMS.items()
         }
 
     def update(self, data: bytes) -> None:
-        for one in self._hashes.values():
-            one.update(data)
+        for digest in self._hashes.values():
+            digest.update(data)
 
     def hex(self) -> dict[str, str]:
-        return {tool: one.hexdigest() for tool, one in self._hashes.items()}
+        return {program: digest.hexdigest() for program, digest in self._hashes.items()}
 
 
 class Digests:
-    """The digests of files by their names in the archive."""
+    """The digests of the files of an archive by their names."""
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, str]] = {}
 
-    def note(self, name: str, digests: dict[str, str]) -> None:
-        """Keep those of a file."""
+    def add(self, name: str, digests: dict[str, str]) -> None:
+        """Add the digests of a file."""
         self._files[name] = digests
 
-    def of(self, name: str) -> dict[str, str]:
-        """Those of a file."""
+    def get(self, name: str) -> dict[str, str]:
+        """Return the digests of a file."""
         return self._files[name]
 
-    def missing_in(self, listed: bytes, tool: str) -> str | None:
-        """The first file whose digest is not in what ``tool`` printed, or None where all are.
+    def find_mismatch(self, output: bytes, program: str) -> str | None:
+        """Return the first file whose digest is not in the output of a program, or None.
 
-        Names with a newline or a backslash are printed in one of two ways, by the tool's age.
+        The programs escape a name that contains a newline or a backslash. Old versions do not.
         """
-        lines = set(listed.split(b"\n"))
+        lines = set(output.split(b"\n"))
         for name, digests in self._files.items():
-            digest, path = digests[tool].encode(), os.fsencode(name)
+            digest, path = digests[program].encode(), os.fsencode(name)
             if digest + b"  " + path in lines:
                 continue
             escaped = path.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
-            odd = escaped != path and (
-                b"\\" + digest + b"  " + escaped in lines
-                or digest + b"  " + path + b"\n" in listed + b"\n"
-            )
-            if not odd:
+            escaped_line = b"\\" + digest + b"  " + escaped
+            unescaped_lines = digest + b"  " + path + b"\n"
+            listed = escaped_line in lines or unescaped_lines in output + b"\n"
+            if escaped == path or not listed:
                 return name
         return None
 
 
-# --- out ---
+# --- from local files to a stream ---
 
 
-class Outgoing:
-    """A file or a folder as a stream of tar of a known ``size`` in bytes; links in it are kept as links."""
+class OutgoingArchive:
+    """A file or a directory as a tar stream. Links are stored as links.
+
+    ``size`` is the length of the stream in bytes.
+    """
 
     def __init__(self, path: str) -> None:
         self.digests = Digests()
         self._path = Path(path)
         try:
-            self._top = self._path.stat()
+            self._status = self._path.stat()
         except OSError as exc:
             raise NotFound(f"cannot copy {path!r}: {exc.strerror}") from exc
-        if not (stat.S_ISDIR(self._top.st_mode) or stat.S_ISREG(self._top.st_mode)):
-            raise SpecError(f"cannot copy {path!r}: it is neither a file nor a folder")
-        self._sizes: dict[str, int] = {}
-        self.size = sum(self._length(info) for info, _ in self._members()) + 2 * _BLOCK
+        if not (stat.S_ISDIR(self._status.st_mode) or stat.S_ISREG(self._status.st_mode)):
+            raise SpecError(f"cannot copy {path!r}: it is neither a file nor a directory")
+        # The size of each file when the size of the stream was computed.
+        self._file_sizes: dict[str, int] = {}
+        self.size = 2 * _BLOCK_BYTES
+        for info, _ in self._members():
+            self._file_sizes[info.name] = info.size
+            content_blocks = -(-info.size // _BLOCK_BYTES)
+            self.size += len(_header(info)) + content_blocks * _BLOCK_BYTES
 
     @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return stat.S_ISDIR(self._top.st_mode)
+    def is_directory(self) -> bool:
+        """Whether a directory is copied."""
+        return stat.S_ISDIR(self._status.st_mode)
 
     @property
     def mode(self) -> int:
-        """Who may do what with it."""
-        return stat.S_IMODE(self._top.st_mode) & 0o777
+        """The permissions of the file or directory."""
+        return stat.S_IMODE(self._status.st_mode) & 0o777
 
     def stream(self) -> Iterator[bytes]:
-        """The archive, piece by piece. Raises `BackendError` for a file that changes meanwhile."""
-        for info, path in self._members(again=True):
+        """Yield the stream in pieces. Raises `BackendError` if a file becomes shorter meanwhile."""
+        for info, path in self._members():
+            if info.isreg():
+                # The receiver expects a stream of the size that was computed.
+                info.size = self._file_sizes.get(info.name, info.size)
             yield _header(info)
             if info.isreg():
                 yield from self._content(info, path)
-        yield bytes(2 * _BLOCK)
+        yield bytes(2 * _BLOCK_BYTES)
 
-    def _length(self, info: tarfile.TarInfo) -> int:
-        return len(_header(info)) + -(-info.size // _BLOCK) * _BLOCK
+    def _members(self) -> Iterator[tuple[tarfile.TarInfo, Path]]:
+        yield self._tar_info(_ROOT, self._path, self._status), self._path
+        if self.is_directory:
+            yield from self._members_of(_ROOT, self._path)
 
-    def _members(self, *, again: bool = False) -> Iterator[tuple[tarfile.TarInfo, Path]]:
-        yield self._info(_TOP, self._path, self._top, again), self._path
-        if self.is_folder:
-            yield from self._inside(_TOP, self._path, again)
-
-    def _inside(
-        self, name: str, folder: Path, again: bool
-    ) -> Iterator[tuple[tarfile.TarInfo, Path]]:
+    def _members_of(self, name: str, directory: Path) -> Iterator[tuple[tarfile.TarInfo, Path]]:
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
         except OSError as exc:
-            raise SpecError(f"cannot copy {str(folder)!r}: {exc.strerror}") from exc
+            raise SpecError(f"cannot copy {str(directory)!r}: {exc.strerror}") from exc
         for entry in entries:
-            path, inner = Path(entry.path), f"{name}/{entry.name}"
-            found = entry.stat(follow_symlinks=False)
-            if stat.S_ISSOCK(found.st_mode):
+            member, path = f"{name}/{entry.name}", Path(entry.path)
+            status = entry.stat(follow_symlinks=False)
+            if stat.S_ISSOCK(status.st_mode):
                 continue
-            yield self._info(inner, path, found, again), path
-            if stat.S_ISDIR(found.st_mode):
-                yield from self._inside(inner, path, again)
+            yield self._tar_info(member, path, status), path
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._members_of(member, path)
 
-    def _info(self, name: str, path: Path, found: os.stat_result, again: bool) -> tarfile.TarInfo:
+    def _tar_info(self, name: str, path: Path, status: os.stat_result) -> tarfile.TarInfo:
         info = tarfile.TarInfo(name)
-        info.mode = stat.S_IMODE(found.st_mode) & 0o777
-        info.mtime = int(found.st_mtime)
-        if stat.S_ISDIR(found.st_mode):
+        info.mode = stat.S_IMODE(status.st_mode) & 0o777
+        info.mtime = int(status.st_mtime)
+        if stat.S_ISDIR(status.st_mode):
             info.type = tarfile.DIRTYPE
-            if name == _TOP:  # it has to be moved, which only those can who may write to it
+            if name == _ROOT:  # the receiver moves it, which requires write permission
                 info.mode |= 0o700
-        elif stat.S_ISLNK(found.st_mode):
+        elif stat.S_ISLNK(status.st_mode):
             info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
-        elif stat.S_ISREG(found.st_mode):
-            # The length was promised when the first byte was sent.
-            info.size = self._sizes[name] if again and name in self._sizes else found.st_size
-            self._sizes[name] = info.size
+        elif stat.S_ISREG(status.st_mode):
+            info.size = status.st_size
         else:
-            raise SpecError(f"cannot copy {str(path)!r}: it is neither a file, a folder nor a link")
+            raise SpecError(
+                f"cannot copy {str(path)!r}: it is neither a file, a directory nor a link"
+            )
         return info
 
     def _content(self, info: tarfile.TarInfo, path: Path) -> Iterator[bytes]:
-        hashes, left = _Hashes(), info.size
+        digests, bytes_left = _FileDigests(), info.size
         try:
             with path.open("rb") as file:
-                while left:
-                    data = file.read(min(left, _PIECE))
+                while bytes_left:
+                    data = file.read(min(bytes_left, _CHUNK_BYTES))
                     if not data:
                         raise BackendError(
-                            f"cannot copy {str(path)!r}: it became shorter meanwhile; copy it again"
+                            f"cannot copy {str(path)!r}: it became shorter while it was copied; "
+                            "copy it again"
                         )
-                    left -= len(data)
-                    hashes.update(data)
+                    bytes_left -= len(data)
+                    digests.update(data)
                     yield data
         except OSError as exc:
             raise SpecError(f"cannot copy {str(path)!r}: {exc.strerror}") from exc
-        name = info.name.removeprefix(f"{_TOP}/") if self.is_folder else info.name
-        self.digests.note(f"./{name}", hashes.hex())
-        yield bytes(-info.size % _BLOCK)
+        name = info.name.removeprefix(f"{_ROOT}/") if self.is_directory else info.name
+        self.digests.add(f"./{name}", digests.hex())
+        yield bytes(-info.size % _BLOCK_BYTES)
 
 
 def _header(info: tarfile.TarInfo) -> bytes:
     return info.tobuf(format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
 
 
-# --- in ---
+# --- from a stream to local files ---
 
 
-class Incoming:
-    """What comes in a stream of tar, for ``target``: unpacked beside it, and put in its place by `keep`."""
+class IncomingArchive:
+    """Unpacks a tar stream into a staging directory next to ``target``.
+
+    `commit` moves the files to the target. The staging directory is removed at the end of the
+    ``with`` block.
+    """
 
     def __init__(self, target: Path) -> None:
         self.digests = Digests()
         self._target = target
-        self._folder = Path()
-        self._modes: dict[Path, int] = {}
-        self._top: Path | None = None
+        self._staging = Path()
+        self._directory_modes: dict[Path, int] = {}
+        self._root: Path | None = None
 
-    def __enter__(self) -> Incoming:
+    def __enter__(self) -> IncomingArchive:
         try:
-            self._folder = Path(tempfile.mkdtemp(prefix=".symphony-", dir=self._target.parent))
+            self._staging = Path(tempfile.mkdtemp(prefix=".symphony-", dir=self._target.parent))
         except OSError as exc:
             raise SpecError(f"cannot copy to {str(self._target)!r}: {exc.strerror}") from exc
         return self
@@ -213,143 +226,150 @@ class Incoming:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for path, _, _ in os.walk(self._folder):
+        for path, _, _ in os.walk(self._staging):
             with contextlib.suppress(OSError):
                 Path(path).chmod(0o700)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._staging, ignore_errors=True)
 
     def unpack(self, stream: Readable) -> None:
-        """Unpack a file, or what is in a folder. Raises `SpecError` for what must not be unpacked."""
+        """Unpack a file, or the content of a directory.
+
+        Raises `SpecError` if the stream contains an unsafe name or file type.
+        """
+        fileobj: Any = stream
         try:
             with tarfile.open(
-                fileobj=_as_file(stream),
+                fileobj=fileobj,
                 mode="r|",
-                bufsize=_PIECE,
+                bufsize=_CHUNK_BYTES,
                 encoding="utf-8",
                 errors="surrogateescape",
             ) as tar:
                 for member in tar:
-                    self._unpack(tar, member)
+                    self._unpack_member(tar, member)
         except tarfile.TarError as exc:
             stream.read()
-            if self._top is None:
-                return  # what the other side says of its end tells why
+            if self._root is None:
+                return  # the exit of the sender explains why there is no archive
             raise BackendError(
-                f"cannot copy to {str(self._target)!r}: what came is no whole archive: {exc}"
+                f"cannot copy to {str(self._target)!r}: the received archive is damaged: {exc}"
             ) from exc
         except OSError as exc:
             raise SpecError(f"cannot copy to {str(self._target)!r}: {exc.strerror or exc}") from exc
 
-    def keep(self) -> None:
-        """Put what was unpacked where it belongs."""
-        if self._top is None:
-            raise BackendError(f"cannot copy to {str(self._target)!r}: nothing came")
-        folder = self._top.is_dir() and not self._top.is_symlink()
-        there = self._target.is_dir()
-        if there and not folder:
-            raise SpecError(
-                f"cannot copy to {str(self._target)!r}: a file cannot take the place of a folder"
-            )
-        if folder and not there and os.path.lexists(self._target):
-            raise SpecError(
-                f"cannot copy to {str(self._target)!r}: a folder cannot take the place of a file"
-            )
+    def commit(self) -> None:
+        """Move the unpacked files to the target."""
+        target = self._target
+        if self._root is None:
+            raise BackendError(f"cannot copy to {str(target)!r}: nothing was received")
+        is_directory = self._root.is_dir() and not self._root.is_symlink()
+        if target.is_dir() and not is_directory:
+            raise SpecError(f"cannot copy to {str(target)!r}: a file cannot replace a directory")
+        if is_directory and not target.is_dir() and os.path.lexists(target):
+            raise SpecError(f"cannot copy to {str(target)!r}: a directory cannot replace a file")
         try:
-            if there:
-                self._merge(self._top, self._target)
+            if target.is_dir():
+                self._merge(self._root, target)
             else:
-                self._top.replace(self._target)
-                # Those inside moved with it; each gets its mode when those below it have theirs.
-                for path, mode in sorted(self._modes.items(), key=lambda item: -len(item[0].parts)):
-                    (self._target / path.relative_to(self._top)).chmod(mode)
+                self._root.replace(target)
+                self._set_directory_modes(self._root, target)
         except OSError as exc:
-            raise SpecError(
-                f"cannot copy to {str(exc.filename or self._target)!r}: {exc.strerror}"
-            ) from exc
+            path = exc.filename or target
+            raise SpecError(f"cannot copy to {str(path)!r}: {exc.strerror}") from exc
+
+    def _set_directory_modes(self, root: Path, target: Path) -> None:
+        """Set the modes of directories, the innermost first.
+
+        A mode may make the content of its directory inaccessible.
+        """
+        innermost_first = sorted(self._directory_modes, key=lambda path: -len(path.parts))
+        for path in innermost_first:
+            (target / path.relative_to(root)).chmod(self._directory_modes[path])
 
     def _merge(self, source: Path, target: Path) -> None:
         for entry in os.scandir(source):
-            here = target / entry.name
+            path, destination = Path(entry.path), target / entry.name
             if not entry.is_dir(follow_symlinks=False):
-                Path(entry.path).replace(here)
-            elif here.is_dir() and not here.is_symlink():
-                self._merge(Path(entry.path), here)
-            elif os.path.lexists(here):
-                raise OSError(errno.EEXIST, "a folder cannot take the place of a file", str(here))
+                path.replace(destination)
+            elif destination.is_dir() and not destination.is_symlink():
+                self._merge(path, destination)
+            elif os.path.lexists(destination):
+                message = "a directory cannot replace a file"
+                raise OSError(errno.EEXIST, message, str(destination))
             else:
-                Path(entry.path).replace(here)
-                here.chmod(self._modes.get(Path(entry.path), 0o755))
+                path.replace(destination)
+                destination.chmod(self._directory_modes.get(path, 0o755))
 
-    def _unpack(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        path = self._place(member)
+    def _unpack_member(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        path = self._destination(member)
         if member.isdir():
             path.mkdir(mode=0o700, exist_ok=True)
-            self._modes[path] = member.mode & 0o777
+            self._directory_modes[path] = member.mode & 0o777
         elif member.issym():
             path.symlink_to(member.linkname)
         elif member.islnk():
-            self._link(member, path)
+            self._unpack_hard_link(member, path)
         elif member.isreg():
             content = tar.extractfile(member)
             if content is not None:
-                self._write(member, path, content)
+                self._unpack_file(member, path, content)
         else:
             raise SpecError(
-                f"cannot copy {member.name!r}: it is neither a file, a folder nor a link"
+                f"cannot copy {member.name!r}: it is neither a file, a directory nor a link"
             )
 
-    def _place(self, member: tarfile.TarInfo) -> Path:
-        """Where a member goes; its folder is one that was unpacked before, and no link."""
+    def _destination(self, member: tarfile.TarInfo) -> Path:
+        """Return the path of a member. Its parent is an unpacked directory and no link."""
         parts = _parts(member.name)
-        if self._top is None:
-            self._top = self._folder / _TOP
-            if not parts and not member.isdir():
-                raise _strange(member.name)
-            if parts and member.isdir():
-                raise _strange(member.name)
-            return self._top
-        path = self._top.joinpath(*parts)
-        if not parts or path.parent not in self._modes or os.path.lexists(path):
-            raise _strange(member.name)
+        if self._root is None:
+            self._root = self._staging / _ROOT
+            # The stream is either one file with a name, or a directory that begins with ".".
+            if bool(parts) == member.isdir():
+                raise _unsafe_name(member.name)
+            return self._root
+        path = self._root.joinpath(*parts)
+        if not parts or path.parent not in self._directory_modes or os.path.lexists(path):
+            raise _unsafe_name(member.name)
         return path
 
-    def _link(self, member: tarfile.TarInfo, path: Path) -> None:
-        """A second name of a file that came before."""
-        name = "./" + "/".join(_parts(member.linkname))
-        source = self._folder / _TOP / name
-        if source.is_symlink() or not source.is_file() or source.parent not in self._modes:
-            raise _strange(member.linkname)
+    def _unpack_hard_link(self, member: tarfile.TarInfo, path: Path) -> None:
+        """Link to a file that was unpacked before."""
+        name = _digest_name(member.linkname)
+        source = self._staging / _ROOT / name
+        if source.is_symlink() or not source.is_file():
+            raise _unsafe_name(member.linkname)
+        if source.parent not in self._directory_modes:
+            raise _unsafe_name(member.linkname)
         os.link(source, path)
-        self.digests.note(self._listed(member), self.digests.of(name))
+        self.digests.add(_digest_name(member.name), self.digests.get(name))
 
-    def _write(self, member: tarfile.TarInfo, path: Path, content: IO[bytes]) -> None:
-        hashes = _Hashes()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    def _unpack_file(self, member: tarfile.TarInfo, path: Path, content: IO[bytes]) -> None:
+        digests = _FileDigests()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(path, flags, 0o600)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
-            while data := content.read(_PIECE):
-                hashes.update(data)
+            while data := content.read(_CHUNK_BYTES):
+                digests.update(data)
                 file.write(data)
             os.fchmod(descriptor, member.mode & 0o777)
         os.utime(path, (member.mtime, member.mtime))
-        self.digests.note(self._listed(member), hashes.hex())
+        self.digests.add(_digest_name(member.name), digests.hex())
 
-    def _listed(self, member: tarfile.TarInfo) -> str:
-        """The name under which the other side lists a file."""
-        return "./" + "/".join(_parts(member.name))
+
+def _digest_name(name: str) -> str:
+    """Return the name that the digest program of the sender prints for a member."""
+    return "./" + "/".join(_parts(name))
 
 
 def _parts(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts:
-        raise _strange(name)
+        raise _unsafe_name(name)
     return parts
 
 
-def _strange(name: str) -> SpecError:
+def _unsafe_name(name: str) -> SpecError:
     return SpecError(
-        f"cannot copy {name!r}: its name leads out of what is copied, or comes twice; nothing was kept"
+        f"cannot copy {name!r}: its name leads outside the archive or is repeated; "
+        "nothing was copied"
     )
-
-
-def _as_file(stream: Readable) -> Any:
-    return stream

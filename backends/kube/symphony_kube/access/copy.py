@@ -1,7 +1,8 @@
-"""Copying files and folders from and to the container of a process, as a stream of tar over exec.
+"""Copy files and directories from and to the container of a process, as a tar stream over exec.
 
-What is copied comes into a folder of its own beside the target, is compared with the source by the digest of every
-file, and only then takes the target's place. The container needs a shell, tar and a digest program.
+A copy is written to a staging directory next to its target. It is compared with the source by the
+digest of every file, and then moved to the target. The container needs a shell, tar and a program
+that computes digests.
 """
 
 from __future__ import annotations
@@ -11,92 +12,105 @@ import posixpath
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symphony.cluster.remote_path import RemotePath, parse_transfer
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
-from symphony_kube.access import archive, exec, exec_stream
-from symphony_kube.access.archive import Digests
-from symphony_kube.access.exec_stream import Channels
+from symphony_kube.access import exec, exec_stream
+from symphony_kube.access.archive import (
+    DIGEST_PROGRAMS,
+    Digests,
+    IncomingArchive,
+    OutgoingArchive,
+)
+from symphony_kube.access.exec_stream import ExecStream
 from symphony_kube.api.errors import one_line
 from symphony_kube.api.labels import Scope
-from symphony_kube.status import find_pod
+from symphony_kube.status.find_pod import running_container
 from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
+    from symphony.cluster import Progress
     from symphony_kube.api.client import Api
 
-# Called with the bytes so far, and of how many, where that is known.
-Progress = Callable[[int, "int | None"], None]
-
-# The first lines of every script. One that gives up says so on a line that begins with this mark, on standard error:
-# how it ended may never be told, where it left input unread.
-_SAID = "symphony: "
-_BEGIN = f"""\
+# Every script begins with these lines. A script that fails writes a line with this prefix to
+# standard error, because Kubernetes may never report the exit code of a command that left input
+# unread.
+_FAILURE_PREFIX = "symphony: "
+_PREAMBLE = f"""\
 clean() {{ :; }}
-fail() {{ clean; printf '{_SAID}%s\\n' "$1" >&2; exit 1; }}
-for tool in "$@"; do [ "$tool" = -- ] && break; command -v "$tool" >/dev/null 2>&1 || fail "needs $tool"; done
+fail() {{ clean; printf '{_FAILURE_PREFIX}%s\\n' "$1" >&2; exit 1; }}
+for tool in "$@"; do
+    [ "$tool" = -- ] && break
+    command -v "$tool" >/dev/null 2>&1 || fail "needs $tool"
+done
 while [ "$1" != -- ]; do shift; done; shift
 for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; done
 [ "$sum" ] || fail "needs sha256sum"
 """
-# Writes a file or the content of a folder; links that are named are followed, others kept.
+# Writes a file, or the content of a directory. Follows a link that is named, and keeps other links.
 _SEND = (
-    _BEGIN
+    _PREAMBLE
     + """\
-cd -- "$1" 2>/dev/null || fail "no folder"
-[ -e "$2" ] || fail "not there"
-if [ -d "$2" ]; then cd -- "$2" || fail "cannot be read"; exec tar -cf - .; else exec tar -chf - "$2"; fi
+cd -- "$1" 2>/dev/null || fail "no directory"
+[ -e "$2" ] || fail "not found"
+if [ -d "$2" ]; then
+    cd -- "$2" || fail "cannot be read"
+    exec tar -cf - .
+fi
+exec tar -chf - "$2"
 """
 )
-_SUM = """\
-if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +; else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
+_PRINT_DIGESTS = """\
+if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +
+else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
 """
-_DIGESTS = _BEGIN + 'cd -- "$1" 2>/dev/null || fail "no folder"\n' + _SUM
-# Says when it is ready, and only then is anything sent. Takes tar's stream by its length, tells the digests, and goes
-# on when it is told that they are right.
+_DIGESTS = _PREAMBLE + 'cd -- "$1" 2>/dev/null || fail "no directory"\n' + _PRINT_DIGESTS
+# Reports that it is ready, because nothing must be sent before. Unpacks a tar stream of a given
+# length, and prints the digests. Moves the files to the target after it has received "keep".
 _READY = b"ready\n"
 _RECEIVE = (
-    _BEGIN
+    _PREAMBLE
     + """\
 target=$1 base=$2 parent=$3 kind=$4 size=$5 tmp=$6 mode=$7
 if [ -d "$target" ]; then parent=$target; [ "$base" ] && target=$target/$base; fi
-[ -d "$parent" ] || fail "no folder"
-if [ "$kind" = file ]; then [ -d "$target" ] && fail "is a folder"
+[ -d "$parent" ] || fail "no directory"
+if [ "$kind" = file ]; then [ -d "$target" ] && fail "is a directory"
 elif [ -e "$target" ] && [ ! -d "$target" ]; then fail "is a file"; fi
 tmp=$parent/$tmp
-mkdir -m 700 "$tmp" || fail "its folder cannot be written to"
+mkdir -m 700 "$tmp" || fail "its directory is not writable"
 clean() { chmod -R u+rwx "$tmp" 2>/dev/null; rm -rf "$tmp" 2>/dev/null; }
 trap clean EXIT
-trap 'fail "it was broken off there"' HUP INT TERM
+trap 'fail "the copy was interrupted in the container"' HUP INT TERM
 trap 'exit 1' PIPE
 echo ready
 head -c "$size" | tar -xpf - -C "$tmp" || fail "it could not be unpacked"
 (set -- "$tmp" ./it; cd "$1" || exit 1
 """
-    + _SUM
+    + _PRINT_DIGESTS
     + """\
-) || fail "what came could not be read again"
-read -r answer && [ "$answer" = keep ] || fail "it was broken off here"
+) || fail "the copy could not be read back"
+read -r answer && [ "$answer" = keep ] || fail "the copy was interrupted"
 if [ ! -d "$target" ]; then
-    mv -f "$tmp/it" "$target" && chmod "$mode" "$target" || fail "it could not be put in its place"
+    mv -f "$tmp/it" "$target" && chmod "$mode" "$target" ||
+        fail "it could not be moved to its target"
     exit
 fi
-cd "$tmp/it" || fail "it could not be put in its place"
+cd "$tmp/it" || fail "it could not be moved to its target"
 case $target in /*) ;; *) target=$OLDPWD/$target;; esac
-find . -type d -exec sh -c 'for d; do [ -d "$0/$d" ] || mkdir "$0/$d" || exit 1; done' "$target" {} + ||
-    fail "could not be merged"
+find . -type d -exec sh -c 'for d; do [ -d "$0/$d" ] || mkdir "$0/$d" || exit 1
+done' "$target" {} + || fail "cannot be merged"
 find . ! -type d -exec sh -c 'for f; do [ -d "$0/$f" ] && [ ! -L "$0/$f" ] && exit 3
-mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "could not be merged"
+mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "cannot be merged"
 """
 )
-_GAVE_UP = re.compile(rb"^%s(.*)\n" % _SAID.encode(), re.MULTILINE)
-# How long what is sent may wait to be taken, in seconds.
-STALLED = 120.0
-# What any machine reads, writes and digests at least, in bytes per second.
-SLOWEST = 10e6
+_FAILURE_LINE = re.compile(rb"^%s(.*)\n" % _FAILURE_PREFIX.encode(), re.MULTILINE)
+_MAX_ERROR_BYTES = 1 << 16
+# A copy fails if the container accepts no data for this time.
+STALL_SECONDS = 120.0
+# The lowest speed at which any machine reads, writes and digests files.
+MIN_BYTES_PER_SECOND = 10e6
 
 _TOOLS = ("tar", "find")
 _TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
@@ -105,232 +119,278 @@ _TOOLS_TO_RECEIVE = (*_TOOLS, "head", "mv", "rm", "mkdir", "chmod")
 def transfer(
     api: Api, scope: Scope, source: str, target: str, *, progress: Progress | None = None
 ) -> None:
-    """Copy a file or a folder; one of ``source`` and ``target`` is ``process:path`` or ``group/process:path``.
+    """Copy a file or a directory.
 
-    As with ``cp -r``: into a target that is a folder, else under its name; ``folder/.`` is what is in the folder. A
-    folder that is there already is added to, files are replaced. Modes and links are kept.
-    Raises `NotFound`, `SpecError`, and `BackendError` where what arrived is not what was sent.
+    Either ``source`` or ``target`` is ``process:path`` or ``group/process:path``. The rules are
+    those of ``cp -r``: a target that is a directory receives the source under its name, and
+    ``directory/.`` is the content of a directory. An existing directory is merged, existing files
+    are replaced. Modes and links are kept. Raises `NotFound`, `SpecError`, and `BackendError` if
+    the copy differs from the source.
     """
-    tell: Progress = progress or (lambda _done, _of: None)
-    there, here = parse_transfer(source, target)
-    if there is not None:
-        place = find_pod.running_container(api, scope, there.process, there.group)
-        _download(api, scope, place, there, target, tell)
-    elif here is not None:
-        place = find_pod.running_container(api, scope, here.process, here.group)
-        _upload(api, scope, place, source, here, tell)
+    report: Progress = progress or _no_progress
+    remote_source, remote_target = parse_transfer(source, target)
+    if remote_source is not None:
+        ref = running_container(api, scope, remote_source.process, remote_source.group)
+        _download(api, scope, ref, remote_source, target, report)
+    elif remote_target is not None:
+        ref = running_container(api, scope, remote_target.process, remote_target.group)
+        _upload(api, scope, ref, source, remote_target, report)
 
 
 def dry_run(api: Api, scope: Scope, source: str, target: str) -> None:
-    """Refuse what `transfer` would refuse before it looks into the container, and copy nothing."""
-    there, here = parse_transfer(source, target)
-    beside = there or here
-    if beside is not None:
-        find_pod.running_container(api, scope, beside.process, beside.group)
-    if there is not None:
-        _landing(there, target)
+    """Check the arguments of `transfer` as far as possible without access to the container."""
+    remote_source, remote_target = parse_transfer(source, target)
+    remote = remote_source or remote_target
+    if remote is not None:
+        running_container(api, scope, remote.process, remote.group)
+    if remote_source is not None:
+        _local_target(remote_source, target)
     else:
-        archive.Outgoing(source)
+        OutgoingArchive(source)
+
+
+def _no_progress(_done: int, _total: int | None) -> None:
+    """Report no progress."""
 
 
 # --- from a process ---
 
 
-def _landing(source: RemotePath, target: str) -> Path:
-    """Where here something from a process comes to stand. Raises `NotFound`."""
+def _local_target(source: RemotePath, target: str) -> Path:
+    """Return the local path of a copy. Raises `NotFound` if its directory does not exist."""
     _, name = _split(source.path)
     path = Path(target)
-    final = path / name if path.is_dir() and name != "." else path
+    into_directory = path.is_dir() and name != "."
+    destination = path / name if into_directory else path
     if target.endswith("/") and not path.is_dir():
-        raise NotFound(f"there is no folder {str(path)!r} here")
-    if not final.parent.is_dir():
-        raise NotFound(f"there is no folder {str(final.parent)!r} here")
-    return final
+        raise NotFound(f"there is no local directory {str(path)!r}")
+    if not destination.parent.is_dir():
+        raise NotFound(f"there is no local directory {str(destination.parent)!r}")
+    return destination
 
 
 def _download(
-    api: Api, scope: Scope, place: ContainerRef, source: RemotePath, target: str, tell: Progress
+    api: Api,
+    scope: Scope,
+    ref: ContainerRef,
+    source: RemotePath,
+    target: str,
+    report: Progress,
 ) -> None:
-    folder, name = _split(source.path)
-    final = _landing(source, target)
-    with archive.Incoming(final) as incoming:
-        script = ["sh", "-c", _SEND, "sh", *_TOOLS, "--", folder, _plain(name)]
-        with exec.connect(api, scope, place, script) as channels:
-            output = _Output(channels, place, str(source), tell)
-            incoming.unpack(output)
+    directory, name = _split(source.path)
+    arguments = [*_TOOLS, "--", directory, _not_an_option(name)]
+    with IncomingArchive(_local_target(source, target)) as archive:
+        with exec.open_exec(api, scope, ref, ["sh", "-c", _SEND, "sh", *arguments]) as stream:
+            output = _ScriptOutput(stream, ref, str(source), report)
+            archive.unpack(output)
             output.finish()
-        script = ["sh", "-c", _DIGESTS, "sh", *_TOOLS, "--", folder, _plain(name)]
-        with exec.connect(api, scope, place, script) as channels:
-            output = _Output(channels, place, str(source), lambda _done, _of: None)
-            said = output.read()
+        with exec.open_exec(api, scope, ref, ["sh", "-c", _DIGESTS, "sh", *arguments]) as stream:
+            output = _ScriptOutput(stream, ref, str(source))
+            digests = output.read()
             output.finish()
-        _compare(incoming.digests, said, str(source))
-        incoming.keep()
+        _compare(archive.digests, digests, str(source))
+        archive.commit()
 
 
-class _Output:
-    """What a script writes, as a file to read from; its errors are raised where it failed."""
+class _ScriptOutput:
+    """The standard output of a script, as a file to read from.
 
-    def __init__(self, channels: Channels, place: ContainerRef, what: str, tell: Progress) -> None:
-        self._channels = channels
-        self._place = place
-        self._what = what
-        self._tell = tell
-        self._kept = bytearray()
+    Every method raises an error if the script has failed.
+    """
+
+    def __init__(
+        self, stream: ExecStream, ref: ContainerRef, path: str, report: Progress = _no_progress
+    ) -> None:
+        self._stream = stream
+        self._ref = ref
+        self._path = path
+        self._report = report
+        self._unread = bytearray()
         self._errors = bytearray()
         self._status: bytes | None = None
-        self._count = 0
-        self._left, self._moved = 0, time.monotonic()
-        # How long the script may be silent that has got all it waits for, in seconds; None for ever.
-        self.answer_within: float | None = None
+        self._received_bytes = 0
+        self._unsent_bytes = 0
+        self._last_progress = time.monotonic()
+        # How long the script may be silent after it has received its input; None means no limit.
+        self.answer_seconds: float | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes, fewer only at the end."""
-        while (size < 0 or len(self._kept) < size) and self._more():
-            pass
-        cut = len(self._kept) if size < 0 else size
-        data = bytes(self._kept[:cut])
-        del self._kept[:cut]
+        """Return that number of bytes, or fewer at the end of the output."""
+        while size < 0 or len(self._unread) < size:
+            if not self._receive_more():
+                break
+        length = len(self._unread) if size < 0 else size
+        data = bytes(self._unread[:length])
+        del self._unread[:length]
         return data
 
-    def until(self, ends: tuple[bytes, ...]) -> bytes:
-        """All up to one of ``ends``. Raises where the script ends before that."""
-        while not (b"\n" + self._kept[-100:]).endswith(ends):
-            if not self._more():
+    def read_until(self, endings: tuple[bytes, ...]) -> bytes:
+        """Return the output up to one of ``endings``, without consuming it."""
+        longest = max(len(ending) for ending in endings)
+        while not (b"\n" + self._unread[-longest:]).endswith(endings):
+            if not self._receive_more():
                 self.finish()
                 break
-        return bytes(self._kept)
+        return bytes(self._unread)
 
-    def poll(self) -> None:
-        """Send what waits, and take in what came; raises where the script has failed already."""
-        self._wait(None if self._channels.full else 0.0)
-        if self._status is not None or self._channels.closed:
+    def send_pending(self) -> None:
+        """Send queued data and receive output. Waits only if too much data is queued."""
+        self._exchange(None if self._stream.full else 0.0)
+        if self._status is not None or self._stream.closed:
             self.finish()
 
     def finish(self) -> None:
-        """Read on to the end of the script. Raises where it failed."""
-        while self._more():
-            self._kept.clear()
-        code = exec.exit_code(exec.how_ended(self._status), self._place, ["sh"])
+        """Discard the output until the script exits."""
+        while self._receive_more():
+            self._unread.clear()
+        code = exec.check_exit(exec.parse_exit(self._status), self._ref, ["sh"])
         if code:
-            raise _failure(self._errors.decode(errors="replace"), self._what, self._place)
+            raise self._failure()
 
-    def _more(self) -> bool:
-        if self._status is not None or self._channels.closed:
+    def _receive_more(self) -> bool:
+        """Wait for more output; return False if the script has exited."""
+        if self._status is not None or self._stream.closed:
             return False
-        self._wait(None)
+        self._exchange(None)
         return True
 
-    def _wait(self, timeout: float | None) -> None:
-        """Send and take in. Raises what the script says of itself, and `Unreachable` where nothing moves any more."""
-        messages, _ = self._channels.wait(timeout)
-        self._take(messages)
-        if _GAVE_UP.search(self._errors):
-            raise _failure(self._errors.decode(errors="replace"), self._what, self._place)
-        now, left = time.monotonic(), self._channels.backlog
-        limit = STALLED if left else self.answer_within
-        if messages or left < self._left or limit is None:
-            self._moved = now
-        elif now > self._moved + limit:
-            what = "taken" if left else "heard from"
-            raise Unreachable(
-                f"cannot copy {self._what!r}: nothing was {what} there for {limit:.3g} s; copy it again"
-            )
-        self._left = left
-
-    def _take(self, messages: list[tuple[int, bytes]]) -> None:
+    def _exchange(self, timeout: float | None) -> None:
+        """Send and receive data. Raises `Unreachable` if there is no progress for too long."""
+        messages, _ = self._stream.exchange(timeout)
         for channel, data in messages:
-            if channel == exec_stream.STDOUT:
-                self._kept += data
-                self._count += len(data)
-                self._tell(self._count, None)
-            elif channel == exec_stream.STDERR:
-                self._errors += data[: 1 << 16]
-            elif channel == exec_stream.STATUS:
-                self._status = data
+            self._take(channel, data)
+        if _FAILURE_LINE.search(self._errors):
+            raise self._failure()
+        now = time.monotonic()
+        unsent_bytes = self._stream.unsent_bytes
+        limit = STALL_SECONDS if unsent_bytes else self.answer_seconds
+        progressed = bool(messages) or unsent_bytes < self._unsent_bytes
+        self._unsent_bytes = unsent_bytes
+        if progressed or limit is None:
+            self._last_progress = now
+        elif now > self._last_progress + limit:
+            problem = "accepted no data" if unsent_bytes else "sent no answer"
+            raise Unreachable(
+                f"cannot copy {self._path!r}: the container {problem} for {limit:.3g} s; "
+                "copy it again"
+            )
+
+    def _take(self, channel: int, data: bytes) -> None:
+        if channel == exec_stream.STDOUT:
+            self._unread += data
+            self._received_bytes += len(data)
+            self._report(self._received_bytes, None)
+        elif channel == exec_stream.STDERR:
+            self._errors += data[:_MAX_ERROR_BYTES]
+        elif channel == exec_stream.STATUS:
+            self._status = data
+
+    def _failure(self) -> BackendError | NotFound | SpecError:
+        return _script_failure(bytes(self._errors), self._path, self._ref)
 
 
-def _failure(said: str, what: str, place: ContainerRef) -> BackendError | NotFound | SpecError:
-    """The error for what a script said of itself, or a tool in it."""
-    found = _GAVE_UP.search(said.encode())
-    if found is None:
-        return BackendError(
-            f"cannot copy {what!r}: {one_line(said) or 'the copying was cut short'}"
-        )
-    why, before = found[1].decode(), one_line(said.encode()[: found.start()].decode())
-    if why.startswith("needs "):
-        return SpecError(
-            f"cannot copy {what!r}: the image of {place.process!r} has no {why.removeprefix('needs ')}"
-        )
-    words = {
-        "no folder": f"there is no such folder beside {place.process!r}",
-        "not there": f"there is no such file or folder beside {place.process!r}",
-        "is a folder": "a file cannot take the place of a folder",
-        "is a file": "a folder cannot take the place of a file",
-        "could not be merged": "it could not be merged with what is there",
+def _script_failure(
+    errors: bytes, path: str, ref: ContainerRef
+) -> BackendError | NotFound | SpecError:
+    """Return the error for the standard error of a script that failed."""
+    line = _FAILURE_LINE.search(errors)
+    if line is None:
+        text = one_line(errors.decode(errors="replace"))
+        return BackendError(f"cannot copy {path!r}: {text or 'the copy was interrupted'}")
+    failure = line[1].decode(errors="replace")
+    if failure.startswith("needs "):
+        tool = failure.removeprefix("needs ")
+        return SpecError(f"cannot copy {path!r}: the image of {ref.process!r} has no {tool}")
+    not_found = {
+        "no directory": f"there is no such directory in {ref.process!r}",
+        "not found": f"there is no such file or directory in {ref.process!r}",
     }
-    if why not in words:
-        return BackendError(f"cannot copy {what!r}: {why}{f': {before}' if before else ''}")
-    kind = NotFound if why in ("no folder", "not there") else SpecError
-    return kind(f"cannot copy {what!r}: {words[why]}")
+    if failure in not_found:
+        return NotFound(f"cannot copy {path!r}: {not_found[failure]}")
+    conflicts = {
+        "is a directory": "a file cannot replace a directory",
+        "is a file": "a directory cannot replace a file",
+        "cannot be merged": "it cannot be merged with the existing directory",
+    }
+    if failure in conflicts:
+        return SpecError(f"cannot copy {path!r}: {conflicts[failure]}")
+    tool_message = one_line(errors[: line.start()].decode(errors="replace"))
+    details = f": {tool_message}" if tool_message else ""
+    return BackendError(f"cannot copy {path!r}: {failure}{details}")
 
 
 # --- to a process ---
 
 
 def _upload(
-    api: Api, scope: Scope, place: ContainerRef, source: str, target: RemotePath, tell: Progress
+    api: Api,
+    scope: Scope,
+    ref: ContainerRef,
+    source: str,
+    target: RemotePath,
+    report: Progress,
 ) -> None:
-    tree = archive.Outgoing(source)
-    parent, _ = _split(target.path)
-    base = "" if Path(source).name in ("", "..") or source.endswith("/.") else Path(source).name
-    wanted = _plain(target.path.rstrip("/") or "/")
-    if target.path.endswith("/"):
-        wanted, parent = f"{wanted}/", f"{wanted}/"
-    words = [
-        wanted, base, _plain(parent), "folder" if tree.is_folder else "file", str(tree.size),
-        f".symphony-{secrets.token_hex(6)}", f"{tree.mode:o}",
-    ]  # fmt: skip
-    script = ["sh", "-c", _RECEIVE, "sh", *_TOOLS_TO_RECEIVE, "--", *words]
-    with exec.connect(api, scope, place, script, stdin=True) as channels:
-        output = _Output(channels, place, str(target), lambda _done, _of: None)
-        output.until((b"\n" + _READY,))
+    archive = OutgoingArchive(source)
+    script = _receive_script(archive, source, target)
+    with exec.open_exec(api, scope, ref, script, stdin=True) as stream:
+        output = _ScriptOutput(stream, ref, str(target))
+        output.read_until((b"\n" + _READY,))
         output.read(len(_READY))
-        for data, done in _counted(tree.stream()):
-            channels.send(exec_stream.STDIN, data)
-            tell(done, tree.size)
-            output.poll()
-        output.answer_within = STALLED + tree.size / SLOWEST
-        said = output.until(tuple(f"\n\n{tool}\n".encode() for tool in archive.TOOLS))
+
+        sent_bytes = 0
+        for data in archive.stream():
+            stream.send(exec_stream.STDIN, data)
+            sent_bytes += len(data)
+            report(sent_bytes, archive.size)
+            output.send_pending()
+
+        output.answer_seconds = STALL_SECONDS + archive.size / MIN_BYTES_PER_SECOND
+        endings = tuple(f"\n\n{program}\n".encode() for program in DIGEST_PROGRAMS)
+        digests = output.read_until(endings)
         try:
-            _compare(tree.digests, said, str(target))
+            _compare(archive.digests, digests, str(target))
         except BackendError:
-            channels.send(exec_stream.STDIN, b"drop\n")
-            with contextlib.suppress(BackendError):  # when it is told, nothing is left there
+            stream.send(exec_stream.STDIN, b"drop\n")
+            # The script removes the copy before it exits. Its failure is expected.
+            with contextlib.suppress(BackendError):
                 output.finish()
             raise
-        channels.send(exec_stream.STDIN, b"keep\n")
+        stream.send(exec_stream.STDIN, b"keep\n")
         output.finish()
 
 
-def _counted(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
-    done = 0
-    for piece in pieces:
-        done += len(piece)
-        yield piece, done
+def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -> list[str]:
+    """Return the command that receives an archive in the container."""
+    source_name = Path(source).name
+    if source_name == ".." or source.endswith("/."):
+        source_name = ""  # copy the content of the directory
+    target_path = _not_an_option(target.path.rstrip("/") or "/")
+    parent, _ = _split(target.path)
+    if target.path.endswith("/"):  # the target must be an existing directory
+        target_path = parent = f"{target_path}/"
+    arguments = [
+        target_path,
+        source_name,
+        _not_an_option(parent),
+        "directory" if archive.is_directory else "file",
+        str(archive.size),
+        f".symphony-{secrets.token_hex(6)}",
+        f"{archive.mode:o}",
+    ]
+    return ["sh", "-c", _RECEIVE, "sh", *_TOOLS_TO_RECEIVE, "--", *arguments]
 
 
-def _compare(digests: Digests, said: bytes, what: str) -> None:
-    """Compare what was read with what was written. Raises `BackendError` for a difference."""
-    listed, _, tool = said.rstrip(b"\n").rpartition(b"\n")
-    if tool.decode(errors="replace") not in archive.TOOLS:
-        raise Unreachable(
-            f"the connection was lost while {what!r} was compared with what it was copied from"
-        )
-    wrong = digests.missing_in(listed, tool.decode())
-    if wrong is not None:
+def _compare(digests: Digests, output: bytes, path: str) -> None:
+    """Compare digests with the output of a script. Raises `BackendError` if they differ."""
+    listing, _, last_line = output.rstrip(b"\n").rpartition(b"\n")
+    program = last_line.decode(errors="replace")
+    if program not in DIGEST_PROGRAMS:
+        raise Unreachable(f"the connection was lost while the copy of {path!r} was verified")
+    mismatch = digests.find_mismatch(listing, program)
+    if mismatch is not None:
         raise BackendError(
-            f"cannot copy {what!r}: {wrong!r} differs from what was copied; was it written meanwhile? copy it again"
+            f"cannot copy {path!r}: {mismatch!r} differs from its source; "
+            "it may have been written during the copy: copy it again"
         )
 
 
@@ -338,14 +398,16 @@ def _compare(digests: Digests, said: bytes, what: str) -> None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The folder and the name in it; ``.`` as the name where all of the folder is meant."""
+    """Return the directory and the name of a path. The name ``.`` means the whole directory."""
     whole = path.rstrip("/") or "/"
-    folder, name = posixpath.split(whole)
+    directory, name = posixpath.split(whole)
     if name in ("", ".", ".."):
-        return _plain(whole), "."
-    return _plain(folder or "."), name
+        return _not_an_option(whole), "."
+    return _not_an_option(directory or "."), name
 
 
-def _plain(path: str) -> str:
-    """A path that no tool takes for an option."""
-    return path if path.startswith(("/", "./")) or path == "." else f"./{path}"
+def _not_an_option(path: str) -> str:
+    """Return a path that no program can mistake for an option."""
+    if path == "." or path.startswith(("/", "./")):
+        return path
+    return f"./{path}"

@@ -1,4 +1,7 @@
-"""Running commands in the container of a process: captured, on the terminal, or with streams passed through."""
+"""Run commands in the container of a process.
+
+The output is captured, or the command gets the terminal or the standard streams of this program.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from symphony.cluster import ExecResult
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable, Unsupported
 from symphony_kube.access import exec_stream
-from symphony_kube.access.exec_stream import Channels, End
+from symphony_kube.access.exec_stream import CommandExit, ExecStream
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.status import find_pod
@@ -30,26 +33,33 @@ if TYPE_CHECKING:
     from symphony.model.validators import Strings
     from symphony_kube.api.client import Api
 
-# bash where the image has one, else sh.
-SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
+# Prefer bash, and fall back to sh if the image has no bash.
+LOGIN_SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
 
-# How to give standard input an end on servers before 1.30, whose protocol has none: by its length where that is
-# known, else piece by piece as lines of base64, until an empty one. What a command leaves of its input is read after
-# it, since how it ended is told only then; of a pipe, which may have no end, no more is sent once it has ended.
-_BY_LENGTH = 'n=$1; shift; head -c "$n" | { "$@"; code=$?; cat >/dev/null; exit $code; }'
-_BY_LINES = """\
-over=$1; shift
+# Servers before 1.30 cannot report the end of standard input to a command. A shell does it instead.
+# It reads a given number of bytes if the length of the input is known. Otherwise it decodes lines
+# of base64 until an empty line. Kubernetes reports the exit code only after all input was read, so
+# the shell also reads the input that the command has not used. A pipe may have no end: the shell
+# therefore writes a marker to standard error when the command has exited, and no more input is sent
+# then.
+_READ_BYTES = 'n=$1; shift; head -c "$n" | { "$@"; code=$?; cat >/dev/null; exit $code; }'
+_READ_LINES = """\
+marker=$1; shift
 while read -r x && [ -n "$x" ] && printf %s "$x" | base64 -d; do :; done | {
-"$@"; code=$?; printf %s "$over" >&2; cat >/dev/null; exit $code; }
+"$@"; code=$?; printf %s "$marker" >&2; cat >/dev/null; exit $code; }
 """
-_LINE = 12 << 10
+_BYTES_PER_LINE = 12 << 10
 
-_ABSENT = ("executable file not found", "no such file or directory", "not found in $PATH")
-_CANNOT_RUN = ("permission denied", "exec format error", "is a directory")
-_READ = 1 << 16
+_NO_PROGRAM = ("executable file not found", "no such file or directory", "not found in $PATH")
+_NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
+_CHUNK_BYTES = 1 << 16
+# The character that a terminal driver interprets as the end of the input (Ctrl-D).
+_END_OF_INPUT = b"\x04"
+
+Encode = Callable[[bytes], bytes]
 
 
-def command(
+def run_command(
     api: Api,
     scope: Scope,
     process: str,
@@ -58,333 +68,371 @@ def command(
     *,
     interactive: bool = False,
 ) -> ExecResult:
-    """Run a command beside a process; see `symphony.cluster.Cluster.exec_command`.
+    """Run a command in the container of a process; see `symphony.cluster.Cluster.exec_command`.
 
-    ``interactive`` gives it this terminal, or this program's streams where standard input and output are not one
-    terminal. Raises `NotFound` where the process does not run or its image has no such program.
+    An ``interactive`` command gets the terminal, or the standard streams of this program if
+    standard input or standard output is no terminal. Raises `NotFound` if the process is not
+    running or its image has no such program.
     """
     from symphony.model.validators import strings
 
     argv = strings(command, "command")
-    place = find_pod.running_container(api, scope, process, process_group)
+    ref = find_pod.running_container(api, scope, process, process_group)
     if not interactive:
-        return _captured(api, scope, place, argv)
-    if _is_terminal(0) and _is_terminal(1):
-        code = _on_terminal(api, scope, place, argv)
+        return _run_captured(api, scope, ref, argv)
+    if _has_terminal():
+        code = _run_on_terminal(api, scope, ref, argv)
     else:
-        code = _passed_through(api, scope, place, argv)
+        code = _run_with_standard_streams(api, scope, ref, argv)
     return ExecResult(exit_code=code)
 
 
 def login(api: Api, scope: Scope, process: str, process_group: str | None = None) -> None:
-    """A shell beside a process, on this terminal, until it ends. Raises `Unsupported` where there is no terminal."""
-    if not (_is_terminal(0) and _is_terminal(1)):
+    """Run a shell in the container of a process, on the terminal.
+
+    Raises `Unsupported` if there is no terminal.
+    """
+    if not _has_terminal():
         raise Unsupported(
-            f"only a terminal can be attached; elsewhere run a command: symphony exec {scope.experiment} {process} -- "
-            "CMD..."
+            "login requires a terminal; without one, run a command: "
+            f"symphony exec {scope.experiment} {process} -- CMD..."
         )
-    place = find_pod.running_container(api, scope, process, process_group)
-    _on_terminal(api, scope, place, SHELL)
+    ref = find_pod.running_container(api, scope, process, process_group)
+    _run_on_terminal(api, scope, ref, LOGIN_SHELL)
 
 
 # --- the streams of one command ---
 
 
-def connect(
+def open_exec(
     api: Api,
     scope: Scope,
-    place: ContainerRef,
+    ref: ContainerRef,
     argv: Sequence[str],
     *,
     stdin: bool = False,
     tty: bool = False,
-) -> Channels:
-    """Start a command in a container; its streams. Raises `BackendError` where the server refuses."""
-    query = [("container", place.process), *(("command", word) for word in argv)]
-    wanted = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
-    query += [(name, "true" if value else "false") for name, value in wanted.items()]
+) -> ExecStream:
+    """Start a command in a container. Raises `BackendError` if the server refuses it."""
+    streams = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+    query = [("container", ref.process)]
+    query += [("command", word) for word in argv]
+    query += [(name, "true" if enabled else "false") for name, enabled in streams.items()]
+    path = find_pod.pod_path(scope, ref.pod, "exec")
     try:
-        return Channels(api.websocket(find_pod.pod_path(scope, place.pod, "exec"), query=query))
+        return ExecStream(api.websocket(path, query=query))
     except ApiError as exc:
-        doing = f"run a command beside {place.process!r}"
-        raise missing_right(exc, doing, "get and create pods/exec", scope) from exc
+        action = f"run a command in {ref.process!r}"
+        raise missing_right(exc, action, "get and create pods/exec", scope) from exc
 
 
-def exit_code(end: End | None, place: ContainerRef, argv: Sequence[str]) -> int:
-    """The exit code of a command; raises the error for one that did not run, or whose end nobody saw."""
-    if end is None:
+def check_exit(result: CommandExit | None, ref: ContainerRef, argv: Sequence[str]) -> int:
+    """Return the exit code of a command.
+
+    Raises `Unreachable` if the connection ended before the command, and `NotFound`, `SpecError` or
+    `BackendError` if the command did not run.
+    """
+    process, program = ref.process, argv[0]
+    if result is None:
         raise Unreachable(
-            f"the connection to {place.process!r} ended before {argv[0]!r} did; it may still run there, or its "
-            "container has ended"
+            f"the connection to {process!r} ended before {program!r} exited; the command may still "
+            "be running, or the container has exited"
         )
-    if end.exit_code is not None:
-        return end.exit_code
-    said = end.reason
-    if any(word in said.lower() for word in _ABSENT):
-        raise NotFound(
-            f"cannot run {argv[0]!r} beside {place.process!r}: its image has no such program"
-        )
-    if any(word in said.lower() for word in _CANNOT_RUN):
-        raise SpecError(f"cannot run {argv[0]!r} beside {place.process!r}: {_last_words(said)}")
-    raise BackendError(f"cannot run {argv[0]!r} beside {place.process!r}: {said}")
+    if result.exit_code is not None:
+        return result.exit_code
+    reason = result.reason
+    if any(text in reason.lower() for text in _NO_PROGRAM):
+        raise NotFound(f"cannot run {program!r} in {process!r}: its image has no such program")
+    if any(text in reason.lower() for text in _NOT_EXECUTABLE):
+        *_, last = reason.removesuffix(": unknown").rpartition(": ")
+        raise SpecError(f"cannot run {program!r} in {process!r}: {last or reason}")
+    raise BackendError(f"cannot run {program!r} in {process!r}: {reason}")
 
 
-def _last_words(said: str) -> str:
-    return said.removesuffix(": unknown").rpartition(": ")[2] or said
+def parse_exit(status: bytes | None) -> CommandExit | None:
+    """Parse the message of the status channel; None if there was none."""
+    return None if status is None else exec_stream.parse_status(status)
 
 
-def _captured(api: Api, scope: Scope, place: ContainerRef, argv: Sequence[str]) -> ExecResult:
-    kept: dict[int, list[bytes]] = {}
-    with connect(api, scope, place, argv) as channels:
-        while not channels.closed and exec_stream.STATUS not in kept:
-            for channel, data in channels.wait(None)[0]:
-                kept.setdefault(channel, []).append(data)
-    said = {channel: b"".join(pieces) for channel, pieces in kept.items()}
-    code = exit_code(how_ended(said.get(exec_stream.STATUS)), place, argv)
-    out, err = (
-        said.get(channel, b"").decode(errors="replace")
-        for channel in (exec_stream.STDOUT, exec_stream.STDERR)
+def _run_captured(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> ExecResult:
+    output = {exec_stream.STDOUT: bytearray(), exec_stream.STDERR: bytearray()}
+    status: bytes | None = None
+    with open_exec(api, scope, ref, argv) as stream:
+        while not stream.closed and status is None:
+            messages, _ = stream.exchange(None)
+            for channel, data in messages:
+                if channel == exec_stream.STATUS:
+                    status = data
+                elif channel in output:
+                    output[channel] += data
+    return ExecResult(
+        exit_code=check_exit(parse_exit(status), ref, argv),
+        stdout=output[exec_stream.STDOUT].decode(errors="replace"),
+        stderr=output[exec_stream.STDERR].decode(errors="replace"),
     )
-    return ExecResult(exit_code=code, stdout=out, stderr=err)
-
-
-def how_ended(status: bytes | None) -> End | None:
-    """What the channel of the status said, or None where it said nothing."""
-    return None if status is None else exec_stream.end_of(status)
 
 
 # --- on the terminal ---
 
 
-def _on_terminal(api: Api, scope: Scope, place: ContainerRef, argv: Sequence[str]) -> int:
-    """Give a command this terminal; its keys, Ctrl-C among them, go there as they are."""
-    with connect(api, scope, place, argv, stdin=True, tty=True) as channels:
-        with _raw(0), _resizes() as resized:
-            _tell_size(channels)
-            end = _talk(channels, 0, resized, lambda: _tell_size(channels))
-    return exit_code(end, place, argv)
+def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> int:
+    """Run a command on the terminal. It receives all keys, also Ctrl-C."""
+    with open_exec(api, scope, ref, argv, stdin=True, tty=True) as stream:
+        with _raw_terminal(0), _terminal_resizes() as resized:
+            _send_terminal_size(stream)
+            result = _connect_terminal(stream, keys=0, resized=resized)
+    return check_exit(result, ref, argv)
 
 
-def _talk(channels: Channels, keys: int, resized: int, tell_size: Callable[[], None]) -> End | None:
+def _connect_terminal(stream: ExecStream, *, keys: int, resized: int) -> CommandExit | None:
+    """Pass keys, output and sizes until the command exits.
+
+    ``keys`` and ``resized`` are file descriptors. Returns None if the connection ended before.
+    """
     reading = True
-    while not channels.closed:
-        watched = [resized, *([keys] if reading and not channels.full else [])]
-        messages, ready = channels.wait(None, watched)
+    while not stream.closed:
+        watched = [resized]
+        if reading and not stream.full:
+            watched.append(keys)
+        messages, ready = stream.exchange(None, watched)
         for channel, data in messages:
             if channel == exec_stream.STATUS:
-                return exec_stream.end_of(data)
-            _write(1, data)
+                return exec_stream.parse_status(data)
+            _write_all(1, data)
         if resized in ready:
-            os.read(resized, _READ)
-            tell_size()
+            os.read(resized, _CHUNK_BYTES)
+            _send_terminal_size(stream)
         if keys in ready:
-            typed = _read(keys)
+            typed = _read_available(keys)
             reading = bool(typed)
-            channels.send(exec_stream.STDIN, typed or b"\x04")
+            stream.send(exec_stream.STDIN, typed or _END_OF_INPUT)
     return None
 
 
-def _tell_size(channels: Channels) -> None:
+def _send_terminal_size(stream: ExecStream) -> None:
     size = os.get_terminal_size(1)
     if size.columns and size.lines:
-        channels.send(
-            exec_stream.RESIZE, json.dumps({"Width": size.columns, "Height": size.lines}).encode()
-        )
+        message = json.dumps({"Width": size.columns, "Height": size.lines})
+        stream.send(exec_stream.RESIZE, message.encode())
 
 
 @contextlib.contextmanager
-def _raw(terminal: int) -> Iterator[None]:
-    """Have the terminal hand over each key as it is, and make it as it was afterwards."""
+def _raw_terminal(terminal: int) -> Iterator[None]:
+    """Put the terminal into raw mode, so that each key is passed on, and restore it at the end."""
     import termios
     import tty
 
     before = termios.tcgetattr(terminal)
     try:
-        tty.setraw(terminal, termios.TCSADRAIN)  # what was typed ahead is for the command
+        # TCSADRAIN keeps input that was typed before, which is meant for the command.
+        tty.setraw(terminal, termios.TCSADRAIN)
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 @contextlib.contextmanager
-def _resizes() -> Iterator[int]:
-    """A descriptor that can be read when the terminal has changed its size."""
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
+def _terminal_resizes() -> Iterator[int]:
+    """Yield a file descriptor that becomes readable when the size of the terminal changes."""
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
 
-    def note(*_: Any) -> None:
+    def notify(*_: Any) -> None:
         with contextlib.suppress(BlockingIOError):
-            os.write(tell, b".")
+            os.write(writable, b".")
 
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGWINCH, note) if main else None
+    # Python installs signal handlers in the main thread only.
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGWINCH, notify) if is_main_thread else None
     try:
-        yield told
+        yield readable
     finally:
-        if main:
+        if is_main_thread:
             signal.signal(signal.SIGWINCH, before)
-        os.close(told)
-        os.close(tell)
+        os.close(readable)
+        os.close(writable)
 
 
-# --- with this program's streams ---
+# --- with the standard streams of this program ---
 
 
 @dataclass(slots=True)
 class _Input:
-    """Standard input: what was read of it already, and how long it is where that is known."""
+    """Standard input: the bytes already read from it, and its length in bytes if that is known."""
 
     first: bytes = b""
     length: int | None = None
 
 
-def _passed_through(api: Api, scope: Scope, place: ContainerRef, argv: Sequence[str]) -> int:
-    """Run a command with this program's streams. One whose output goes elsewhere gets no keys of a terminal."""
+def _run_with_standard_streams(
+    api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]
+) -> int:
+    """Run a command with the standard streams of this program. A terminal is not used as input."""
     if sys.stdout is not None:
         sys.stdout.flush()
-    given = _input()
-    if given is None:
-        with connect(api, scope, place, argv) as channels:
-            end = _feed(channels, None, None)
-        return exit_code(end, place, argv)
-    over = f"[symphony {secrets.token_hex(16)}]"
-    asked, encode = _how_to_feed(api, scope, place, given, over)
-    with connect(api, scope, place, [*asked, *argv], stdin=True) as channels:
-        end = _feed(channels, given, encode, over.encode())
+    source = _standard_input()
+    if source is None:
+        with open_exec(api, scope, ref, argv) as stream:
+            result = _connect_streams(stream, None, None)
+        return check_exit(result, ref, argv)
+    marker = f"[symphony {secrets.token_hex(16)}]"
+    wrapper, encode = _input_wrapper(api, scope, ref, source, marker)
+    with open_exec(api, scope, ref, [*wrapper, *argv], stdin=True) as stream:
+        result = _connect_streams(stream, source, encode, marker.encode())
     try:
-        return exit_code(end, place, argv)
+        return check_exit(result, ref, argv)
     except NotFound as exc:
-        if asked:
-            raise NotFound(
-                f"{exc}; this server gives standard input an end only with the help of a shell (sh)"
-            ) from exc
-        raise
+        if not wrapper:
+            raise
+        raise NotFound(
+            f"{exc}; with this server, a command with input also requires a shell (sh) in the image"
+        ) from exc
 
 
-def _how_to_feed(
-    api: Api, scope: Scope, place: ContainerRef, given: _Input, over: str
-) -> tuple[list[str], Callable[[bytes], bytes] | None]:
-    """What to put before a command so that its input comes to an end, and how to write the input then.
+def _input_wrapper(
+    api: Api, scope: Scope, ref: ContainerRef, source: _Input, marker: str
+) -> tuple[list[str], Encode | None]:
+    """Return the command that must wrap a command with input, and the encoding of the input.
 
-    ``over`` is the word on standard error that the command has ended and needs no more input.
+    Both are empty if the server can report the end of the input. The wrapper writes ``marker`` to
+    standard error when the command has exited.
     """
-    with connect(
-        api, scope, place, ["true"]
-    ) as channels:  # tells the protocol; whether there is a "true" is no matter
-        if channels.can_end:
+    # The connection reveals the version of the protocol. It does not matter whether "true" exists.
+    with open_exec(api, scope, ref, ["true"]) as stream:
+        if stream.can_close_channels:
             return [], None
-    if given.length is not None:
-        return ["sh", "-c", _BY_LENGTH, "sh", str(given.length)], bytes
-    return ["sh", "-c", _BY_LINES, "sh", over], _lines
+    if source.length is not None:
+        return ["sh", "-c", _READ_BYTES, "sh", str(source.length)], bytes
+    return ["sh", "-c", _READ_LINES, "sh", marker], _encode_lines
 
 
-def _lines(data: bytes) -> bytes:
-    """Data as lines of base64; no data as the empty line that ends them."""
-    pieces = (data[start : start + _LINE] for start in range(0, max(1, len(data)), _LINE))
-    return b"".join(base64.b64encode(piece) + b"\n" for piece in pieces)
+def _encode_lines(data: bytes) -> bytes:
+    """Return data as lines of base64. No data becomes the empty line that ends the input."""
+    encoded = bytearray()
+    for start in range(0, max(1, len(data)), _BYTES_PER_LINE):
+        piece = data[start : start + _BYTES_PER_LINE]
+        encoded += base64.b64encode(piece) + b"\n"
+    return bytes(encoded)
 
 
-def _input() -> _Input | None:
-    """Standard input, or None where there is none to speak of: closed, a terminal, a device, already at its end."""
+def _standard_input() -> _Input | None:
+    """Return standard input, or None if it is closed, empty, a terminal or another device."""
     try:
-        kind = os.fstat(0)
+        status = os.fstat(0)
     except OSError:
         return None
-    if stat.S_ISREG(kind.st_mode):
-        left = kind.st_size - os.lseek(0, 0, os.SEEK_CUR)
-        return _Input(length=left) if left > 0 else None
-    if not (stat.S_ISFIFO(kind.st_mode) or stat.S_ISSOCK(kind.st_mode)):
+    if stat.S_ISREG(status.st_mode):
+        length = status.st_size - os.lseek(0, 0, os.SEEK_CUR)
+        return _Input(length=length) if length > 0 else None
+    if not (stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)):
         return None
     poll = select.poll()
     poll.register(0, select.POLLIN)
     if not poll.poll(0):
         return _Input()
-    first = _read(0)
+    first = _read_available(0)
     return _Input(first=first) if first else None
 
 
-class _Word:
-    """Takes a word out of a stream, as soon as that has said it."""
+class _MarkerFilter:
+    """Removes a marker from a stream. ``found`` is true once the stream has contained it."""
 
-    def __init__(self, word: bytes) -> None:
-        self._word = word
+    def __init__(self, marker: bytes) -> None:
+        self._marker = marker
         self._held = b""
-        self.said = False
+        self.found = False
 
-    def rest(self, data: bytes) -> bytes:
-        """What may be passed on now that ``data`` came: all but what may be the beginning of the word."""
-        if self.said or not self._word:
+    def filter(self, data: bytes) -> bytes:
+        """Return the data without the marker.
+
+        Holds back data that may be the start of the marker.
+        """
+        if self.found or not self._marker:
             return data
         data = self._held + data
-        before, found, after = data.partition(self._word)
-        if found:
-            self.said, self._held = True, b""
+        before, marker, after = data.partition(self._marker)
+        if marker:
+            self.found, self._held = True, b""
             return before + after
-        most = min(len(data), len(self._word) - 1)
-        held = next((size for size in range(most, 0, -1) if self._word.startswith(data[-size:])), 0)
-        self._held = data[len(data) - held :]
-        return data[: len(data) - held]
+        held_bytes = min(len(data), len(self._marker) - 1)
+        while held_bytes and not self._marker.startswith(data[-held_bytes:]):
+            held_bytes -= 1
+        split = len(data) - held_bytes
+        self._held = data[split:]
+        return data[:split]
 
-    def last(self) -> bytes:
-        """What was kept back, at the end of the stream."""
+    def flush(self) -> bytes:
+        """Return the data that was held back, at the end of the stream."""
         held, self._held = self._held, b""
         return held
 
 
-def _feed(
-    channels: Channels,
-    given: _Input | None,
-    encode: Callable[[bytes], bytes] | None,
-    over: bytes = b"",
-) -> End | None:
-    """Pass output and input until the command ends; how it ended.
+def _connect_streams(
+    stream: ExecStream, source: _Input | None, encode: Encode | None, marker: bytes = b""
+) -> CommandExit | None:
+    """Pass output and input until the command exits.
 
-    No more input is read once standard error has said ``over``, which is not passed on.
+    Stops reading input once standard error contains ``marker``, which is not passed on. Returns
+    None if the connection ended before the command.
     """
-    word = _Word(over)
+    marker_filter = _MarkerFilter(marker)
     try:
-        return _exchange(channels, given, encode, word)
+        return _pass_data(stream, source, encode, marker_filter)
     finally:
-        _write(exec_stream.STDERR, word.last())
+        _write_all(exec_stream.STDERR, marker_filter.flush())
 
 
-def _exchange(
-    channels: Channels, given: _Input | None, encode: Callable[[bytes], bytes] | None, over: _Word
-) -> End | None:
-    def pass_on(data: bytes) -> None:
-        if data or encode is not None:
-            channels.send(exec_stream.STDIN, encode(data) if encode is not None else data)
-        else:
-            channels.end(exec_stream.STDIN)
-
-    if given is not None and given.first:
-        pass_on(given.first)
-    reading = given is not None
-    while not channels.closed:
-        messages, ready = channels.wait(None, [0] if reading and not channels.full else [])
+def _pass_data(
+    stream: ExecStream,
+    source: _Input | None,
+    encode: Encode | None,
+    marker_filter: _MarkerFilter,
+) -> CommandExit | None:
+    if source is not None and source.first:
+        _send_input(stream, source.first, encode)
+    reading = source is not None
+    while not stream.closed:
+        watched = [0] if reading and not stream.full else []
+        messages, ready = stream.exchange(None, watched)
         for channel, data in messages:
             if channel == exec_stream.STATUS:
-                return exec_stream.end_of(data)
-            _write(channel, over.rest(data) if channel == exec_stream.STDERR else data)
-        if reading and (over.said or 0 in ready):
-            data = b"" if over.said else _read(0)
+                return exec_stream.parse_status(data)
+            if channel == exec_stream.STDERR:
+                data = marker_filter.filter(data)
+            _write_all(channel, data)
+        if reading and marker_filter.found:
+            reading = False
+            _send_input(stream, b"", encode)
+        elif reading and 0 in ready:
+            data = _read_available(0)
             reading = bool(data)
-            pass_on(data)
+            _send_input(stream, data, encode)
     return None
 
 
-def _read(descriptor: int) -> bytes:
+def _send_input(stream: ExecStream, data: bytes, encode: Encode | None) -> None:
+    """Send input to a command. No data means the end of the input."""
+    if encode is not None:
+        stream.send(exec_stream.STDIN, encode(data))
+    elif data:
+        stream.send(exec_stream.STDIN, data)
+    else:
+        stream.close_channel(exec_stream.STDIN)
+
+
+def _read_available(descriptor: int) -> bytes:
     try:
-        return os.read(descriptor, _READ)
-    except OSError:  # a terminal that was hung up
+        return os.read(descriptor, _CHUNK_BYTES)
+    except OSError:  # the terminal was closed
         return b""
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        written = os.write(descriptor, view)
+        view = view[written:]
 
 
-def _is_terminal(descriptor: int) -> bool:
-    return os.isatty(descriptor)
+def _has_terminal() -> bool:
+    return os.isatty(0) and os.isatty(1)

@@ -1,109 +1,128 @@
-"""A connection of numbered channels with a container: what exec, copying and port-forwarding stand on.
+"""A connection with the container of a process: numbered channels over one WebSocket.
 
-The API hands over a WebSocket that is connected; from there on its frames (RFC 6455) are read and written here, by
-one thread, without ever blocking in a write: a library that sends from one thread and receives in another would use
-one TLS connection in two threads at once, which OpenSSL does not allow.
+Commands, copies and forwarded ports use it. The API client opens the WebSocket, and wsproto encodes
+and decodes its frames. The socket is used by a single thread and never blocks in a write: OpenSSL
+does not allow one thread to send on a TLS connection while another thread receives on it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import ssl
-import struct
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from symphony.errors import Unreachable
+from symphony.errors import PluginError, Unreachable
 from symphony_kube.api.errors import one_line
 
+try:
+    from wsproto.connection import Connection, ConnectionState, ConnectionType
+    from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
+except ModuleNotFoundError as absent:
+    raise PluginError(
+        f"backend 'kube' needs the package {absent.name!r}; install it with: "
+        "pip install 'symphony-launcher[kube]'"
+    ) from absent
+
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
-# A message of the fifth protocol: the channel that it names has come to its end.
-END = 255
+# In version 5 of the protocol a message on this channel closes the channel that it names.
+CLOSE_CHANNEL = 255
+CLOSE_CHANNEL_PROTOCOL = "v5.channel.k8s.io"
 
-# What is sent at once, and how much may wait to be sent before a sender has to wait, in bytes.
-PIECE = 1 << 15
-FULL = 1 << 20
-# An idle connection is kept open by a word now and then, in seconds.
-PING_EVERY = 20.0
-_READ = 1 << 17
-
-_CONTINUED, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
+# The size of one message, and the amount of unsent data above which a sender must wait.
+MESSAGE_BYTES = 1 << 15
+SEND_BUFFER_BYTES = 1 << 20
+# An idle connection is kept open by pings.
+PING_INTERVAL_SECONDS = 20.0
+_CHUNK_BYTES = 1 << 17
+# Other sources of events get their turn after so many reads.
+_MAX_READS = 32
 
 Message = tuple[int, bytes]
 
 
-class Channels:
-    """The channels of one WebSocket, for one thread. ``websocket`` is what `Api.websocket` returned."""
+class ExecStream:
+    """The channels of one WebSocket, for use by one thread.
+
+    ``websocket`` is the result of `Api.websocket`.
+    """
 
     def __init__(self, websocket: Any) -> None:
-        self._websocket = websocket  # kept: its socket is closed with it
+        self._websocket = websocket  # referenced because its socket is closed when it is collected
         self._socket: Any = websocket.sock
         self._socket.setblocking(False)
-        self.can_end = websocket.getsubprotocol() == "v5.channel.k8s.io"
+        self._connection = Connection(ConnectionType.CLIENT)
+        self.can_close_channels = websocket.getsubprotocol() == CLOSE_CHANNEL_PROTOCOL
         self.closed = False
-        self._broken = ""
-        self._out = bytearray()
-        self._in = bytearray()
-        self._channel: int | None = None  # of the message that is being continued
-        self._spoke = time.monotonic()
+        self._send_error = ""
+        self._unsent = bytearray()
         self._must_write = False
+        self._last_sent = time.monotonic()
+        # The channel of the message that is being received, and the content of a status message.
+        self._channel: int | None = None
+        self._status = bytearray()
 
-    def __enter__(self) -> Channels:
+    def __enter__(self) -> ExecStream:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def fileno(self) -> int:
-        """The descriptor to select on."""
+        """Return the file descriptor of the socket."""
         number: int = self._socket.fileno()
         return number
 
     @property
-    def backlog(self) -> int:
-        """How many bytes wait to be sent."""
-        return len(self._out)
+    def unsent_bytes(self) -> int:
+        """The number of bytes that wait to be sent."""
+        return len(self._unsent)
 
     @property
     def full(self) -> bool:
-        """Whether a sender should wait."""
-        return len(self._out) >= FULL
+        """Whether a sender must wait before it sends more."""
+        return len(self._unsent) >= SEND_BUFFER_BYTES
 
     def send(self, channel: int, data: bytes | memoryview) -> None:
-        """Have data sent on a channel; it goes out with the next `wait`."""
+        """Queue data for a channel. The next call of `exchange` sends it."""
         view = memoryview(data)
-        for start in range(0, max(1, len(view)), PIECE):
-            self._queue(_BINARY, bytes((channel,)) + bytes(view[start : start + PIECE]))
+        prefix = bytes((channel,))
+        for start in range(0, max(1, len(view)), MESSAGE_BYTES):
+            piece = bytes(view[start : start + MESSAGE_BYTES])
+            self._queue(BytesMessage(data=prefix + piece))
 
-    def end(self, channel: int) -> None:
-        """Say that no more will come on a channel; only where `can_end`."""
-        self._queue(_BINARY, bytes((END, channel)))
+    def close_channel(self, channel: int) -> None:
+        """Report the end of the data of a channel. Requires `can_close_channels`."""
+        self._queue(BytesMessage(data=bytes((CLOSE_CHANNEL, channel))))
 
-    def wait(
-        self, timeout: float | None, also: Iterable[int] = ()
+    def exchange(
+        self, timeout: float | None, readable: Iterable[int] = ()
     ) -> tuple[list[Message], set[int]]:
-        """Send what waits and receive what came, within ``timeout`` seconds; which of ``also`` can be read.
+        """Send queued data and receive messages. Blocks at most ``timeout`` seconds.
 
-        Raises `Unreachable` where the connection broke off. After its end `closed` is true.
+        Returns the messages, and those of the file descriptors ``readable`` that can be read. A
+        long message is returned in pieces, except for one on the status channel. Sets `closed` at
+        the end of the connection. Raises `Unreachable` if the connection broke.
         """
         if self.closed:
             return [], set()
         self._flush()
-        readable = self._select(timeout, also)
+        ready = self._poll(timeout, readable)
         self._flush()
-        messages = self._receive() if self.fileno() in readable or self._buffered() else []
-        return messages, readable - {self.fileno()}
+        messages = []
+        if self.fileno() in ready or self._has_buffered_input():
+            messages = self._receive()
+        return messages, ready - {self.fileno()}
 
     def close(self) -> None:
-        """Say goodbye and close the socket, whether or not the other end answers."""
+        """Close the connection. Does not wait for the other side."""
         if self._socket.fileno() >= 0:
             with contextlib.suppress(OSError, Unreachable):
-                self._queue(_CLOSE, struct.pack("!H", 1000))
+                self._queue(CloseConnection(code=1000))
                 self._flush()
         self.closed = True
         with contextlib.suppress(Exception):
@@ -113,152 +132,134 @@ class Channels:
 
     # --- sending ---
 
-    def _queue(self, opcode: int, payload: bytes) -> None:
-        """Put a frame behind what is to be sent, masked as clients must."""
-        size, mask = len(payload), os.urandom(4)
-        if size < 126:
-            head = struct.pack("!BB", 0x80 | opcode, 0x80 | size)
-        elif size < 1 << 16:
-            head = struct.pack("!BBH", 0x80 | opcode, 0x80 | 126, size)
-        else:
-            head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
-        pad = (mask * (size // 4 + 1))[:size]
-        masked = int.from_bytes(payload, "little") ^ int.from_bytes(pad, "little")
-        self._out += head + mask + masked.to_bytes(size, "little")
+    def _queue(self, event: Event) -> None:
+        """Encode an event and queue it. Drops it if the connection is closing."""
+        if self._connection.state is ConnectionState.OPEN:
+            self._unsent += self._connection.send(event)
 
     def _flush(self) -> None:
-        if time.monotonic() > self._spoke + PING_EVERY:
-            self._spoke = time.monotonic()
-            self._queue(_PING, b"")
+        if time.monotonic() > self._last_sent + PING_INTERVAL_SECONDS:
+            self._last_sent = time.monotonic()
+            self._queue(Ping())
         self._must_write = False
-        while self._out and not self.closed:
+        while self._unsent and not self.closed:
             try:
-                # A TLS socket wants the same bytes again where it could not take them: they stay at the head.
-                sent = self._socket.send(bytes(self._out[:_READ]))
+                # A TLS socket that would block expects the same bytes in the next call, so they are
+                # removed from the buffer only after they were sent.
+                sent = self._socket.send(bytes(self._unsent[:_CHUNK_BYTES]))
             except (BlockingIOError, ssl.SSLWantWriteError):
                 self._must_write = True
                 return
             except ssl.SSLWantReadError:
                 return
             except OSError as exc:
-                # What the server said last may still be there to be read.
-                self._broken = self._broken or one_line(str(exc))
-                self._out.clear()
+                # The last messages of the server may still be readable, so this is reported later.
+                self._send_error = self._send_error or one_line(str(exc))
+                self._unsent.clear()
                 return
-            self._spoke = time.monotonic()
-            del self._out[:sent]
+            self._last_sent = time.monotonic()
+            del self._unsent[:sent]
 
-    def _select(self, timeout: float | None, also: Iterable[int]) -> set[int]:
-        if self._buffered():
+    def _poll(self, timeout: float | None, readable: Iterable[int]) -> set[int]:
+        if self._has_buffered_input():
             timeout = 0.0
-        idle = max(0.0, self._spoke + PING_EVERY - time.monotonic()) + 0.01
-        left = idle if timeout is None else min(timeout, idle)
+        next_ping = max(0.0, self._last_sent + PING_INTERVAL_SECONDS - time.monotonic()) + 0.01
+        seconds = next_ping if timeout is None else min(timeout, next_ping)
+        events = select.POLLIN
+        if self._must_write:
+            events |= select.POLLOUT
         poll = select.poll()
-        poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._must_write else 0))
-        for number in also:
-            poll.register(number, select.POLLIN)
-        return {number for number, event in poll.poll(left * 1000) if event != select.POLLOUT}
+        poll.register(self._socket, events)
+        for descriptor in readable:
+            poll.register(descriptor, select.POLLIN)
+        result = poll.poll(seconds * 1000)
+        return {descriptor for descriptor, event in result if event != select.POLLOUT}
 
     # --- receiving ---
 
-    def _buffered(self) -> bool:
-        return bool(getattr(self._socket, "pending", lambda: 0)())
+    def _has_buffered_input(self) -> bool:
+        """Return whether a TLS socket has decrypted data, which `select.poll` does not report."""
+        pending = getattr(self._socket, "pending", None)
+        return pending is not None and pending() > 0
 
     def _receive(self) -> list[Message]:
         messages: list[Message] = []
-        for _ in range(32):  # and then let the others have their turn
+        for _ in range(_MAX_READS):
             try:
-                data = self._socket.recv(_READ)
+                data = self._socket.recv(_CHUNK_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 break
             except OSError as exc:
-                return self._over(messages, one_line(str(exc)))
+                return self._connection_lost(messages, one_line(str(exc)))
             if not data:
-                return self._over(messages, "the server closed it")
-            self._in += data
-            self._parse(messages)
+                return self._connection_lost(messages, "the server closed it")
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                self._handle(event, messages)
             if self.closed:
                 break
         return messages
 
-    def _over(self, messages: list[Message], why: str) -> list[Message]:
-        """The end of the connection: what came before it is handed out first."""
+    def _connection_lost(self, messages: list[Message], why: str) -> list[Message]:
+        """Return the messages that came before the end. Raises `Unreachable` if there are none."""
         self.closed = True
         if not messages:
-            raise Unreachable(f"the connection to the container broke off: {self._broken or why}")
+            cause = self._send_error or why
+            raise Unreachable(f"the connection to the container was lost: {cause}")
         return messages
 
-    def _parse(self, messages: list[Message]) -> None:
-        """Take the whole frames out of what was received."""
-        data, place = self._in, 0
-        while (frame := _frame(data, place)) is not None:
-            start, place = frame.start, frame.end
-            self._take(frame, bytes(data[start:place]), messages)
-        del data[:place]
-
-    def _take(self, frame: _Frame, payload: bytes, messages: list[Message]) -> None:
-        if frame.opcode in (_BINARY, _TEXT):
-            if payload:
-                self._channel = payload[0]
-                messages.append((payload[0], payload[1:]))
-        elif frame.opcode == _CONTINUED:
-            if self._channel is not None:
-                messages.append((self._channel, payload))
-        elif frame.opcode == _PING:
-            self._queue(_PONG, payload)
-        elif frame.opcode == _CLOSE:
+    def _handle(self, event: Event, messages: list[Message]) -> None:
+        if isinstance(event, BytesMessage):
+            self._take(bytes(event.data), messages, finished=event.message_finished)
+        elif isinstance(event, TextMessage):
+            self._take(event.data.encode(), messages, finished=event.message_finished)
+        elif isinstance(event, Ping):
+            self._queue(event.response())
+        elif isinstance(event, CloseConnection):
             self.closed = True
 
-
-@dataclass(frozen=True, slots=True)
-class _Frame:
-    opcode: int
-    start: int
-    end: int
-
-
-def _frame(data: bytearray, place: int) -> _Frame | None:
-    """The frame that begins at ``place``, or None where it is not whole yet. Servers do not mask."""
-    have = len(data) - place
-    if have < 2:
-        return None
-    opcode, size, start = data[place] & 0x0F, data[place + 1] & 0x7F, place + 2
-    if size == 126:
-        if have < 4:
-            return None
-        size, start = int.from_bytes(data[start : start + 2], "big"), start + 2
-    elif size == 127:
-        if have < 10:
-            return None
-        size, start = int.from_bytes(data[start : start + 8], "big"), start + 8
-    return _Frame(opcode, start, start + size) if len(data) >= start + size else None
+    def _take(self, data: bytes, messages: list[Message], *, finished: bool) -> None:
+        """Take a piece of a message. The first byte of a message is its channel."""
+        if self._channel is None and data:
+            self._channel, data = data[0], data[1:]
+        if self._channel == STATUS:
+            self._status += data
+            if finished:
+                messages.append((STATUS, bytes(self._status)))
+                self._status.clear()
+        elif self._channel is not None:
+            messages.append((self._channel, data))
+        if finished:
+            self._channel = None
 
 
-# --- the ends of commands ---
+# --- the result of a command ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
-    """How a command ended: its ``exit_code``, or None and the ``reason`` for which it did not run."""
+class CommandExit:
+    """The exit code of a command, or None and the reason if the command did not run."""
 
     exit_code: int | None
     reason: str = ""
 
 
-def end_of(status: bytes) -> End:
-    """What the channel of the status said.
+def parse_status(status: bytes) -> CommandExit:
+    """Parse the message of the status channel.
 
-    >>> end_of(b'{"status": "Success"}').exit_code
+    >>> parse_status(b'{"status": "Success"}').exit_code
     0
     """
     try:
-        said = json.loads(status)
-    except ValueError:  # the oldest protocol: plain words, and only for errors
-        return End(exit_code=None, reason=one_line(status.decode(errors="replace")))
-    if said.get("status") == "Success":
-        return End(exit_code=0)
-    causes: Sequence[dict[str, str]] = (said.get("details") or {}).get("causes") or []
+        answer = json.loads(status)
+    except ValueError:  # the oldest protocol sends plain text, and only for errors
+        return CommandExit(exit_code=None, reason=one_line(status.decode(errors="replace")))
+    if answer.get("status") == "Success":
+        return CommandExit(exit_code=0)
+    causes: Sequence[dict[str, str]] = (answer.get("details") or {}).get("causes") or []
     for cause in causes:
-        if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdigit():
-            return End(exit_code=int(cause["message"]))
-    return End(exit_code=None, reason=one_line(str(said.get("message") or "no reason given")))
+        message = str(cause.get("message", ""))
+        if cause.get("reason") == "ExitCode" and message.isdigit():
+            return CommandExit(exit_code=int(message))
+    reason = one_line(str(answer.get("message") or "no reason given"))
+    return CommandExit(exit_code=None, reason=reason)

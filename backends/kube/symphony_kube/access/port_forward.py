@@ -1,7 +1,8 @@
-"""Reaching services from outside: by load balancer or node port, else by forwarding a port over the API.
+"""Reach services from outside the cluster: by load balancer, node port or a forwarded port.
 
-Each connection to a forwarded port has a WebSocket of its own and a thread. The Pod is looked up for each, so that
-one that was restarted or replaced is found again; while it is away the connection waits for a moment.
+Each connection to a forwarded port has its own WebSocket and its own thread. The Pod is looked up
+again if it was restarted or replaced. While the process is not running, the connection waits for a
+while.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 from symphony.cluster import Tunnel
 from symphony.errors import NotFound, SpecError, SymphonyError, Unreachable, Unsupported
 from symphony.names import did_you_mean, join_names
-from symphony_kube.access.exec_stream import Channels
-from symphony_kube.api import labels as names
+from symphony_kube.access.exec_stream import ExecStream, Message
+from symphony_kube.api import labels
 from symphony_kube.api.errors import ApiError, one_line
 from symphony_kube.api.labels import Scope
-from symphony_kube.status import find_pod
+from symphony_kube.api.resources import collection_path, items_of
+from symphony_kube.status import experiments
+from symphony_kube.status.find_pod import find_container, list_containers, pod_path
 from symphony_kube.status.permission_errors import missing_right
 from symphony_kube.status.pod_status import ContainerRef
 
@@ -34,113 +37,132 @@ Object = Mapping[str, Any]
 OnError = Callable[[str], None]
 
 LOOPBACK = "127.0.0.1"
+# The channels of a forwarded port. Each begins with the number of the port in two bytes.
 DATA, ERROR = 0, 1
-# How long a connection waits for a process that is away, and how often it looks, in seconds.
-AWAY, LOOK_EVERY = 30.0, 0.3
-# How long an answer may be silent after the client has said that it will send no more, in seconds.
-LINGER = 10.0
-# How long to try an address from outside before a port is forwarded, in seconds.
-TRY = 2.0
-_READ = 1 << 16
+_PORT_BYTES = 2
+# How long a connection waits for a process that is not running, and how often it checks.
+UNAVAILABLE_SECONDS, RETRY_SECONDS = 30.0, 0.3
+# How long a process may send nothing after the client has sent all its data.
+LINGER_SECONDS = 10.0
+# How long to try an external address before a port is forwarded.
+EXTERNAL_TIMEOUT_SECONDS = 2.0
+# How long to wait for the threads of connections when a tunnel is closed.
+CLOSE_TIMEOUT_SECONDS = 5.0
+_READ_BYTES = 1 << 16
+_WRITE_BYTES = 1 << 18
+# No more data is received from the process while the client has this much to read.
+_MAX_UNREAD_BYTES = 1 << 20
+# The data of a client is sent again to another Pod only if it is not longer than this.
+_MAX_REPLAY_BYTES = 1 << 16
 
 
-# --- from outside ---
+# --- external addresses ---
 
 
-def external(api: Api, scope: Scope, service: str) -> str:
-    """``host:port`` of a service's load balancer, else of its port on a node.
+def external_address(api: Api, scope: Scope, service: str) -> str:
+    """Return ``host:port`` of the load balancer of a service, or of its port on a node.
 
-    Raises `NotFound` for one that is not exposed, and `Unsupported` where nothing leads to it from outside.
+    Raises `NotFound` if the service is not exposed, and `Unsupported` if it has no external
+    address.
     """
-    found = _service(api, scope, service, _services(api, scope))
-    spec = found["spec"]
+    resource = _find_service(api, scope, service, _list_services(api, scope))
+    spec = resource["spec"]
+    visit_command = f"symphony visit {scope.experiment} {service}"
     if spec.get("type") not in ("LoadBalancer", "NodePort"):
         raise NotFound(
-            f"experiment {scope.experiment!r} does not expose {service!r} to the outside; reach it through the API "
-            f"server with: symphony visit {scope.experiment} {service}"
+            f"experiment {scope.experiment!r} does not expose {service!r} outside the cluster; "
+            f"connect through the API server with: {visit_command}"
         )
     port = spec["ports"][0]
-    for entry in ((found.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ():
-        host = entry.get("ip") or entry.get("hostname")
+    load_balancer = (resource.get("status") or {}).get("loadBalancer") or {}
+    for ingress in load_balancer.get("ingress") or ():
+        host = ingress.get("ip") or ingress.get("hostname")
         if host:
-            return _address(host, port["port"])
-    node = _node(api, scope, found) if port.get("nodePort") else None
-    if node:
-        return _address(node, port["nodePort"])
+            return _join_address(host, port["port"])
+    if port.get("nodePort"):
+        host = _node_host(api, scope, resource)
+        if host:
+            return _join_address(host, port["nodePort"])
     raise Unsupported(
-        f"service {service!r} has no address outside yet: no load balancer has given it one; reach it through the "
-        f"API server with: symphony visit {scope.experiment} {service}"
+        f"service {service!r} has no external address yet: no load balancer has assigned one; "
+        f"connect through the API server with: {visit_command}"
     )
 
 
-def _services(api: Api, scope: Scope) -> dict[str, Object]:
-    path = f"/api/v1/namespaces/{scope.namespace}/services"
+def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:
+    """Return a tunnel to a service.
+
+    It leads to the external address if that accepts connections, otherwise to a forwarded port.
+    """
+    with contextlib.suppress(NotFound, Unsupported):
+        address = external_address(api, scope, service)
+        host, _, port = address.rpartition(":")
+        endpoint = (host.strip("[]"), int(port))
+        with contextlib.suppress(OSError):
+            socket.create_connection(endpoint, timeout=EXTERNAL_TIMEOUT_SECONDS).close()
+            return Tunnel(address)
+    resource = _find_service(api, scope, service, _list_services(api, scope))
+    return _open_tunnel(api, scope, _service_target(resource, None), None, on_error)
+
+
+def _list_services(api: Api, scope: Scope) -> dict[str, Object]:
+    """Return the Services of an experiment by the names that processes use."""
+    path = collection_path("Service", scope.namespace)
     try:
-        listed = api.call("GET", path, query={"labelSelector": scope.selector})
+        answer = api.call("GET", path, query={"labelSelector": scope.selector})
     except ApiError as exc:
-        raise missing_right(
-            exc, f"list the services of {scope.experiment!r}", "list services", scope
-        ) from exc
-    items = listed.get("items") or ()
-    return {
-        item["metadata"]["labels"].get(names.SERVICE, item["metadata"]["name"]): item
-        for item in items
-    }
+        action = f"list the services of {scope.experiment!r}"
+        raise missing_right(exc, action, "list services", scope) from exc
+    return {_service_name(resource): resource for resource in items_of(answer)}
 
 
-def _service(api: Api, scope: Scope, service: str, known: Mapping[str, Object]) -> Object:
+def _service_name(resource: Object) -> str:
+    metadata = resource["metadata"]
+    return str(metadata["labels"].get(labels.SERVICE, metadata["name"]))
+
+
+def _find_service(api: Api, scope: Scope, service: str, known: Mapping[str, Object]) -> Object:
     if service in known:
         return known[service]
     if not known:
-        from symphony_kube.status import experiments
-
-        experiments.describe(api, scope)  # NotFound where there is no such experiment
+        experiments.describe(api, scope)  # raises NotFound if the experiment does not exist
     hint = did_you_mean(service, known) or f"; its services are {join_names(known)}"
     raise NotFound(f"experiment {scope.experiment!r} does not expose {service!r}{hint}")
 
 
-def _node(api: Api, scope: Scope, service: Object) -> str | None:
-    """The address of a node, from outside where there is one; the node of the service's Pod before others."""
-    places = find_pod.list_containers(api, scope, service["spec"]["selector"].get(names.UNIT))
-    host = next((place.host for place in places if place.host), None)
+def _node_host(api: Api, scope: Scope, service: Object) -> str | None:
+    """Return the address of a node, an external one if possible.
+
+    The node that runs the Pod of the service is preferred.
+    """
+    refs = list_containers(api, scope, service["spec"]["selector"].get(labels.UNIT))
+    host = next((ref.host for ref in refs if ref.host), None)
     try:
-        nodes = api.call("GET", "/api/v1/nodes").get("items") or ()
-    except ApiError:  # nodes are the whole cluster's: few may see them
+        nodes = items_of(api.call("GET", "/api/v1/nodes"))
+    except ApiError:  # nodes belong to the whole cluster, and most users may not list them
         return host
-    found = [
-        {item["type"]: item["address"] for item in node["status"].get("addresses") or ()}
-        for node in nodes
-    ]
-    found.sort(key=lambda addresses: addresses.get("InternalIP") != host)
+    addresses_of_nodes = []
+    for node in nodes:
+        addresses = node["status"].get("addresses") or ()
+        addresses_of_nodes.append({item["type"]: item["address"] for item in addresses})
+    addresses_of_nodes.sort(key=lambda addresses: addresses.get("InternalIP") != host)
     for kind in ("ExternalIP", "ExternalDNS", "InternalIP"):
-        for addresses in found:
+        for addresses in addresses_of_nodes:
             if kind in addresses:
                 return str(addresses[kind])
     return host
 
 
-def _address(host: str, port: int) -> str:
+def _join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:
-    """A way to a service: its address outside where that answers, else a forwarded port."""
-    with contextlib.suppress(NotFound, Unsupported):
-        address = external(api, scope, service)
-        host, _, port = address.rpartition(":")
-        with contextlib.suppress(OSError):
-            socket.create_connection((host.strip("[]"), int(port)), timeout=TRY).close()
-            return Tunnel(address)
-    target = _of_service(_service(api, scope, service, _services(api, scope)), None)
-    return _open(api, scope, target, None, on_error)
-
-
-# --- forwarding ---
+# --- forwarded ports ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A port of a Pod: that of a process, or of a unit."""
+class ForwardTarget:
+    """A port of the Pod of a process or of a unit."""
 
     name: str
     port: int
@@ -157,64 +179,84 @@ def port_forward(
     *,
     on_error: OnError | None = None,
 ) -> Tunnel:
-    """Forward a port of this machine to one of a process, or to a service; open until the tunnel is closed.
+    """Forward a local port to a process or a service until the tunnel is closed.
 
-    A service has a port of its own; for a process it has to be said. ``local_port`` is that of this machine, any
-    free one unless given; only this machine can connect to it. ``on_error`` is called from another thread.
+    ``port`` is required for a process; the default for a service is its own port. ``local_port`` is
+    a free port by default, and accepts local connections only. ``on_error`` is called from another
+    thread.
     """
     for value in (port, local_port):
         if value is not None and (isinstance(value, bool) or not 1 <= value <= 65535):
-            raise SpecError(f"a port is 1 to 65535, not {value!r}")
+            raise SpecError(f"a port must be in the range 1 to 65535, not {value!r}")
+    group, _, process = name.rpartition("/")
     try:
-        place = find_pod.find_container(
-            api, scope, name.rpartition("/")[2], name.rpartition("/")[0] or None
-        )
+        ref = find_container(api, scope, process, group or None)
     except NotFound:
-        known = _services(api, scope)
-        if name not in known:
+        services = _list_services(api, scope)
+        if name not in services:
             raise
-        return _open(api, scope, _of_service(known[name], port), local_port, on_error)
+        target = _service_target(services[name], port)
+        return _open_tunnel(api, scope, target, local_port, on_error)
+    if port is not None:
+        target = ForwardTarget(name=name, port=port, process=ref.process if ref else process)
+        return _open_tunnel(api, scope, target, local_port, on_error)
+    services = _list_services(api, scope)
+    if name in services:
+        target = _service_target(services[name], None)
+        return _open_tunnel(api, scope, target, local_port, on_error)
+    raise SpecError(
+        f"process {name!r} requires a port, for example: "
+        f"symphony forward {scope.experiment} {name} 80"
+    )
+
+
+def _service_target(resource: Object, port: int | None) -> ForwardTarget:
+    spec, name = resource["spec"], _service_name(resource)
+    target_ports = {}
+    for item in spec["ports"]:
+        target_ports[int(item["port"])] = int(item.get("targetPort") or item["port"])
     if port is None:
-        known = _services(api, scope)
-        if name in known:
-            return _open(api, scope, _of_service(known[name], None), local_port, on_error)
-        raise SpecError(
-            f"which port of process {name!r}? say for example: symphony forward {scope.experiment} {name} 80"
-        )
-    process = place.process if place else name.rpartition("/")[2]
-    return _open(api, scope, Target(name=name, port=port, process=process), local_port, on_error)
+        port = next(iter(target_ports))
+    elif port not in target_ports:
+        known = join_names(str(known_port) for known_port in target_ports)
+        raise SpecError(f"service {name!r} has port {known}, not {port}")
+    unit = (spec.get("selector") or {}).get(labels.UNIT)
+    return ForwardTarget(name=name, port=target_ports[port], unit=unit)
 
 
-def _of_service(service: Object, port: int | None) -> Target:
-    spec, labels = service["spec"], service["metadata"]["labels"]
-    name = labels.get(names.SERVICE, service["metadata"]["name"])
-    ports = {int(item["port"]): item.get("targetPort") or item["port"] for item in spec["ports"]}
-    if port is not None and port not in ports:
-        raise SpecError(f"service {name!r} has port {join_names(map(str, ports))}, not {port}")
-    target = ports[port] if port is not None else next(iter(ports.values()))
-    unit = (spec.get("selector") or {}).get(names.UNIT)
-    return Target(name=name, port=int(target), unit=unit)
-
-
-def _open(
-    api: Api, scope: Scope, target: Target, local_port: int | None, on_error: OnError | None
+def _open_tunnel(
+    api: Api,
+    scope: Scope,
+    target: ForwardTarget,
+    local_port: int | None,
+    on_error: OnError | None,
 ) -> Tunnel:
     try:
         listener = socket.create_server((LOOPBACK, local_port or 0))
     except OSError as exc:
         raise SpecError(
-            f"cannot listen on port {local_port} of this machine: {exc.strerror}; choose another"
+            f"cannot listen on local port {local_port}: {exc.strerror}; choose another one"
         ) from exc
-    forwarder = _Forwarder(api, scope, target, listener, on_error or (lambda _: None))
+    forwarder = _PortForwarder(api, scope, target, listener, on_error or _ignore_error)
     forwarder.start()
-    return Tunnel(f"{LOOPBACK}:{listener.getsockname()[1]}", close=forwarder.close)
+    port = listener.getsockname()[1]
+    return Tunnel(f"{LOOPBACK}:{port}", close=forwarder.close)
 
 
-class _Forwarder:
-    """Listens on a port and serves each connection in a thread."""
+def _ignore_error(_message: str) -> None:
+    """Ignore an error."""
+
+
+class _PortForwarder:
+    """Listens on a local port, and serves each connection in its own thread."""
 
     def __init__(
-        self, api: Api, scope: Scope, target: Target, listener: socket.socket, on_error: OnError
+        self,
+        api: Api,
+        scope: Scope,
+        target: ForwardTarget,
+        listener: socket.socket,
+        on_error: OnError,
     ) -> None:
         self._api = api
         self._scope = scope
@@ -222,210 +264,239 @@ class _Forwarder:
         self._listener = listener
         self._on_error = on_error
         self._closed = threading.Event()
-        self._woken, self._wake = socket.socketpair()
+        # The first socket becomes readable when the second one is closed, and wakes all threads.
+        self._close_signal, self._close_trigger = socket.socketpair()
         self._threads: set[threading.Thread] = set()
-        self._place: ContainerRef | None = None
+        self._ref: ContainerRef | None = None
 
     def start(self) -> None:
-        """Begin to accept connections."""
-        self._begin(self._accept, "forward")
+        """Start to accept connections."""
+        self._start_thread(self._accept, "forward")
 
     def close(self) -> None:
-        """Stop listening, and end all connections."""
+        """Stop listening, and close all connections."""
         if self._closed.is_set():
             return
         self._closed.set()
-        threads = list(
-            self._threads
-        )  # whoever ends is no longer among them, and may still be there for a moment
-        self._wake.close()
+        threads = list(self._threads)  # a thread removes itself from the set before it exits
+        self._close_trigger.close()
         for thread in threads:
-            thread.join(timeout=5)
+            thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
         self._listener.close()
-        self._woken.close()
+        self._close_signal.close()
 
-    def _begin(self, run: Callable[[], None], name: str) -> None:
-        def and_forget() -> None:
+    def _start_thread(self, run: Callable[[], None], name: str) -> None:
+        def run_and_remove() -> None:
             try:
                 run()
             finally:
                 self._threads.discard(threading.current_thread())
 
         thread = threading.Thread(
-            target=and_forget, daemon=True, name=f"{name}-{self._target.name}"
+            target=run_and_remove, daemon=True, name=f"{name}-{self._target.name}"
         )
         self._threads.add(thread)
         thread.start()
 
     def _accept(self) -> None:
         while not self._closed.is_set():
-            ready, _, _ = select.select([self._listener, self._woken], [], [])
-            if self._listener in ready and not self._closed.is_set():
-                connection, _ = self._listener.accept()
-                self._begin(lambda taken=connection: self._serve(taken), "forwarded")  # type: ignore[misc]
+            ready, _, _ = select.select([self._listener, self._close_signal], [], [])
+            if self._listener not in ready or self._closed.is_set():
+                continue
+            client, _ = self._listener.accept()
+            self._start_connection(client)
+
+    def _start_connection(self, client: socket.socket) -> None:
+        self._start_thread(lambda: self._serve(client), "forwarded")
 
     def _serve(self, client: socket.socket) -> None:
-        """Connect a client with the Pod, trying again while that is away; break the connection where it stays so."""
-        deadline = time.monotonic() + AWAY
-        talk = _Talk(client, self._woken)
+        """Connect a client with the Pod. Retries while the process is not running."""
+        deadline = time.monotonic() + UNAVAILABLE_SECONDS
+        connection = _ForwardedConnection(client, self._close_signal)
         try:
             while not self._closed.is_set():
-                why = self._once(talk)
-                if why is None:
+                problem = self._connect(connection)
+                if problem is None:
                     return
-                self._place = None
-                if time.monotonic() > deadline or talk.settled:
-                    self._on_error(f"{self._target.name}, port {self._target.port}: {why}")
-                    talk.break_off()
+                self._ref = None
+                if time.monotonic() > deadline or connection.is_final:
+                    self._on_error(f"{self._target.name}, port {self._target.port}: {problem}")
+                    connection.reset()
                     return
-                if talk.client_gone() or self._closed.wait(LOOK_EVERY):
+                if connection.is_abandoned() or self._closed.wait(RETRY_SECONDS):
                     return
         finally:
             client.close()
 
-    def _once(self, talk: _Talk) -> str | None:
-        """Pass data until either end closes; why there was no connection, or None where there was."""
+    def _connect(self, connection: _ForwardedConnection) -> str | None:
+        """Pass data until either side closes the connection.
+
+        Returns why there was no connection to the process, or None if there was one.
+        """
         try:
-            place = self._look_up()
-            if place is None:
-                return "it does not run"
-            self._place = place
-            path = find_pod.pod_path(self._scope, place.pod, "portforward")
-            with Channels(
-                self._api.websocket(path, query=[("ports", str(self._target.port))])
-            ) as channels:
-                return talk.through(channels)
+            ref = self._find_container()
+            if ref is None:
+                return "it is not running"
+            self._ref = ref
+            path = pod_path(self._scope, ref.pod, "portforward")
+            websocket = self._api.websocket(path, query=[("ports", str(self._target.port))])
+            with ExecStream(websocket) as stream:
+                return connection.pass_data(stream)
         except ApiError as exc:
-            if exc.status in (401, 403):
-                talk.settled = True  # time does not heal it
-                refused = missing_right(
-                    exc, "forward a port", "get and create pods/portforward", self._scope
-                )
-                return str(refused)
-            return exc.detail
+            if exc.status not in (401, 403):
+                return exc.detail
+            connection.is_final = True  # a retry would be refused as well
+            right = "get and create pods/portforward"
+            return str(missing_right(exc, "forward a port", right, self._scope))
         except SymphonyError as exc:
             return one_line(str(exc))
 
-    def _look_up(self) -> ContainerRef | None:
-        if self._place is not None:
-            return self._place
+    def _find_container(self) -> ContainerRef | None:
+        """Return a running container of the target, or None."""
+        if self._ref is not None:
+            return self._ref
         target = self._target
         if target.process is not None:
-            place = find_pod.find_container(self._api, self._scope, target.process)
-            return place if place is not None and place.running else None
-        running = [
-            place
-            for place in find_pod.list_containers(self._api, self._scope, target.unit)
-            if place.running
-        ]
-        return next((place for place in reversed(running) if not place.deleting), None)
+            ref = find_container(self._api, self._scope, target.process)
+            return ref if ref is not None and ref.running else None
+        refs = list_containers(self._api, self._scope, target.unit)
+        candidates = [ref for ref in refs if ref.running and not ref.deleting]
+        return candidates[-1] if candidates else None
 
 
-class _Talk:
-    """One client's connection, over as many WebSockets as it takes until one reaches the process."""
+class _ForwardedConnection:
+    """The connection of one client. It may use several WebSockets until one reaches the process.
 
-    def __init__(self, client: socket.socket, closing: socket.socket) -> None:
+    The data of the client is kept until the process has answered, so that it can be sent again.
+    After that, or if there is too much data, ``is_final`` is true and the connection is not
+    retried.
+    """
+
+    def __init__(self, client: socket.socket, close_signal: socket.socket) -> None:
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Once there was an answer, or more was said than is remembered, it cannot be begun again.
-        self.settled = False
+        self.is_final = False
         self._client = client
-        self._closing = closing
-        self._sent = bytearray()  # until it is settled, so that it can be said again to another
-        self._waiting = bytearray()
-        self._ended = False
+        self._close_signal = close_signal
+        self._replay = bytearray()
+        self._unread = bytearray()  # received from the process, not yet sent to the client
+        self._client_finished = False
+        self._header_bytes: dict[int, int] = {}
 
-    def through(self, channels: Channels) -> str | None:
-        """Pass data both ways until either end closes; why the process could not be reached, or None."""
-        if self._sent:
-            channels.send(DATA, bytes(self._sent))
-        heads = {DATA: 2, ERROR: 2}  # each channel begins with its port
+    def pass_data(self, stream: ExecStream) -> str | None:
+        """Pass data in both directions until either side closes the connection.
+
+        Returns why the process cannot be reached, or None.
+        """
+        if self._replay:
+            stream.send(DATA, bytes(self._replay))
+        self._header_bytes = {DATA: _PORT_BYTES, ERROR: _PORT_BYTES}
         error = bytearray()
-        quiet_since: float | None = None
-        while not channels.closed or self._waiting:
-            messages = self._turn(channels)
+        silent_since: float | None = None
+        while not stream.closed or self._unread:
+            messages = self._exchange(stream)
             if messages is None:
                 return None
             for channel, data in messages:
-                skip = min(heads.get(channel, 0), len(data))
-                heads[channel] = heads.get(channel, 0) - skip
-                if channel == DATA and len(data) > skip:
-                    self._settle()
-                    self._waiting += data[skip:]
-                elif channel == ERROR:
-                    error += data[skip:]
-            if error and not self._waiting:
+                self._take(channel, data, error)
+            if error and not self._unread:
                 return one_line(error.decode(errors="replace"))
-            quiet_since = None if messages or not self._ended else quiet_since or time.monotonic()
-            if quiet_since is not None and time.monotonic() > quiet_since + LINGER:
+            if messages or not self._client_finished:
+                silent_since = None
+            elif silent_since is None:
+                silent_since = time.monotonic()
+            elif time.monotonic() > silent_since + LINGER_SECONDS:
                 return None
         return None
 
-    def _turn(self, channels: Channels) -> list[tuple[int, bytes]] | None:
-        """Wait for either end and pass on what there is; None where the client is gone or all is being closed."""
-        listening = not self._ended and not channels.full
-        watched = [self._closing.fileno(), *([self._client.fileno()] if listening else [])]
-        if self._waiting and not self._write():
-            return None
-        busy = bool(self._waiting)
-        if (
-            channels.closed or len(self._waiting) > 1 << 20
-        ):  # the client is slow: the process has to wait
-            poll = select.poll()
-            poll.register(self._client, select.POLLOUT if busy else 0)
-            poll.register(self._closing, select.POLLIN)
-            told = dict(poll.poll(1000))
-            return None if self._closing.fileno() in told else []
+    def is_abandoned(self) -> bool:
+        """Return whether the client has closed the connection before it has sent any data."""
         try:
-            messages, ready = channels.wait(0.02 if busy else 1.0, watched)
-        except Unreachable:  # whether what was sent has arrived, nobody knows: it is not sent again
+            return self._client.recv(1, socket.MSG_PEEK) == b"" and not self._replay
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def reset(self) -> None:
+        """Make the next close reset the connection, so that the client sees an error."""
+        linger = struct.pack("ii", 1, 0)
+        with contextlib.suppress(OSError):
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+    def _take(self, channel: int, data: bytes, error: bytearray) -> None:
+        """Take a message of the process. Text of the error channel is added to ``error``."""
+        skipped = min(self._header_bytes.get(channel, 0), len(data))
+        if skipped:
+            self._header_bytes[channel] -= skipped
+        content = data[skipped:]
+        if channel == DATA and content:
+            self._make_final()
+            self._unread += content
+        elif channel == ERROR:
+            error += content
+
+    def _exchange(self, stream: ExecStream) -> list[Message] | None:
+        """Wait for either side, and pass on what it has sent.
+
+        Returns the messages of the process; None if the client or the tunnel was closed.
+        """
+        if self._unread and not self._write_to_client():
             return None
-        if self._closing.fileno() in ready:
+        if stream.closed or len(self._unread) > _MAX_UNREAD_BYTES:
+            # The client reads slowly, so receive nothing more until it has read some data.
+            return None if self._wait_for_client() else []
+        watched = [self._close_signal.fileno()]
+        if not self._client_finished and not stream.full:
+            watched.append(self._client.fileno())
+        try:
+            messages, ready = stream.exchange(0.02 if self._unread else 1.0, watched)
+        except Unreachable:
+            # It is unknown whether the data has arrived, so it must not be sent again.
             return None
-        if self._client.fileno() in ready and not self._hear(channels):
+        if self._close_signal.fileno() in ready:
+            return None
+        if self._client.fileno() in ready and not self._read_from_client(stream):
             return None
         return messages
 
-    def _write(self) -> bool:
+    def _wait_for_client(self) -> bool:
+        """Wait until the client can receive data. Return whether the tunnel was closed."""
+        poll = select.poll()
+        poll.register(self._client, select.POLLOUT if self._unread else 0)
+        poll.register(self._close_signal, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(1000)}
+        return self._close_signal.fileno() in ready
+
+    def _write_to_client(self) -> bool:
+        """Send received data to the client. Return False if the client is gone."""
         try:
-            del self._waiting[: self._client.send(bytes(self._waiting[: 1 << 18]))]
+            sent = self._client.send(bytes(self._unread[:_WRITE_BYTES]))
         except BlockingIOError:
             return True
         except OSError:
             return False
+        del self._unread[:sent]
         return True
 
-    def _hear(self, channels: Channels) -> bool:
+    def _read_from_client(self, stream: ExecStream) -> bool:
+        """Pass on data of the client. Return False if the connection is no longer needed."""
         try:
-            data = self._client.recv(_READ)
+            data = self._client.recv(_READ_BYTES)
         except BlockingIOError:
             return True
         except OSError:
             return False
         if not data:
-            self._ended = True
-            return bool(self._sent) or self.settled
-        if not self.settled:
-            self._sent += data
-            if len(self._sent) > _READ:
-                self._settle()
-        channels.send(DATA, data)
+            self._client_finished = True
+            return bool(self._replay) or self.is_final
+        if not self.is_final:
+            self._replay += data
+            if len(self._replay) > _MAX_REPLAY_BYTES:
+                self._make_final()
+        stream.send(DATA, data)
         return True
 
-    def _settle(self) -> None:
-        self.settled = True
-        self._sent.clear()
-
-    def client_gone(self) -> bool:
-        """Whether the client has given up while it waited."""
-        try:
-            return self._client.recv(1, socket.MSG_PEEK) == b"" and not self._sent
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
-    def break_off(self) -> None:
-        """Close the connection so that the client sees that it failed."""
-        with contextlib.suppress(OSError):
-            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    def _make_final(self) -> None:
+        self.is_final = True
+        self._replay.clear()

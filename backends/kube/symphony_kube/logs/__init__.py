@@ -1,1 +1,1 @@
-"""Reading and following the logs of containers."""
+"""Read and follow the logs of containers."""

@@ -1,9 +1,9 @@
-"""Following logs: one watch for all processes, and a connection for each that writes.
+"""Follow logs: one watch of the Pods, and one connection for each process that writes.
 
-The one who asks for lines decides everything: he hears of changes in Pods, of lines and of the ends of readers from
-one queue. A reader is a thread that reads one log until it ends. Whether a process has ended is said by the same
-observer as in `symphony_kube.status.experiments`; what it wrote last is read once more after that, for a server may end an answer
-early.
+The caller of `follow_logs` processes all events from one queue: changes of Pods, new lines, and
+readers that have finished. A reader is a thread that reads one log to its end. The status of the
+experiment decides whether a process has exited. Its log is read once more after that, because a
+server may end a response early.
 """
 
 from __future__ import annotations
@@ -12,86 +12,46 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from symphony.errors import SymphonyError, Unreachable
 from symphony.open_files import raise_open_file_limit
 from symphony.status import ENDED, LogLine
 from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
-from symphony_kube.api.watch import LISTED, Change, Watcher
-from symphony_kube.logs import lines as loglines
-from symphony_kube.logs import read
-from symphony_kube.logs.lines import Pieces, Seen
-from symphony_kube.logs.read import Source
-from symphony_kube.status import find_pod
-from symphony_kube.status.observe import JOBS, PODS, PodObserver
-from symphony_kube.status.permission_errors import missing_right
-from symphony_kube.status.pod_status import ContainerRef, container_refs
+from symphony_kube.api.watch import Change
+from symphony_kube.logs.history import merge_histories, read_histories, to_log_line
+from symphony_kube.logs.lines import LineAssembler, LogPosition, line_time
+from symphony_kube.logs.sources import (
+    NO_LOG_STATUSES,
+    LogSource,
+    log_error,
+    open_log,
+    resolve_names,
+    sources_of,
+)
+from symphony_kube.status.follow_status import ExperimentWatch
+from symphony_kube.status.pod_status import ContainerRef
 
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
 
-# How many batches of lines may wait for who reads them; beyond that the readers wait.
-WAITING = 256
-# Each has a connection of its own: for more than so many the limit of open files is raised.
-MANY = 200
-# After a log ended of a process that still runs as far as is known: its end is told within a second or so.
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0
-# A container whose Pod was deleted may still write for a moment, in seconds.
-PARTING = 2.0
-# When to look at all processes: soon after something changed, and otherwise now and then, in seconds.
-SOON, TICK = 0.05, 0.5
+# How many events may wait for the caller. Readers wait while the queue is full.
+MAX_QUEUED_EVENTS = 256
+# Each process needs a connection. The limit of open files is raised for more processes than this.
+MANY_PROCESSES = 200
+# The pause before the log of a process is read again that is still running as far as is known.
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
+# A container whose Pod was deleted may still write for this time.
+DELETED_POD_SECONDS = 2.0
+# When to check all processes: soon after a change, and otherwise at this interval.
+CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
+_PUT_TIMEOUT_SECONDS = 0.2
 
 
-@dataclass(slots=True, kw_only=True)
-class _Track:
-    """How far one process's log was read.
-
-    By the uids of its Pods: ``restarts`` as they were at the last reading, ``rests`` those after which what there
-    is was read whole, ``done`` those that will write no more.
-    """
-
-    name: str
-    seen: Seen = field(default_factory=Seen)
-    restarts: dict[str, int] = field(default_factory=dict)
-    rests: dict[str, int] = field(default_factory=dict)
-    done: set[str] = field(default_factory=set)
-    reader: _Reader | None = None
-    pause: float = FIRST_PAUSE
-    not_before: float = 0.0
-    over: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lines:
-    """Lines that a reader brought; ``whole`` are they with their times."""
-
-    name: str
-    whole: list[bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    """A reader has come to its end; ``error`` is why it could not go on."""
-
-    reader: _Reader
-    error: SymphonyError | None = None
-
-    @property
-    def heals(self) -> bool:
-        """Whether it may be gone when asked again: a connection that broke off, trouble of the server's own."""
-        return isinstance(self.error, Unreachable) or (
-            isinstance(self.error, ApiError) and self.error.status >= 429
-        )
-
-
-_Item = _Lines | _End | list[Change] | SymphonyError
-
-
-def follow(
+def follow_logs(
     api: Api,
     scope: Scope,
     processes: Sequence[str] | None,
@@ -99,282 +59,292 @@ def follow(
     since: bytes | None = None,
     tail: int | None = None,
 ) -> Iterator[LogLine]:
-    """The lines of processes so far, in the order of time, and then as they come, until all have ended."""
-    with _Following(api, scope) as following:
-        yield from following.lines(processes, since, tail)
+    """Yield the lines of processes until all have exited.
+
+    The existing lines come first, in the order of time.
+    """
+    with _LogFollower(api, scope) as follower:
+        yield from follower.lines(processes, since, tail)
 
 
-class _Following:
+@dataclass(slots=True, kw_only=True)
+class _ProcessLog:
+    """How far the log of one process was read.
+
+    The first three mappings are by the uid of a Pod: ``restarts`` has the restarts of the container
+    at the last reading, ``read_to_end`` the restarts after which the log was read to its end, and
+    ``finished_pods`` has the Pods that will write no more.
+    """
+
+    name: str
+    position: LogPosition
+    restarts: dict[str, int] = field(default_factory=dict)
+    read_to_end: dict[str, int] = field(default_factory=dict)
+    finished_pods: set[str] = field(default_factory=set)
+    reader: _LogReader | None = None
+    pause: float = FIRST_PAUSE_SECONDS
+    next_read_at: float = 0.0
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NewLines:
+    """Lines with their timestamps that a reader has received."""
+
+    process: str
+    lines: list[bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReaderFinished:
+    """A reader has reached the end of its log, or has failed with ``error``."""
+
+    reader: _LogReader
+    error: SymphonyError | None = None
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a retry may succeed: the connection was lost, or the server had a problem."""
+        if isinstance(self.error, ApiError):
+            return self.error.status >= 429
+        return isinstance(self.error, Unreachable)
+
+
+_QueuedEvent = _NewLines | _ReaderFinished | list[Change] | SymphonyError
+
+
+class _LogFollower:
+    """Follows the logs of an experiment. Its methods run in the thread of the caller."""
+
     def __init__(self, api: Api, scope: Scope) -> None:
         self._api = api
         self._scope = scope
-        self._watcher = Watcher(api, _paths(scope), scope.selector)
-        self._observer = PodObserver(scope.experiment)
-        self._with_jobs = False
-        self._places: dict[str, list[ContainerRef]] = {}  # by the Pod's uid
-        self._tracks: dict[str, _Track] = {}
-        self._items: queue.Queue[_Item] = queue.Queue(maxsize=WAITING)
+        self._watch = ExperimentWatch(api, scope)
+        self._logs: dict[str, _ProcessLog] = {}
+        self._events: queue.Queue[_QueuedEvent] = queue.Queue(maxsize=MAX_QUEUED_EVENTS)
         self._closed = threading.Event()
-        self._look_at = 0.0
+        self._next_check = 0.0
 
-    def __enter__(self) -> _Following:
+    def __enter__(self) -> _LogFollower:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        self._watcher.close()
-        readers = [track.reader for track in self._tracks.values() if track.reader is not None]
-        for reader in readers:
-            reader.close()
-
-    # --- the way through ---
+        self._watch.close()
+        for log in self._logs.values():
+            if log.reader is not None:
+                log.reader.close()
 
     def lines(
         self, processes: Sequence[str] | None, since: bytes | None, tail: int | None
     ) -> Iterator[LogLine]:
-        """First the lines so far, then those that come."""
-        self._start()
-        found = self._all_places()
-        names = read.known(self._api, self._scope, processes, found)
-        if len(names) > MANY:
+        """Yield the existing lines, then new lines until all processes have exited."""
+        self._watch.start()
+        refs = self._watch.observer.container_refs
+        names = resolve_names(self._api, self._scope, processes, refs)
+        if len(names) > MANY_PROCESSES:
             raise_open_file_limit()
-        sources = {name: read.sources_of(found, name) for name in names}
-        # For "none of the last lines" one is read all the same, to know where the next begins.
-        asked = None if tail is None else max(1, tail)
-        histories = read.gather(self._api, self._scope, sources, since, asked, unfinished=False)
+        sources = {name: sources_of(refs, name) for name in names}
+        # A tail of 0 still needs the last line, because new lines begin after it.
+        min_tail = None if tail is None else max(1, tail)
+        histories = read_histories(
+            self._api, self._scope, sources, since, min_tail, with_incomplete=False
+        )
         for name in names:
-            self._tracks[name] = _begun(
-                name, sources[name], histories[name], since, cut=tail is not None
+            self._logs[name] = _start_log(
+                name, sources[name], histories[name], since, is_tail=tail is not None
             )
         if tail != 0:
-            yield from read.merged(histories)
-        del histories
-        threading.Thread(target=self._relay, daemon=True, name="log-changes").start()
-        self._look()
-        while not all(track.over for track in self._tracks.values()):
-            yield from self._next()
+            yield from merge_histories(histories)
+        del histories  # they may be large, and following may take days
 
-    def _next(self) -> Iterator[LogLine]:
+        threading.Thread(target=self._relay_changes, daemon=True, name="log-changes").start()
+        self._check_processes()
+        while not all(log.finished for log in self._logs.values()):
+            yield from self._next_lines()
+
+    def _next_lines(self) -> Iterator[LogLine]:
+        """Handle the next event, and check the processes when it is time."""
+        timeout = max(0.01, self._next_check - time.monotonic())
         with contextlib.suppress(queue.Empty):
-            item = self._items.get(timeout=max(0.01, self._look_at - time.monotonic()))
-            if isinstance(item, _Lines):
-                yield from (read.log_line(item.name, line) for line in item.whole)
-            elif isinstance(item, _End):
-                self._reader_ended(item)
-            elif isinstance(item, SymphonyError):
-                raise item
+            event = self._events.get(timeout=timeout)
+            if isinstance(event, _NewLines):
+                for line in event.lines:
+                    yield to_log_line(event.process, line)
+            elif isinstance(event, _ReaderFinished):
+                self._reader_finished(event)
+            elif isinstance(event, SymphonyError):
+                raise event
             else:
-                self._changed(item)
-        if time.monotonic() >= self._look_at:
-            self._look()
+                self._watch.apply(event)
+                self._check_soon()
+        if time.monotonic() >= self._next_check:
+            self._check_processes()
 
-    # --- what happens to Pods ---
-
-    def _start(self) -> None:
-        self._observer.replace(PODS, self._list())
-        if self._observer.has_jobs or self._observer.empty:
-            self._start_jobs()
-
-    def _list(self) -> tuple[dict[str, Any], ...]:
-        try:
-            listed = self._watcher.start(PODS)
-        except ApiError as exc:
-            raise missing_right(
-                exc, f"follow {self._scope.experiment!r}", "list and watch pods", self._scope
-            ) from exc
-        self._replace(listed)
-        return listed
-
-    def _start_jobs(self) -> None:
-        self._with_jobs = True
-        try:
-            self._observer.replace(JOBS, self._watcher.start(JOBS, optional=True))
-        except ApiError as exc:
-            if exc.status != 403:  # Jobs may not be seen: what their Pods tell is all there is
-                raise
-
-    def _relay(self) -> None:
-        """Put what the watcher tells into the queue of all that happens; a thread of its own."""
-        while not self._watcher.closed:
+    def _relay_changes(self) -> None:
+        """Put the changes of Pods into the queue. Runs in its own thread."""
+        while not self._watch.closed:
             try:
-                item: _Item = self._watcher.changes()
+                changes = self._watch.changes()
             except SymphonyError as exc:
-                item = exc
-            if item:
-                self._put(item)
-            if isinstance(item, SymphonyError):
+                self._put(exc)
                 return
+            if changes:
+                self._put(changes)
 
-    def _changed(self, changes: list[Change]) -> None:
-        for change in changes:
-            if change.event == LISTED:
-                self._observer.replace(change.kind, change.objects)
-            else:
-                self._observer.apply(change.kind, change.event, *change.objects)
-            if change.kind == PODS:
-                self._pods_changed(change)
-        if self._observer.has_jobs and not self._with_jobs:
-            self._start_jobs()
-        self._look_at = min(self._look_at, time.monotonic() + SOON)
-
-    def _pods_changed(self, change: Change) -> None:
-        if change.event == LISTED:
-            self._replace(change.objects)
-            return
-        for pod in change.objects:
-            uid = pod["metadata"]["uid"]
-            if change.event == "DELETED":
-                self._places.pop(uid, None)
-            else:
-                self._places[uid] = list(container_refs(pod))
-
-    def _replace(self, listed: Iterable[dict[str, Any]]) -> None:
-        self._places = {
-            pod["metadata"]["uid"]: list(container_refs(pod)) for pod in listed
-        }
-
-    def _all_places(self) -> list[ContainerRef]:
-        return sorted(
-            (place for places in self._places.values() for place in places),
-            key=lambda place: place.created,
-        )
-
-    # --- who is to be read ---
-
-    def _look(self) -> None:
-        """See what has to be done now; again when something has changed, or after a while."""
-        seen = self._observer.observe(time.time())
-        ended = {process.name for process in seen.status if process.state in ENDED}
-        there = {process.name for process in seen.status}
-        by_name: dict[str, list[ContainerRef]] = {}
-        for place in self._all_places():
-            by_name.setdefault(place.process, []).append(place)
-        for name, track in self._tracks.items():
-            if not track.over:
-                self._advance(
-                    track, by_name.get(name, []), ended=name in ended or name not in there
-                )
-        self._look_at = time.monotonic() + TICK
-
-    def _advance(self, track: _Track, places: list[ContainerRef], *, ended: bool) -> None:
-        """Begin to read where a process writes, or has written what was not read; else see whether it is over."""
-        if track.reader is not None:
-            self._part(track.reader, places)
-            return
-        for place in places:
-            if place.uid in track.done:
-                continue
-            final = place.finished or ended
-            # Between two runs of a container there is what the one before wrote, to be read once.
-            between = place.state != "running" and track.rests.get(place.uid) != place.restarts
-            if place.has_log and (final or between or place.state == "running"):
-                if time.monotonic() >= track.not_before:
-                    self._read(track, place, final=final)
-                return
-            if not final:
-                return
-        track.over = ended
-
-    def _part(self, reader: _Reader, places: list[ContainerRef]) -> None:
-        """Take leave of a Pod that was deleted under a reader, which may wait for a node that is gone."""
-        if any(place.uid == reader.place.uid for place in places):
-            reader.missed = None
-        elif reader.missed is None:
-            reader.missed = time.monotonic()
-        elif time.monotonic() > reader.missed + PARTING:
-            reader.close()
-
-    def _read(self, track: _Track, place: ContainerRef, *, final: bool) -> None:
-        before = track.restarts.get(place.uid, 0)
-        sources = [Source(place=place)]
-        if place.restarts > before:  # it was restarted since: first what it wrote last before that
-            sources.insert(0, Source(place=place, previous=True))
-        track.restarts[place.uid] = place.restarts
-        if place.state != "running":
-            track.rests[place.uid] = place.restarts
-        whole = final or place.state != "running"
-        track.reader = _Reader(
-            self._api, self._scope, track.seen, place, sources, self._put, final=final, whole=whole
-        )
-        track.reader.start()
-
-    def _reader_ended(self, end: _End) -> None:
-        track = self._tracks[end.reader.place.process]
-        track.reader = None
-        if end.error is not None:
-            track.rests.pop(end.reader.place.uid, None)
-            if not end.heals:
-                raise end.error
-        if end.reader.final and end.error is None:
-            track.done.add(end.reader.place.uid)
-        else:
-            track.pause = FIRST_PAUSE if end.reader.brought else min(track.pause * 2, LONGEST_PAUSE)
-            track.not_before = time.monotonic() + track.pause
-        self._look_at = min(self._look_at, time.monotonic() + SOON)
-
-    def _put(self, item: _Item) -> bool:
-        """Put something into the queue, unless nobody wants it any more."""
+    def _put(self, event: _QueuedEvent) -> bool:
+        """Put an event into the queue. Return False if the follower was closed."""
         while not self._closed.is_set():
             with contextlib.suppress(queue.Full):
-                self._items.put(item, timeout=0.2)
+                self._events.put(event, timeout=_PUT_TIMEOUT_SECONDS)
                 return True
         return False
 
+    # --- deciding which logs to read ---
 
-def _begun(
-    name: str, sources: list[Source], lines: list[bytes], since: bytes | None, *, cut: bool
-) -> _Track:
-    """Where to go on with a process after its lines so far; ``cut`` says that earlier ones were left out."""
-    floor = loglines.time_of(lines[0]) if cut and lines else since or b""
-    track = _Track(name=name, seen=Seen(floor))
-    track.seen.note(lines)
+    def _check_soon(self) -> None:
+        self._next_check = min(self._next_check, time.monotonic() + CHECK_SOON_SECONDS)
+
+    def _check_processes(self) -> None:
+        """Start the readers that are needed, and find out which processes have finished."""
+        status = self._watch.observer.observe(time.time()).status
+        running = {process.name for process in status if process.state not in ENDED}
+        refs_by_process: dict[str, list[ContainerRef]] = {}
+        for ref in self._watch.observer.container_refs:
+            refs_by_process.setdefault(ref.process, []).append(ref)
+        for name, log in self._logs.items():
+            if log.finished:
+                continue
+            refs = refs_by_process.get(name, [])
+            if log.reader is not None:
+                _close_if_pod_deleted(log.reader, refs)
+            else:
+                self._read_or_finish(log, refs, ended=name not in running)
+        self._next_check = time.monotonic() + CHECK_INTERVAL_SECONDS
+
+    def _read_or_finish(self, log: _ProcessLog, refs: list[ContainerRef], *, ended: bool) -> None:
+        """Read the oldest log with unread lines, or mark the process as finished."""
+        for ref in refs:
+            if ref.uid in log.finished_pods:
+                continue
+            is_final = ref.finished or ended
+            is_running = ref.state == "running"
+            # While a container waits for its restart, its last log is read to the end once.
+            between_restarts = not is_running and log.read_to_end.get(ref.uid) != ref.restarts
+            if ref.has_log and (is_final or is_running or between_restarts):
+                if time.monotonic() >= log.next_read_at:
+                    self._start_reader(log, ref, is_final=is_final)
+                return
+            if not is_final:
+                return
+        log.finished = ended
+
+    def _start_reader(self, log: _ProcessLog, ref: ContainerRef, *, is_final: bool) -> None:
+        sources = [LogSource(ref=ref)]
+        if ref.restarts > log.restarts.get(ref.uid, 0):
+            # The container was restarted, so its previous log may have unread lines.
+            sources.insert(0, LogSource(ref=ref, previous=True))
+        log.restarts[ref.uid] = ref.restarts
+        is_running = ref.state == "running"
+        if not is_running:
+            log.read_to_end[ref.uid] = ref.restarts
+        log.reader = _LogReader(
+            self._api,
+            self._scope,
+            log.position,
+            sources,
+            self._put,
+            is_final=is_final,
+            follow=is_running and not is_final,
+        )
+        log.reader.start()
+
+    def _reader_finished(self, event: _ReaderFinished) -> None:
+        reader = event.reader
+        log = self._logs[reader.ref.process]
+        log.reader = None
+        if event.error is not None:
+            log.read_to_end.pop(reader.ref.uid, None)
+            if not event.is_temporary:
+                raise event.error
+        if reader.is_final and event.error is None:
+            log.finished_pods.add(reader.ref.uid)
+        else:
+            if reader.received_lines:
+                log.pause = FIRST_PAUSE_SECONDS
+            else:
+                log.pause = min(log.pause * 2, MAX_PAUSE_SECONDS)
+            log.next_read_at = time.monotonic() + log.pause
+        self._check_soon()
+
+
+def _start_log(
+    name: str, sources: list[LogSource], lines: list[bytes], since: bytes | None, *, is_tail: bool
+) -> _ProcessLog:
+    """Return the position after the existing lines. With a tail, earlier lines are not wanted."""
+    floor = since or b""
+    if is_tail and lines:
+        floor = line_time(lines[0])
+    log = _ProcessLog(name=name, position=LogPosition(floor))
+    log.position.remember(lines)
     for source in sources:
-        track.restarts[source.place.uid] = source.place.restarts
-        if source.place.finished:
-            track.done.add(source.place.uid)
-    return track
+        log.restarts[source.ref.uid] = source.ref.restarts
+        if source.ref.finished:
+            log.finished_pods.add(source.ref.uid)
+    return log
 
 
-class _Reader:
-    """Reads one container's log in a thread of its own: as it comes, or ``whole`` where the container has ended.
+def _close_if_pod_deleted(reader: _LogReader, refs: list[ContainerRef]) -> None:
+    """Close a reader some time after its Pod was deleted: it may wait for a node that is gone."""
+    if any(ref.uid == reader.ref.uid for ref in refs):
+        reader.pod_deleted_at = None
+    elif reader.pod_deleted_at is None:
+        reader.pod_deleted_at = time.monotonic()
+    elif time.monotonic() > reader.pod_deleted_at + DELETED_POD_SECONDS:
+        reader.close()
 
-    ``final`` says that nothing will come after it.
+
+class _LogReader:
+    """Reads the logs of one container in its own thread.
+
+    With ``follow`` it waits for new lines, otherwise it reads to the end of the log. ``is_final``
+    means that the container writes no more. ``put`` accepts events, and returns False if none are
+    wanted.
     """
 
     def __init__(
         self,
         api: Api,
         scope: Scope,
-        seen: Seen,
-        place: ContainerRef,
-        sources: list[Source],
-        put: Callable[[_Item], bool],
+        position: LogPosition,
+        sources: list[LogSource],
+        put: Callable[[_QueuedEvent], bool],
         *,
-        final: bool,
-        whole: bool,
+        is_final: bool,
+        follow: bool,
     ) -> None:
-        self.place = place
-        self.final = final
-        self._whole = whole
-        self.brought = False
-        self.missed: float | None = None
+        self.ref = sources[-1].ref
+        self.is_final = is_final
+        self.received_lines = False
+        self.pod_deleted_at: float | None = None
         self._api = api
         self._scope = scope
-        self._seen = seen
+        self._position = position
         self._sources = sources
         self._put = put
+        self._follow = follow
         self._closed = False
-        self._answer: ResponseStream | None = None
+        self._stream: ResponseStream | None = None
 
     def start(self) -> None:
-        """Begin."""
-        threading.Thread(target=self._run, daemon=True, name=f"log-{self.place.process}").start()
+        """Start the thread."""
+        threading.Thread(target=self._run, daemon=True, name=f"log-{self.ref.process}").start()
 
     def close(self) -> None:
-        """End it, from any thread."""
+        """Stop reading, from any thread."""
         self._closed = True
-        if self._answer is not None:
-            self._answer.close()
+        if self._stream is not None:
+            self._stream.close()
 
     def _run(self) -> None:
         error: SymphonyError | None = None
@@ -382,40 +352,31 @@ class _Reader:
             for source in self._sources:
                 self._read(source)
         except ApiError as exc:
-            if exc.status not in read.NO_LOG:
-                doing = f"read the log of {self.place.process!r}"
-                error = missing_right(exc, doing, "get pods/log", self._scope)
+            if exc.status not in NO_LOG_STATUSES:
+                error = log_error(exc, self.ref.process, self._scope)
         except SymphonyError as exc:
             error = exc
-        self._put(_End(reader=self, error=error))
+        self._put(_ReaderFinished(reader=self, error=error))
 
-    def _read(self, source: Source) -> None:
-        unseen, pieces = self._seen.unseen(), Pieces()
-        following = not (self._whole or source.previous)
-        answer = read.open_log(
-            self._api, self._scope, source, since=self._seen.where(), follow=following
-        )
-        self._answer = answer
-        if self._closed:
-            answer.close()
-        for chunk in answer.chunks():
-            if not self._bring(unseen.of(pieces.add(chunk))):
-                answer.close()
+    def _read(self, source: LogSource) -> None:
+        new_lines, assembler = self._position.new_line_filter(), LineAssembler()
+        follow = self._follow and not source.previous
+        since = self._position.since_time()
+        self._stream = open_log(self._api, self._scope, source, since=since, follow=follow)
+        if self._closed:  # while the stream was opened
+            self._stream.close()
+        for chunk in self._stream.chunks():
+            if not self._deliver(new_lines.filter(assembler.add(chunk))):
+                self._stream.close()
                 return
-        # What a process that still runs has not finished yet comes again, whole.
-        if not following:
-            self._bring(unseen.of(pieces.last()))
+        # An incomplete line of a running process is read again when it is complete.
+        if not follow:
+            self._deliver(new_lines.filter(assembler.flush()))
 
-    def _bring(self, lines: list[bytes]) -> bool:
+    def _deliver(self, lines: list[bytes]) -> bool:
+        """Put lines into the queue. Return False if the follower was closed."""
         if not lines:
             return True
-        self.brought = True
-        self._seen.note(lines)
-        return self._put(_Lines(name=self.place.process, whole=lines))
-
-
-def _paths(scope: Scope) -> dict[str, str]:
-    return {
-        PODS: find_pod.pod_path(scope),
-        JOBS: f"/apis/batch/v1/namespaces/{scope.namespace}/jobs",
-    }
+        self.received_lines = True
+        self._position.remember(lines)
+        return self._put(_NewLines(process=self.ref.process, lines=lines))

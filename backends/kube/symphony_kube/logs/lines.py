@@ -1,7 +1,8 @@
-"""What the API answers when it is asked for a log with times: each line after its time. Pure.
+"""Parse the logs that the API returns with timestamps: each line follows its time. Pure.
 
-A time is `2024-01-01T00:00:00.000000000Z` and a space, of fixed width, so that times compare as bytes do. The
-container runtime writes long lines in pieces of 16 KiB, and kubelets before 1.27 put a time before each piece.
+A timestamp is `2024-01-01T00:00:00.000000000Z` and a space. Its width is fixed, so that bytes
+compare as times do. The container runtime splits a long line into pieces of 16 KiB, and kubelets
+before 1.27 put a timestamp before each piece.
 """
 
 from __future__ import annotations
@@ -11,146 +12,154 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-# Times in front of lines: their width with and without the space, and where the zone stands.
-WIDTH, ZONE = 31, 29
-PIECE = 1 << 14
-_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
-# What a kubelet answers for a log that it has no longer, in the place of the log.
-_NO_LOG = re.compile(
+# The width of a timestamp in UTC with its space, and the position of its time zone.
+_TIMESTAMP_WIDTH, _ZONE_POSITION = 31, 29
+# The size of the pieces of a long line.
+PIECE_BYTES = 1 << 14
+_TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
+# A kubelet that no longer has a log returns this message as the log.
+_MISSING_LOG = re.compile(
     rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path) [^\n]*\n?"
 )
-# How far back lines are remembered, and how much of each: more than its time.
-_KEPT, _ENOUGH = 1000, 96
+_MAX_MISSING_LOG_BYTES = 1000
+# How many lines are remembered, and how much of each: more than its timestamp.
+_REMEMBERED_LINES, _REMEMBERED_BYTES = 1000, 96
 
 
-class Pieces:
-    """Puts lines together from what comes of them."""
+class LineAssembler:
+    """Assembles lines from chunks."""
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
+        self._incomplete: list[bytes] = []
 
     def add(self, chunk: bytes) -> list[bytes]:
-        """The lines that ``chunk`` brought to their end."""
+        """Return the lines that a chunk completes."""
         first, newline, after = chunk.partition(b"\n")
         if not newline:
-            self._rest.append(chunk)
+            self._incomplete.append(chunk)
             return []
-        *whole, rest = after.split(b"\n")
-        lines = [b"".join((*self._rest, first)), *whole]
-        self._rest = [rest] if rest else []
+        *complete, rest = after.split(b"\n")
+        lines = [b"".join((*self._incomplete, first)), *complete]
+        self._incomplete = [rest] if rest else []
         return lines
 
-    def last(self) -> list[bytes]:
-        """What stands after the last newline."""
-        rest, self._rest = b"".join(self._rest), []
-        return [rest] if rest and not is_excuse(rest) else []
+    def flush(self) -> list[bytes]:
+        """Return the data after the last newline as a line, if there is any."""
+        rest, self._incomplete = b"".join(self._incomplete), []
+        return [rest] if rest and not is_missing_log(rest) else []
 
 
-def is_excuse(data: bytes) -> bool:
-    """Whether this is not a log but the words of a kubelet that has it no longer."""
-    return len(data) < 1000 and _NO_LOG.fullmatch(data) is not None
+def is_missing_log(data: bytes) -> bool:
+    """Return whether this is the message of a kubelet that no longer has the log."""
+    return len(data) < _MAX_MISSING_LOG_BYTES and _MISSING_LOG.fullmatch(data) is not None
 
 
-def time_of(line: bytes) -> bytes:
-    """When a line was written, as bytes that compare as times do."""
-    if line[ZONE : ZONE + 1] == b"Z":
-        return line[:ZONE]
-    found = _TIME.match(line)
-    if found is None:
+def line_time(line: bytes) -> bytes:
+    """Return when a line was written, as bytes that compare as times do."""
+    if line[_ZONE_POSITION : _ZONE_POSITION + 1] == b"Z":
+        return line[:_ZONE_POSITION]
+    match = _TIMESTAMP.match(line)
+    if match is None:
         return b""
-    text = found.group().decode().rstrip()
-    moment = datetime.fromisoformat(text[:19] + text[29:]).astimezone(timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{text[19:29]}".encode()
+    text = match.group().decode().rstrip()
+    date_and_time, fraction, zone = text[:19], text[19:29], text[29:]
+    moment = datetime.fromisoformat(date_and_time + zone).astimezone(timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}".encode()
 
 
-def stamp(at: float) -> bytes:
-    """A time (seconds since the epoch) as `time_of` gives it."""
-    whole, part = divmod(round(at * 1_000_000), 1_000_000)
-    moment = datetime.fromtimestamp(whole, timezone.utc)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{part:06d}000".encode()
+def to_line_time(time: float) -> bytes:
+    """Return a time in seconds since the epoch in the format of `line_time`."""
+    seconds, microseconds = divmod(round(time * 1_000_000), 1_000_000)
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{microseconds:06d}000".encode()
 
 
-def seconds(time: bytes, back: int = 0) -> str:
-    """A time as the API takes it, in whole seconds, ``back`` seconds earlier."""
-    moment = (
-        datetime.fromisoformat(time[:19].decode()).replace(tzinfo=timezone.utc).timestamp() - back
-    )
-    return f"{datetime.fromtimestamp(moment, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+def to_since_time(time: bytes, *, earlier_seconds: int = 0) -> str:
+    """Return a line time as the API expects it, in whole seconds, moved back by so many seconds."""
+    moment = datetime.fromisoformat(time[:19].decode()).replace(tzinfo=timezone.utc)
+    moment = datetime.fromtimestamp(moment.timestamp() - earlier_seconds, timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def content(line: bytes) -> bytes:
-    """A line without its time, and without those before the pieces of a long one."""
-    start = WIDTH if line[ZONE : ZONE + 2] == b"Z " else _end_of_time(line, 0)
-    if len(line) - start <= PIECE or not _end_of_time(line, start + PIECE):
+def line_content(line: bytes) -> bytes:
+    """Return a line without its timestamp, and without those before the pieces of a long line."""
+    if line[_ZONE_POSITION : _ZONE_POSITION + 2] == b"Z ":
+        start = _TIMESTAMP_WIDTH
+    else:
+        start = _end_of_timestamp(line, 0)
+    if len(line) - start <= PIECE_BYTES or not _end_of_timestamp(line, start + PIECE_BYTES):
         return line[start:]
     pieces = []
     while True:
-        pieces.append(line[start : start + PIECE])
-        after = start + PIECE
-        start = _end_of_time(line, after)
+        end = start + PIECE_BYTES
+        pieces.append(line[start:end])
+        start = _end_of_timestamp(line, end)
         if not start:
-            pieces.append(line[after:])
+            pieces.append(line[end:])
             return b"".join(pieces)
 
 
-def _end_of_time(line: bytes, place: int) -> int:
-    found = _TIME.match(line, place)
-    return found.end() if found else 0
+def _end_of_timestamp(line: bytes, position: int) -> int:
+    """Return the position after the timestamp that begins at a position, or 0 if there is none."""
+    match = _TIMESTAMP.match(line, position)
+    return match.end() if match else 0
 
 
-def newer(lines: Iterable[bytes], since: bytes) -> Iterator[bytes]:
-    """The lines that were written at a time or after it."""
-    return (line for line in lines if time_of(line) >= since)
+def lines_since(lines: Iterable[bytes], time: bytes) -> Iterator[bytes]:
+    """Return the lines that were written at a time or later."""
+    return (line for line in lines if line_time(line) >= time)
 
 
-class Seen:
-    """The last lines that were read of a log, to go on reading after them.
+class LogPosition:
+    """How far a log was read: its last lines, and the time ``floor`` before which no line is
+    wanted.
 
-    The API begins at whole seconds, so some lines come again. They are known by their time, in nanoseconds, and
-    their beginning; the log of a container that was started anew has none of them. What is older than ``floor`` is
-    not wanted.
+    The API accepts a start time in whole seconds, so that it repeats some lines. They are
+    recognized by their timestamp in nanoseconds and their first bytes. The log of a restarted
+    container repeats none.
     """
 
     def __init__(self, floor: bytes = b"") -> None:
         self.floor = floor
-        self._lines: deque[bytes] = deque(maxlen=_KEPT)
+        self._lines: deque[bytes] = deque(maxlen=_REMEMBERED_LINES)
 
-    def note(self, lines: Iterable[bytes]) -> None:
+    def remember(self, lines: Iterable[bytes]) -> None:
         """Remember lines that were read."""
-        self._lines.extend(line[:_ENOUGH] for line in lines)
+        self._lines.extend(line[:_REMEMBERED_BYTES] for line in lines)
 
-    def where(self) -> str | None:
-        """From when to read on, as the API takes it, with a second to spare; None for the beginning."""
-        last = max(map(time_of, self._lines), default=b"")
+    def since_time(self) -> str | None:
+        """Return the time from which to read on, as the API expects it, or None for the start."""
+        last = max((line_time(line) for line in self._lines), default=b"")
         if last:
-            return seconds(last, back=1)
-        return seconds(self.floor) if self.floor else None
+            return to_since_time(last, earlier_seconds=1)
+        return to_since_time(self.floor) if self.floor else None
 
-    def unseen(self) -> Unseen:
-        """What tells new lines from those that come again, in what is read from `where` on."""
-        full = len(self._lines) == _KEPT
-        oldest = min(map(time_of, self._lines)) if full else b""
-        return Unseen(Counter(self._lines), max(self.floor, oldest))
+    def new_line_filter(self) -> NewLineFilter:
+        """Return a filter for the lines that are read from `since_time` on."""
+        oldest = b""
+        if len(self._lines) == _REMEMBERED_LINES:
+            oldest = min(line_time(line) for line in self._lines)
+        return NewLineFilter(Counter(self._lines), max(self.floor, oldest))
 
 
-class Unseen:
-    """Leaves out the lines that come again; those that are older than all that is remembered were read too."""
+class NewLineFilter:
+    """Removes repeated lines, and lines that are older than all remembered lines."""
 
     def __init__(self, known: Counter[bytes], oldest: bytes) -> None:
         self._known = known
         self._oldest = oldest
 
-    def of(self, lines: list[bytes]) -> list[bytes]:
-        """The lines that are new."""
-        return (
-            [line for line in lines if self._is_new(line)] if self._known or self._oldest else lines
-        )
+    def filter(self, lines: list[bytes]) -> list[bytes]:
+        """Return the new lines."""
+        if not self._known and not self._oldest:
+            return lines
+        return [line for line in lines if self._is_new(line)]
 
     def _is_new(self, line: bytes) -> bool:
-        start = line[:_ENOUGH]
+        start = line[:_REMEMBERED_BYTES]
         if self._known.get(start):
             self._known[start] -= 1
             if not self._known[start]:
                 del self._known[start]
             return False
-        return not self._oldest or time_of(line) >= self._oldest
+        return not self._oldest or line_time(line) >= self._oldest

@@ -333,11 +333,11 @@ class PodObserver:
         if now < expiry:
             return NOT_CREATED, expiry
         if conditions:
-            text = "never started: the launcher exited before it created the process"
+            text = "never started: the launcher exited before it was created"
             cause = Reason(text, ReasonCode.NEVER_STARTED)
         else:
             cause = exit_unknown(
-                "its Pod does not exist; it was deleted, or the launcher exited before it created it"
+                "its Pod does not exist: it was deleted, or the launcher exited too early"
             )
         return ContainerStatus(state=State.UNKNOWN, cause=cause), None
 

@@ -1,0 +1,110 @@
+"""Read the lines that processes have written so far, and merge them in the order of time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from symphony.status import LogLine
+from symphony_kube.api.labels import Scope
+from symphony_kube.logs.lines import line_content, line_time, lines_since, to_since_time
+from symphony_kube.logs.sources import LogSource, fetch_last_lines, fetch_log
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api
+
+
+def read_histories(
+    api: Api,
+    scope: Scope,
+    sources: dict[str, list[LogSource]],
+    since: bytes | None,
+    tail: int | None,
+    *,
+    with_incomplete: bool = True,
+) -> dict[str, list[bytes]]:
+    """Return the lines of several processes with their timestamps. Reads logs in parallel.
+
+    A running process may still append to an incomplete line. Such lines are left out if
+    ``with_incomplete`` is false.
+    """
+
+    def read(name: str) -> list[bytes]:
+        return _read_history(
+            api, scope, sources[name], since, tail, with_incomplete=with_incomplete
+        )
+
+    workers = max(1, min(api.connections, len(sources)))
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        return dict(zip(sources, pool.map(read, sources), strict=True))
+
+
+def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
+    """Yield the lines of several processes in the order of time.
+
+    The lines of one process stay in the order in which it wrote them.
+    """
+    if len(histories) == 1:
+        for name, lines in histories.items():
+            yield from (to_log_line(name, line) for line in lines)
+        return
+    timed_lines = [
+        [(line_time(line), name, line) for line in lines] for name, lines in histories.items()
+    ]
+    for _, name, line in heapq.merge(*timed_lines, key=lambda item: item[0]):
+        yield to_log_line(name, line)
+
+
+def to_log_line(process: str, line: bytes) -> LogLine:
+    """Return a line without its timestamp, as text."""
+    return LogLine(process=process, text=line_content(line).decode(errors="replace"))
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Split data into lines. The last line may be incomplete."""
+    lines = data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def last_lines(lines: list[bytes], tail: int | None) -> list[bytes]:
+    """Return the last lines, or all lines if ``tail`` is None."""
+    if tail is None:
+        return lines
+    return lines[max(0, len(lines) - max(0, tail)) :]
+
+
+def _read_history(
+    api: Api,
+    scope: Scope,
+    sources: list[LogSource],
+    since: bytes | None,
+    tail: int | None,
+    *,
+    with_incomplete: bool,
+) -> list[bytes]:
+    """Return the lines of one process with their timestamps."""
+    since_time = None if since is None else to_since_time(since)
+    lines: list[bytes] = []
+    # With a tail, read from the newest log backwards until there are enough lines.
+    for source in sources if tail is None else reversed(sources):
+        if tail is not None and since is None:
+            wanted = tail - len(lines)
+            data = fetch_last_lines(api, scope, source, wanted, timestamps=True)
+        else:
+            data = fetch_log(api, scope, source, timestamps=True, since=since_time)
+        may_grow = not source.previous and not source.ref.finished
+        if may_grow and not with_incomplete:
+            data = data[: data.rfind(b"\n") + 1]
+        if tail is None:
+            lines += split_lines(data)
+            continue
+        lines = split_lines(data) + lines
+        if len(lines) >= tail:
+            break
+    if since is not None:
+        lines = list(lines_since(lines, since))
+    return last_lines(lines, tail)

@@ -1,0 +1,169 @@
+"""Find the logs of a process in the API, and read one of them.
+
+Kubernetes keeps the log of a container that is running or has exited, and the log of the container
+before its last restart. Both are one log of the process, and so are the logs of all Pods of a Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from symphony.cluster.matching import find_status
+from symphony.errors import NotFound
+from symphony_kube.api.errors import ApiError
+from symphony_kube.api.labels import Scope
+from symphony_kube.logs.lines import is_missing_log
+from symphony_kube.status import experiments
+from symphony_kube.status.find_pod import find_container, list_containers, pod_path
+from symphony_kube.status.permission_errors import missing_right
+from symphony_kube.status.pod_status import ContainerRef
+
+if TYPE_CHECKING:
+    from symphony_kube.api.client import Api, ResponseStream
+
+# A followed log may be silent for long. A broken connection is detected after this time.
+FOLLOW_IDLE_SECONDS = 300.0
+READ_IDLE_SECONDS = 60.0
+# The container has no log: it has not started, it is gone, or its node is gone.
+NO_LOG_STATUSES = (400, 404)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSource:
+    """One log of the API: of a container, or of the ``previous`` one before its last restart."""
+
+    ref: ContainerRef
+    previous: bool = False
+
+
+def sources_of(refs: Iterable[ContainerRef], process: str) -> list[LogSource]:
+    """Return all logs of a process, oldest first."""
+    sources = []
+    for ref in refs:
+        if ref.process != process:
+            continue
+        if ref.restarts:
+            sources.append(LogSource(ref=ref, previous=True))
+        if ref.has_log:
+            sources.append(LogSource(ref=ref))
+    return sources
+
+
+def find_sources(api: Api, scope: Scope, process: str) -> list[LogSource]:
+    """Return all logs of a process, oldest first. Raises `NotFound` if there is no such process."""
+    ref = find_container(api, scope, process)
+    if ref is None:
+        return []
+    refs = list_containers(api, scope, ref.unit) if ref.of_job else [ref]
+    return sources_of(refs, process)
+
+
+def previous_source(sources: list[LogSource], process: str) -> list[LogSource]:
+    """Return the log before the last restart. Raises `NotFound` if there was no restart."""
+    if len(sources) < 2:
+        raise NotFound(f"process {process!r} has not been restarted: it has no previous log")
+    return sources[-2:-1]
+
+
+def resolve_names(
+    api: Api, scope: Scope, processes: Sequence[str] | None, refs: Iterable[ContainerRef]
+) -> list[str]:
+    """Return the names of the requested processes, or of all if none are requested.
+
+    Raises `NotFound` if there is no process of a name.
+    """
+    known = {ref.process for ref in refs}
+    if processes and known.issuperset(processes):
+        return list(dict.fromkeys(processes))
+    status = experiments.describe(api, scope)
+    if not processes:
+        return [process.name for process in status]
+    names = []
+    for path in dict.fromkeys(processes):
+        group, _, name = path.rpartition("/")
+        names.append(find_status(status, name, group or None).name)
+    return names
+
+
+def open_log(
+    api: Api,
+    scope: Scope,
+    source: LogSource,
+    *,
+    timestamps: bool = True,
+    since: str | None = None,
+    tail: int | None = None,
+    follow: bool = False,
+) -> ResponseStream:
+    """Start to read a log. Raises `ApiError` and `Unreachable`."""
+    query: dict[str, str | int | None] = {
+        "container": source.ref.process,
+        "previous": "true" if source.previous else None,
+        "timestamps": "true" if timestamps else None,
+        "sinceTime": since,
+        "tailLines": tail,
+        "follow": "true" if follow else None,
+    }
+    return api.open_stream(
+        pod_path(scope, source.ref.pod, "log"),
+        query=query,
+        idle_timeout=FOLLOW_IDLE_SECONDS if follow else READ_IDLE_SECONDS,
+    )
+
+
+def fetch_log(
+    api: Api,
+    scope: Scope,
+    source: LogSource,
+    *,
+    timestamps: bool = False,
+    since: str | None = None,
+    tail: int | None = None,
+) -> bytes:
+    """Return the content of a log, or nothing if the API has no such log."""
+    try:
+        stream = open_log(api, scope, source, timestamps=timestamps, since=since, tail=tail)
+        data = b"".join(stream.chunks())
+    except ApiError as exc:
+        if exc.status in NO_LOG_STATUSES:
+            return b""
+        raise log_error(exc, source.ref.process, scope) from exc
+    return b"" if is_missing_log(data) else data
+
+
+def fetch_last_lines(
+    api: Api, scope: Scope, source: LogSource, wanted: int, *, timestamps: bool
+) -> bytes:
+    """Return the last lines of a log.
+
+    The API counts each piece of a long line as a line, so that it may return too few lines. They
+    are then requested again with a larger number.
+    """
+    requested, previous_size = wanted + 1, -1
+    while True:
+        data = fetch_log(api, scope, source, timestamps=timestamps, tail=requested)
+        if count_lines(data) > wanted or len(data) == previous_size:
+            return data[_start_of_last_lines(data, wanted) :]
+        requested, previous_size = requested * 8, len(data)
+
+
+def log_error(exc: ApiError, process: str, scope: Scope) -> ApiError:
+    """Return the error for a log that the user cannot read."""
+    return missing_right(exc, f"read the log of {process!r}", "get pods/log", scope)
+
+
+def count_lines(data: bytes) -> int:
+    """Return the number of lines, with one that has no newline at its end."""
+    incomplete = bool(data) and not data.endswith(b"\n")
+    return data.count(b"\n") + incomplete
+
+
+def _start_of_last_lines(data: bytes, lines: int) -> int:
+    position = len(data) - data.endswith(b"\n")
+    for _ in range(lines):
+        position = data.rfind(b"\n", 0, position)
+        if position < 0:
+            return 0
+    return position + 1

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CheckCommands(BaseCommands):
-    """check."""
+    """Adds the command check."""
 
     def _add_check(self) -> None:
         parser = self.add_subparser("check")

@@ -203,7 +203,7 @@ def _position_from(match: re.Match[str]) -> Position:
 def _position_finder(path: Path) -> Callable[[Place], Position]:
     """Return a function that finds the position of a setting in the file.
 
-    Positions are only known for YAML files.
+    Positions are known only for YAML files.
     """
     if path.suffix not in {".yml", ".yaml"}:
         return lambda _: UNKNOWN_POSITION

@@ -11,7 +11,7 @@ from symphony.commandline.output.terminal import print_note
 
 
 class ConfigCommands(BaseCommands):
-    """config, backends, completion."""
+    """Adds the commands config, backends and completion."""
 
     def _add_config(self) -> None:
         parser = self.add_subparser("config")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeleteCommands(BaseCommands):
-    """delete, delete-batch."""
+    """Adds the commands delete and delete-batch."""
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")

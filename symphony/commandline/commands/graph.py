@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GraphCommands(BaseCommands):
-    """graph."""
+    """Adds the command graph."""
 
     def _add_graph(self) -> None:
         from symphony.commandline.output.graph_drawing import GRAPH_FORMATS

@@ -21,7 +21,7 @@ _TEMPLATE_NAME = "my-experiment"
 
 
 class InitCommands(BaseCommands):
-    """init."""
+    """Adds the command init."""
 
     def _add_init(self) -> None:
         parser = self.add_subparser("init")

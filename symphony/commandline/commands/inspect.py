@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class InspectCommands(BaseCommands):
-    """ls, ps, describe, wait."""
+    """Adds the commands ls, ps, describe and wait."""
 
     def _add_ls(self) -> None:
         parser = self.add_subparser("ls")

@@ -119,7 +119,7 @@ def build_experiment(request: JobRequest) -> Experiment:
     for key, value in request.node_selector:
         process.node_selector(key, value)
     for toleration in request.toleration:
-        process.add_toleration(**toleration)  # type: ignore[arg-type]  # it has no toleration_seconds
+        process.add_toleration(**toleration)  # type: ignore[arg-type]  # no value is toleration_seconds
     return experiment
 
 
@@ -207,7 +207,7 @@ def _program(command: Sequence[str]) -> str:
 
 # --- options that a backend ignores ---
 
-# For each option, the names of the settings that it makes in the experiment.
+# The settings of the experiment that each option controls.
 _SETTINGS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
     "image": ("container_image",),
     "cpu": ("resource_request.cpu",),

@@ -10,7 +10,7 @@ from symphony.commandline.output.terminal import print_note
 
 
 class LaunchCommands(BaseCommands):
-    """launch, render."""
+    """Adds the commands launch and render."""
 
     def _add_launch(self) -> None:
         parser = self.add_subparser("launch")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogsCommands(BaseCommands):
-    """logs."""
+    """Adds the command logs."""
 
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SubmitCommands(BaseCommands):
-    """submit."""
+    """Adds the command submit."""
 
     def _add_submit(self) -> None:
         parser = self.add_subparser("submit", remainder=True)
@@ -188,7 +188,7 @@ class SubmitCommands(BaseCommands):
             self._report_ignored_options(request, experiment)
             return self._launch_job(args, experiment)
         except SymphonyError as exc:
-            # The user passed options of this command, so the message must name them.
+            # The user passed options of this command, so the message must refer to these options.
             exc.args = (job_options.message_for_options(exc),)
             raise
 

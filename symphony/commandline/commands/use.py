@@ -25,7 +25,7 @@ _BYTES_PER_MIB = 2**20
 
 
 class UseCommands(BaseCommands):
-    """exec, attach, cp, forward, visit, switch-experiment."""
+    """Adds the commands exec, attach, cp, forward, visit and switch-experiment."""
 
     def _add_exec(self) -> None:
         parser = self.add_subparser("exec", remainder=True)

@@ -1,4 +1,4 @@
-"""Sums up what workers report, and prints the estimate of pi that follows, until there are enough reports."""
+"""Collect reports from workers, and print the estimate of pi after each of them."""
 
 import argparse
 import json
@@ -7,46 +7,50 @@ import socketserver
 import threading
 
 
-class Reports(socketserver.StreamRequestHandler):
-    """One connection: each line is a report, ``{"darts": 1000, "hits": 785}``."""
+class ReportHandler(socketserver.StreamRequestHandler):
+    """Handles one connection. Each line is a report such as ``{"darts": 1000, "hits": 785}``."""
 
     server: "Collector"
 
     def handle(self) -> None:
-        """Add up what comes, until the worker hangs up."""
+        """Add up the reports until the worker closes the connection."""
         for line in self.rfile:
             self.server.add(json.loads(line))
 
 
 class Collector(socketserver.ThreadingTCPServer):
-    """Serves each worker in a thread of its own, and ends after ``wanted`` reports."""
+    """Serves each worker in its own thread, and shuts down after a given number of reports."""
 
     allow_reuse_address = True
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], wanted: int) -> None:
-        super().__init__(address, Reports)
+    def __init__(self, address: tuple[str, int], expected_reports: int) -> None:
+        super().__init__(address, ReportHandler)
         self._lock = threading.Lock()
-        self._wanted, self._reports, self._darts, self._hits = wanted, 0, 0, 0
+        self._expected_reports = expected_reports
+        self._reports = 0
+        self._darts = 0
+        self._hits = 0
 
     def add(self, report: dict[str, int]) -> None:
-        """Add one report to the others; the last one ends the server."""
+        """Add a report to the totals. The last expected report shuts down the server."""
         with self._lock:
             self._reports += 1
             self._darts += report["darts"]
             self._hits += report["hits"]
             print(f"{self._darts} darts: pi is about {4 * self._hits / self._darts:.4f}")
-            if self._reports == self._wanted:
+            if self._reports == self._expected_reports:
                 self.shutdown()
 
 
 def main() -> None:
-    """Listen where symphony says."""
+    """Listen on the address in the environment."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reports", type=int, default=20)
+    parser.add_argument("--reports", type=int, default=20, help="number of reports to wait for")
     args = parser.parse_args()
-    address = os.environ["SYMPH_REPORTS_BIND_HOST"], int(os.environ["SYMPH_REPORTS_PORT"])
-    with Collector(address, args.reports) as collector:
+    host = os.environ["SYMPH_REPORTS_BIND_HOST"]
+    port = int(os.environ["SYMPH_REPORTS_PORT"])
+    with Collector((host, port), args.reports) as collector:
         collector.serve_forever(poll_interval=0.05)
 
 

@@ -1,4 +1,4 @@
-"""Throws darts at a square, and reports to the collector how many hit the circle in it."""
+"""Throw darts at a square, and report to the collector how many of them hit the circle in it."""
 
 import argparse
 import json
@@ -7,43 +7,55 @@ import random
 import socket
 import time
 
-PATIENCE, TRY = 60, 5  # seconds
+CONNECT_TIMEOUT_SECONDS = 60
+ATTEMPT_TIMEOUT_SECONDS = 5
 
 
-def throw(darts: int, chance: random.Random) -> int:
-    """How many of so many darts hit."""
-    return sum(chance.random() ** 2 + chance.random() ** 2 < 1 for _ in range(darts))
+def throw(darts: int, generator: random.Random) -> int:
+    """Throw a number of darts and return the number of hits."""
+    hits = 0
+    for _ in range(darts):
+        x = generator.random()
+        y = generator.random()
+        if x * x + y * y < 1:
+            hits += 1
+    return hits
 
 
 def connect(address: tuple[str, int]) -> socket.socket:
-    """A connection to the collector: on Kubernetes the way there may open a little after it is ready."""
-    deadline = time.monotonic() + PATIENCE
+    """Connect to the collector.
+
+    On Kubernetes, the address of a service may start to work a moment after its process is ready.
+    Failed attempts are therefore repeated.
+    """
+    deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
     while True:
         try:
-            connection = socket.create_connection(address, timeout=TRY)
+            connection = socket.create_connection(address, timeout=ATTEMPT_TIMEOUT_SECONDS)
         except OSError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
         else:
-            connection.settimeout(PATIENCE)
+            connection.settimeout(CONNECT_TIMEOUT_SECONDS)
             return connection
 
 
 def main() -> None:
-    """Connect to where symphony says that the collector is."""
+    """Send reports to the address in the environment."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--reports", type=int, default=20)
-    parser.add_argument("--darts", type=int, default=20_000, help="darts for each report")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--reports", type=int, default=20, help="number of reports to send")
+    parser.add_argument("--darts", type=int, default=20_000, help="number of darts per report")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random numbers")
     args = parser.parse_args()
-    chance = random.Random(args.seed)
-    address = os.environ["SYMPH_REPORTS_HOST"], int(os.environ["SYMPH_REPORTS_PORT"])
-    with connect(address) as connection:
+    generator = random.Random(args.seed)
+    host = os.environ["SYMPH_REPORTS_HOST"]
+    port = int(os.environ["SYMPH_REPORTS_PORT"])
+    with connect((host, port)) as connection:
         for _ in range(args.reports):
-            report = {"darts": args.darts, "hits": throw(args.darts, chance)}
+            report = {"darts": args.darts, "hits": throw(args.darts, generator)}
             connection.sendall(json.dumps(report).encode() + b"\n")
-    print(f"reported {args.reports} times to {address[0]}:{address[1]}")
+    print(f"reported {args.reports} times to {host}:{port}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What the command line does alike on every backend: one class of scenarios, which each backend's tests inherit.
+"""Scenarios for the command line that hold on every backend.
 
-The real program is driven, in a pipe and in a pseudo-terminal. What needs no backend is tested elsewhere. One
-experiment, ``scene``, goes on while it is looked at; tests that change something launch another one.
+The tests of each backend inherit them.
+Most scenarios use one experiment, ``scene``, which keeps running. A scenario that changes an
+experiment launches another one.
 """
 
 from __future__ import annotations
@@ -19,101 +20,109 @@ import pytest
 from tests.cli.conftest import TIMEOUT, Program
 from tests.cli.terminal import INTERRUPT, Terminal
 
-ON = "exec sleep 1000"
-POLITE = "trap 'echo bye; exit 0' TERM; echo up; sleep 1000 & wait"
-PROCESSES = ["learner", "crew/agent-0", "crew/agent-1", "late"]
+SLEEP = "exec sleep 1000"
+STOPS_ON_TERM = "trap 'echo bye; exit 0' TERM; echo up; sleep 1000 & wait"
+RUNNING_PROCESSES = ["learner", "crew/agent-0", "crew/agent-1"]
 CYAN = "\x1b[36m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A program that ran in a pseudo-terminal: what was shown, and its exit code."""
+class TerminalResult:
+    """The text and the exit code of a program that ran in a pseudo-terminal."""
 
     text: str
     code: int
 
 
 class Scenarios:
-    """A backend's class has a fixture ``cli`` of class scope, a `Program` whose environment chooses the backend."""
+    """The scenarios. A subclass has a class-scoped fixture ``cli`` that selects the backend."""
 
     backend: ClassVar[str]
-    # What keeps a process from starting for good.
-    held: ClassVar[dict[str, Any]] = {"starts_after": {"learner": "succeeded"}}
-    # What ``ps`` begins its reason with.
-    held_because: ClassVar[str] = "waiting for learner to succeed"
-    # How a dry run looks at what is live.
-    dry_run: ClassVar[str] = "--dry-run"
+    # Settings that keep a process pending for good.
+    pending_settings: ClassVar[dict[str, Any]] = {"starts_after": {"learner": "succeeded"}}
+    # The beginning of the reason that ``ps`` shows for such a process.
+    pending_reason: ClassVar[str] = "waiting for learner to succeed"
+    # The option for a dry run that looks at existing experiments.
+    dry_run_option: ClassVar[str] = "--dry-run"
 
     @pytest.fixture(scope="class")
     @classmethod
-    def launch(cls, cli: Program) -> Done:
-        """The launch of ``scene``, on a terminal."""
-        crew = {f"agent-{number}": {"cmd": f"echo here {number}; {ON}"} for number in range(2)}
+    def launch(cls, cli: Program) -> TerminalResult:
+        """Launch ``scene`` on a terminal, and wait for the output of its processes."""
+        crew = {f"agent-{number}": {"cmd": f"echo here {number}; {SLEEP}"} for number in range(2)}
         file = cli.file(
             "scene",
             {
-                "learner": {"cmd": f"echo up; echo ready; {ON}", "binds": "replay"},
+                "learner": {"cmd": f"echo up; echo ready; {SLEEP}", "binds": "replay"},
                 "crew": {"processes": crew},
-                "late": {"cmd": "true", **cls.held},
+                "late": {"cmd": "true", **cls.pending_settings},
             },
         )
         terminal = cli.terminal("launch", file)
-        code = terminal.finish()
-        done = Done(text=terminal.text, code=code)
-        if code == 0:
-            for process in ("learner", "agent-0", "agent-1"):
-                wait_for_line(cli, process)
-            wait_until_held(cli, cls.held_because)
-        return done
+        result = TerminalResult(code=terminal.finish(), text=terminal.text)
+        if result.code == 0:
+            wait_for_lines(cli, "learner", 2)
+            wait_for_lines(cli, "agent-0", 1)
+            wait_for_lines(cli, "agent-1", 1)
+            wait_for_reason(cli, cls.pending_reason)
+        return result
 
     @pytest.fixture(scope="class")
     @classmethod
-    def scene(cls, launch: Done) -> str:
+    def scene(cls, launch: TerminalResult) -> str:
         assert launch.code == 0, launch.text
         return "scene"
 
     @pytest.fixture(scope="class")
     @classmethod
-    def brief(cls, cli: Program) -> subprocess.CompletedProcess[str]:
-        """An experiment that was followed to its end, in a pipe."""
-        return cli(
-            "launch",
-            cli.file("brief", {"good": "echo fine", "bad": "sleep 0.3; echo oh; exit 7"}),
-            "--follow",
-        )
+    def failed(cls, cli: Program) -> subprocess.CompletedProcess[str]:
+        """An experiment with a failure that was followed until it finished."""
+        processes = {"good": "echo fine", "bad": "sleep 0.3; echo oh; exit 7"}
+        return cli("launch", cli.file("failed", processes), "--follow")
 
     # --- launch ---
 
-    def test_launching_shows_progress_and_says_how_to_go_on(
-        self, cli: Program, launch: Done
+    def test_launch_shows_progress_and_next_commands(
+        self, cli: Program, launch: TerminalResult
     ) -> None:
-        progress, _, told = launch.text.rpartition("\r")
+        progress, _, output = launch.text.rpartition("\r")
         assert "launching scene (4 processes)" in progress
-        assert told.splitlines()[0] == f"launched scene on {self.backend}: 4 processes"
-        assert [line.split("  ")[1] for line in told.splitlines()[1:]] == [
+        first, *hints = output.splitlines()
+        assert first == f"launched scene on {self.backend}: 4 processes"
+        assert [line.split("  ")[1] for line in hints] == [
             "symphony ps scene",
             "symphony logs -f scene",
             "symphony delete scene",
         ]
 
-    def test_a_live_name_is_refused(self, cli: Program, scene: str) -> None:
-        assert "'scene' is running" in refused(cli, "launch", cli.folder / "scene.yml")
+    def test_name_of_a_running_experiment_is_refused(self, cli: Program, scene: str) -> None:
+        file = cli.directory / "scene.yml"
+        for words in (["launch", file], ["launch", file, self.dry_run_option]):
+            assert "'scene' is running" in refuse(cli, *words)
+        submit = ["submit", "--name", scene, self.dry_run_option, "--", "true"]
+        assert "job 'scene' already exists (running)" in refuse(cli, *submit)
         assert cli.json("ps", scene)["state"] == "running"
 
-    def test_a_followed_launch_ends_as_the_experiment(
-        self, brief: subprocess.CompletedProcess[str]
+    def test_dry_run_shows_the_manifest(self, cli: Program, scene: str) -> None:
+        file = cli.directory / "scene.yml"
+        assert "replay" in cli.ok("render", file)
+        assert "replay" in cli.ok("launch", file, "--dry-run", "--force")
+        if self.dry_run_option != "--dry-run":
+            assert "replay" in cli.ok("launch", file, "--dry-run")
+
+    def test_follow_exits_with_the_exit_code_of_the_experiment(
+        self, failed: subprocess.CompletedProcess[str]
     ) -> None:
-        assert brief.returncode == 7
-        assert sorted(brief.stdout.splitlines()) == ["bad  | oh", "good | fine"]
-        # Where they take long to start, as they may on a cluster, that is told too.
-        assert [line for line in brief.stderr.splitlines() if ": pending: " not in line] == [
-            f"launched brief on {self.backend}: 2 processes",
+        assert failed.returncode == 7
+        assert sorted(failed.stdout.splitlines()) == ["bad  | oh", "good | fine"]
+        # If the processes start slowly, as on a busy cluster, the reasons are reported too.
+        assert [line for line in failed.stderr.splitlines() if ": pending: " not in line] == [
+            f"launched failed on {self.backend}: 2 processes",
             "bad failed: exit code 7",
         ]
 
-    def test_ctrl_c_stops_what_is_followed(self, cli: Program) -> None:
-        file = cli.file("stopped", {"a": POLITE})
-        terminal = cli.terminal("launch", file, "--follow")
+    def test_ctrl_c_stops_a_followed_experiment(self, cli: Program) -> None:
+        terminal = cli.terminal("launch", cli.file("stopped", {"a": STOPS_ON_TERM}), "--follow")
         terminal.expect("up")
         terminal.press(INTERRUPT)
         terminal.expect("symphony: stopping 'stopped'; press Ctrl-C again to kill it")
@@ -123,83 +132,58 @@ class Scenarios:
         states = [status["state"] for status in cli.json("ls") if status["name"] == "stopped"]
         assert "running" not in states
 
-    def test_a_dry_run_refuses_a_live_name_too(self, cli: Program, scene: str) -> None:
-        file = cli.folder / "scene.yml"
-        assert "'scene' is running" in refused(cli, "launch", file, self.dry_run)
-        assert "job 'scene' already exists (running)" in refused(
-            cli, "submit", "--name", scene, self.dry_run, "--", "true"
-        )
-        shown = cli.ok("render", file)
-        assert "replay" in shown
-        for words in (
-            ("--dry-run", "--force"),
-            () if self.dry_run == "--dry-run" else ("--dry-run",),
-        ):
-            assert not words or "replay" in cli.ok("launch", file, *words)
-        assert cli.json("ps", scene)["state"] == "running"
-
-    # --- looking ---
+    # --- state ---
 
     def test_ls(self, cli: Program, scene: str) -> None:
         header, *rows = cli.ok("ls").splitlines()
-        assert header.split() == ["NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "NOTE"]
+        assert header.split()[:5] == ["NAME", "STATE", "PROCESSES", "READY", "FAILED"]
         assert [row.split()[:5] for row in rows if row.startswith("scene ")] == [
             ["scene", "running", "4", "3", "0"]
         ]
-        assert f"{CYAN}running" in shown(cli, "ls").shown
+        assert f"{CYAN}running" in run_in_terminal(cli, "ls").shown
 
     def test_ps(self, cli: Program, scene: str) -> None:
         header, *rows = cli.ok("ps", scene).splitlines()
         assert header.split() == [
-            "NAME",
-            "STATE",
-            "READY",
-            "EXIT",
-            "RESTARTS",
-            "AGE",
-            "PID",
-            "REASON",
-        ]
+            "NAME", "STATE", "READY", "EXIT", "RESTARTS", "AGE", "PID", "REASON",
+        ]  # fmt: skip
         assert [row.split()[:5] for row in rows[:3]] == [
-            [name, "running", "yes", "-", "0"] for name in PROCESSES[:3]
+            [name, "running", "yes", "-", "0"] for name in RUNNING_PROCESSES
         ]
         assert rows[3].split()[:6] == ["late", "pending", "no", "-", "0", "-"]
-        assert f"  {self.held_because}" in rows[3]
-        narrow = shown(cli, "ps", scene, width=60)
+        assert f"  {self.pending_reason}" in rows[3]
+        narrow = run_in_terminal(cli, "ps", scene, width=60)
         assert max(map(len, narrow.text.splitlines())) <= 60
         assert f"{CYAN}running" in narrow.shown
 
-    def test_ps_is_refreshed_in_place_until_ctrl_c(self, cli: Program, scene: str) -> None:
+    def test_watch_refreshes_in_place_until_ctrl_c(self, cli: Program, scene: str) -> None:
         terminal = cli.terminal("ps", scene, "-w")
         terminal.expect("late")
-        terminal.expect("\x1b[5F\x1b[J", escapes=True)  # the ages have changed
+        # The table is drawn again because the ages have changed.
+        terminal.expect("\x1b[5F\x1b[J", escapes=True)
         terminal.press(INTERRUPT)
         assert terminal.finish() == 130
         assert "Traceback" not in terminal.text
 
     def test_describe(self, cli: Program, scene: str) -> None:
-        found = {
-            line.split()[0]: line for line in cli.ok("describe", scene, "agent-1").splitlines()
-        }
-        assert found["process"].endswith("crew/agent-1 of scene")
-        assert found["state"].endswith("running, ready")
-        assert "replay" in found
-        assert found["here"] == "  here 1"
-        reason = cli.json("describe", scene, "late")["reason"]
-        assert reason.startswith(self.held_because)
+        output = cli.ok("describe", scene, "agent-1").splitlines()
+        lines = {line.split()[0]: line for line in output}
+        assert lines["process"].endswith("crew/agent-1 of scene")
+        assert lines["state"].endswith("running, ready")
+        assert "replay" in lines
+        assert lines["here"] == "  here 1"
+        assert cli.json("describe", scene, "late")["reason"].startswith(self.pending_reason)
 
-    def test_a_failure_is_described(self, cli: Program, brief: object) -> None:
-        found = cli.json("describe", "brief", "bad")
-        assert (found["state"], found["exit_code"]) == ("failed", 7)
-        assert found["events"]
+    def test_describe_failed_process(self, cli: Program, failed: object) -> None:
+        details = cli.json("describe", "failed", "bad")
+        assert (details["state"], details["exit_code"]) == ("failed", 7)
+        assert details["events"]
 
-    def test_waiting(self, cli: Program, scene: str, brief: object) -> None:
-        done = cli("wait", "brief")
-        assert (done.returncode, done.stdout) == (7, "brief failed: 1 succeeded, 1 failed\n")
+    def test_wait(self, cli: Program, scene: str, failed: object) -> None:
+        done = cli("wait", "failed")
+        assert (done.returncode, done.stdout) == (7, "failed failed: 1 succeeded, 1 failed\n")
         assert done.stderr == "bad failed: exit code 7\n"
-        done = cli("wait", scene, "--timeout", "0.1")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("symphony: error: ")
+        refuse(cli, "wait", scene, "--timeout", "0.1", code=1)
         terminal = cli.terminal("wait", scene)
         terminal.expect("waiting for scene (3 running, 1 pending)")
         terminal.press(INTERRUPT)
@@ -212,11 +196,10 @@ class Scenarios:
         assert cli.ok("logs", scene, "learner", "--tail", "1") == "ready\n"
         merged = cli.ok("logs", scene, "learner", "crew/agent-0").splitlines()
         assert sorted(merged) == ["agent-0 | here 0", "learner | ready", "learner | up"]
-        assert [
-            json.loads(line) for line in cli.ok("logs", scene, "agent-1", "--json").splitlines()
-        ] == [{"process": "agent-1", "text": "here 1"}]
+        line = json.loads(cli.ok("logs", scene, "agent-1", "--json"))
+        assert line == {"process": "agent-1", "text": "here 1"}
 
-    def test_following_logs_ends_with_ctrl_c_and_the_experiment_goes_on(
+    def test_ctrl_c_stops_following_and_the_experiment_keeps_running(
         self, cli: Program, scene: str
     ) -> None:
         terminal = cli.terminal("logs", "-f", scene, "learner")
@@ -226,26 +209,39 @@ class Scenarios:
         assert terminal.text == "up\nready\n^C"
         assert cli.json("ps", scene)["state"] == "running"
 
-    def test_a_process_that_has_no_log_yet(self, cli: Program, scene: str) -> None:
+    def test_following_exits_quietly_when_the_pipe_is_closed(self, cli: Program) -> None:
+        name = cli.launch("chatty", {"a": "while :; do echo more; sleep 0.1; done"})
+        with cli.popen(
+            "logs", "-f", name, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as following:
+            assert following.stdout is not None
+            assert following.stderr is not None
+            assert following.stdout.readline() == "more\n"
+            following.stdout.close()
+            assert (following.wait(TIMEOUT), following.stderr.read()) == (141, "")
+
+    def test_process_without_output(self, cli: Program, scene: str) -> None:
         assert cli.ok("logs", scene, "late") == ""
         assert cli.ok("logs", scene, "late", "learner").startswith("learner | up\n")
-        told = shown(cli, "logs", scene, "late").text
-        assert told.startswith(f"late has no output (pending: {self.held_because}")
-        assert told.count("\n") == 1
+        text = run_in_terminal(cli, "logs", scene, "late").text
+        assert text.startswith(f"late has no output (pending: {self.pending_reason}")
+        assert text.count("\n") == 1
 
     # --- exec ---
 
-    def test_what_follows_the_first_dashes_is_untouched(self, cli: Program, scene: str) -> None:
+    def test_command_after_the_dashes_is_passed_on_unchanged(
+        self, cli: Program, scene: str
+    ) -> None:
         words = ["--json", "-b", "nowhere", "--", "--help", "", "a b", "$HOME"]
-        found = cli.ok("exec", scene, "learner", "--", "printf", "%s|", *words)
-        assert found == "".join(f"{word}|" for word in words)
+        output = cli.ok("exec", scene, "learner", "--", "printf", "%s|", *words)
+        assert output == "".join(f"{word}|" for word in words)
 
-    def test_a_command_ends_as_it_does(self, cli: Program, scene: str) -> None:
+    def test_exec_has_streams_environment_and_exit_code(self, cli: Program, scene: str) -> None:
         script = 'cat; echo "$SYMPHONY_GROUP/$SYMPHONY_ROLE"; echo oh >&2; exit 5'
         done = cli("exec", scene, "crew/agent-1", "--", "sh", "-c", script, input="in and ")
         assert (done.returncode, done.stdout, done.stderr) == (5, "in and crew/agent-1\n", "oh\n")
 
-    def test_a_command_has_the_terminal(self, cli: Program, scene: str) -> None:
+    def test_exec_has_the_terminal(self, cli: Program, scene: str) -> None:
         script = "test -t 0 && test -t 1 && echo go && read x && exit $x"
         terminal = cli.terminal("exec", scene, "learner", "--", "sh", "-c", script)
         terminal.expect("go")
@@ -253,7 +249,7 @@ class Scenarios:
         assert terminal.finish() == 6
 
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("words", "message"),
         [
             (("learner",), "the command must follow --: symphony exec scene learner -- CMD..."),
             (("crew/learner", "--", "true"), "not in 'crew'"),
@@ -261,73 +257,66 @@ class Scenarios:
             (("late", "--", "true"), "late"),
         ],
     )
-    def test_a_command_that_cannot_run(
-        self, cli: Program, scene: str, words: tuple[str, ...], said: str
+    def test_exec_errors_are_one_line(
+        self, cli: Program, scene: str, words: tuple[str, ...], message: str
     ) -> None:
-        assert said in refused(cli, "exec", scene, *words)
+        assert message in refuse(cli, "exec", scene, *words)
 
-    # --- files ---
+    # --- cp ---
 
-    def test_files_go_there_and_back(self, cli: Program, scene: str) -> None:
+    def test_files_are_copied_both_ways(self, cli: Program, scene: str) -> None:
         name = f"symphony-scene-{secrets.token_hex(6)}"
-        (cli.folder / name).mkdir()
-        (cli.folder / name / "sent").write_text("as it is")
+        (cli.directory / name).mkdir()
+        (cli.directory / name / "sent").write_text("unchanged")
         try:
             assert cli.ok("cp", scene, name, "learner:/tmp") == ""
-            assert cli.ok("exec", scene, "learner", "--", "cat", f"/tmp/{name}/sent") == "as it is"
+            sent = cli.ok("exec", scene, "learner", "--", "cat", f"/tmp/{name}/sent")
+            assert sent == "unchanged"
             assert cli.ok("cp", scene, f"learner:/tmp/{name}/sent", "back") == ""
-            assert (
-                f"would copy learner:/tmp/{name} to "
-                in cli("cp", scene, f"lea:/tmp/{name}", "x", "--dry-run").stderr
-            )
-            assert "no such file or folder" in refused(
-                cli, "cp", scene, f"learner:/tmp/{name}/no", "x"
-            )
+            done = cli("cp", scene, f"lea:/tmp/{name}", "x", "--dry-run")
+            assert f"would copy learner:/tmp/{name} to " in done.stderr
+            assert f"/tmp/{name}/no" in refuse(cli, "cp", scene, f"learner:/tmp/{name}/no", "x")
         finally:
             cli("exec", scene, "learner", "--", "rm", "-r", f"/tmp/{name}")
-        assert (cli.folder / "back").read_text() == "as it is"
-        assert not (cli.folder / "x").exists()
+        assert (cli.directory / "back").read_text() == "unchanged"
+        assert not (cli.directory / "x").exists()
 
     # --- names ---
 
     @pytest.mark.parametrize(
-        ("words", "said"),
+        ("words", "message"),
         [
             (("ps", "scnee"), "no experiment 'scnee'; did you mean 'scene'?"),
-            (("wait", "nothing-of-it"), "no experiment 'nothing-of-it'"),
+            (("wait", "no-such"), "no experiment 'no-such'"),
             (("logs", "scene", "lerner"), "did you mean 'learner'?"),
             (("logs", "scene", "other/agent-0"), "is in group 'crew', not in 'other'"),
             (("describe", "scene", "crew/learner"), "not in 'crew'"),
-            (
-                ("logs", "scene", "agent"),
-                "process 'agent' is ambiguous: agent-0, agent-1; type more of the name",
-            ),
+            (("logs", "scene", "agent"), "process 'agent' is ambiguous: agent-0, agent-1;"),
             (("delete", "scnee"), "no experiment 'scnee'; did you mean 'scene'?"),
             (("delete", "scene"), "pass --force (-f) to delete"),
             (("ps", "."), "symphony switch-experiment NAME"),
             (("descirbe", "scene"), "unknown command 'descirbe'; did you mean 'describe'?"),
         ],
     )
-    def test_what_is_wrong_is_one_line(
-        self, cli: Program, scene: str, words: tuple[str, ...], said: str
+    def test_errors_are_one_line(
+        self, cli: Program, scene: str, words: tuple[str, ...], message: str
     ) -> None:
-        assert said in refused(cli, *words)
+        assert message in refuse(cli, *words)
 
-    def test_a_name_may_be_shortened(self, cli: Program, scene: str) -> None:
+    def test_part_of_a_name_is_enough(self, cli: Program, scene: str) -> None:
         assert cli.ok("logs", "sce", "learn") == "up\nready\n"
-        told = shown(cli, "logs", "cene", "gent-1").text
-        assert told == "experiment 'cene' is scene\nprocess 'gent-1' is agent-1\nhere 1\n"
+        text = run_in_terminal(cli, "logs", "cene", "gent-1").text
+        assert text == "experiment 'cene' is scene\nprocess 'gent-1' is agent-1\nhere 1\n"
 
-    def test_several_that_fit_are_a_menu_on_a_terminal(self, cli: Program, scene: str) -> None:
+    def test_ambiguous_name_is_a_menu_on_a_terminal(self, cli: Program, scene: str) -> None:
         terminal = cli.terminal("logs", scene, "agent")
-        terminal.expect(
-            "process 'agent' is ambiguous:\n   1 agent-0\n   2 agent-1\nwhich one? [1-2] "
-        )
+        menu = "process 'agent' is ambiguous:\n   1 agent-0\n   2 agent-1\nwhich one? [1-2] "
+        terminal.expect(menu)
         terminal.press("2\n")
         terminal.expect("here 1")
         assert terminal.finish() == 0
 
-    def test_the_current_experiment(self, cli: Program, scene: str) -> None:
+    def test_current_experiment(self, cli: Program, scene: str) -> None:
         assert cli.ok("switch-experiment", "sce") == "scene\n"
         try:
             assert cli.json("ps")["name"] == scene
@@ -337,77 +326,75 @@ class Scenarios:
             for file in (cli.state / "current").iterdir():
                 file.unlink()
 
-    # --- the end of it ---
+    # --- delete ---
 
-    def test_delete_asks(self, cli: Program) -> None:
-        name = cli.launched("doomed", {"a": ON})
+    def test_delete_asks_for_confirmation(self, cli: Program) -> None:
+        name = cli.launch("doomed", {"a": SLEEP})
         cli.ok("se", name)
         assert cli("delete", name, "--dry-run").returncode == 0
-        for keys, code, said in (
-            ("n\n", 1, "nothing was deleted"),
-            (INTERRUPT, 130, "symphony: interrupted"),
-        ):
-            terminal = ask(cli, name)
+        refusals = ((INTERRUPT, 130, "symphony: interrupted"), ("n\n", 1, "nothing was deleted"))
+        for keys, code, message in refusals:
+            terminal = start_delete(cli, name)
             terminal.press(keys)
             assert terminal.finish() == code
-            assert said in terminal.text
+            assert message in terminal.text
         assert cli.json("ps", name)["name"] == name
-        terminal = ask(cli, name)
+        terminal = start_delete(cli, name)
         terminal.press("y\n")
         assert terminal.finish() == 0
         assert "deleting doomed (1 process)" in terminal.text
         assert terminal.text.endswith("deleted doomed\n")
         assert name not in [status["name"] for status in cli.json("ls")]
-        assert "no current experiment on" in refused(cli, "ps")  # the current one went with it
+        assert "no current experiment" in refuse(cli, "ps")
         done = cli("delete", "-f", name)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr.startswith("no experiment 'doomed'")
 
 
-def ask(cli: Program, name: str) -> Terminal:
-    """``delete`` on a terminal, when it has asked."""
+def start_delete(cli: Program, name: str) -> Terminal:
+    """Start ``delete`` on a terminal, and wait for its question."""
     terminal = cli.terminal("delete", name)
     terminal.expect(f"delete {name} ")
     terminal.expect("? [y/N] ")
     return terminal
 
 
-def refused(cli: Program, *words: object, code: int = 2) -> str:
-    """Run what must be refused; what is said, which is one line."""
+def refuse(cli: Program, *words: object, code: int = 2) -> str:
+    """Run a command that must fail, and return its message, which must be one line."""
     done = cli(*words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1), done.stderr
     assert done.stderr.startswith("symphony: error: ")
     return done.stderr
 
 
-def shown(cli: Program, *words: object, width: int = 80) -> Terminal:
-    """What is shown on a terminal of what must succeed."""
+def run_in_terminal(cli: Program, *words: object, width: int = 80) -> Terminal:
+    """Run a command that must succeed on a terminal."""
     terminal = cli.terminal(*words, width=width)
     assert terminal.finish() == 0, terminal.text
     return terminal
 
 
-def wait_for_line(cli: Program, process: str) -> None:
-    """Wait until a process of ``scene`` has written all that it writes."""
+def wait_for_lines(cli: Program, process: str, number: int) -> None:
+    """Wait until a process of ``scene`` has written a number of lines."""
     with cli.popen("logs", "-f", "scene", process, stdout=subprocess.PIPE) as following:
         assert following.stdout is not None
-        for _ in range(2 if process == "learner" else 1):
+        for _ in range(number):
             following.stdout.readline()
         following.terminate()
 
 
-def wait_until_held(cli: Program, because: str) -> None:
-    """Wait until it is known of a process of ``scene`` why it does not start."""
+def wait_for_reason(cli: Program, reason: str) -> None:
+    """Wait until ``ps`` shows the reason why a process of ``scene`` is pending."""
     with cli.popen("ps", "scene", "--watch", stdout=subprocess.PIPE) as watching:
         assert watching.stdout is not None
-        while f"  {because}" not in (line := watching.stdout.readline()):
-            assert line, "it is not told"
+        while f"  {reason}" not in (line := watching.stdout.readline()):
+            assert line, f"ps does not show the reason {reason!r}"
         watching.terminate()
 
 
-def driven(folder: Path, cache: Path, **env: str) -> Iterator[Program]:
-    """A program with an environment that chooses the backend; all that it launched is deleted at the end."""
-    program = Program(folder, cache)
+def program_for_backend(directory: Path, cache: Path, **env: str) -> Iterator[Program]:
+    """Yield a program whose environment selects the backend; delete its experiments afterwards."""
+    program = Program(directory, cache)
     program.env.update(env)
     try:
         yield program

@@ -34,7 +34,7 @@ processes:
 
 @pytest.fixture
 def bad(program: Program) -> Path:
-    path = program.folder / "bad.yml"
+    path = program.directory / "bad.yml"
     path.write_text(BAD)
     return path
 
@@ -113,7 +113,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_note(program: Program) -> None:
     path = program.file("rl", {"a": needs})
     for words in ((), ("--offline",)):
         done = program(
-            "check", path, "--target", "kube", *words, KUBECONFIG=str(program.folder / "none")
+            "check", path, "--target", "kube", *words, KUBECONFIG=str(program.directory / "none")
         )
         assert done.returncode == 0
         assert "note: whether nodes have its GPUs was not looked at: " in done.stdout
@@ -121,7 +121,7 @@ def test_a_cluster_that_cannot_be_asked_is_a_note(program: Program) -> None:
 
 
 def test_a_python_file_has_no_lines_and_its_processes_have_names(program: Program) -> None:
-    (program.folder / "exp.py").write_text(
+    (program.directory / "exp.py").write_text(
         "def build(exp):\n    exp.new_process('a', command='true').connects('x')\n"
     )
     done = program("check", "exp.py", "--target", "local")
@@ -129,7 +129,7 @@ def test_a_python_file_has_no_lines_and_its_processes_have_names(program: Progra
 
 
 def test_a_file_that_describes_no_experiment_is_a_finding(program: Program) -> None:
-    path = program.folder / "rl.yml"
+    path = program.directory / "rl.yml"
     path.write_text("name: rl\nprocesses:\n  a: {comand: x}\n")
     done = program("check", "rl.yml", "--target", "local")
     assert done.returncode == 1
@@ -146,7 +146,7 @@ def test_a_file_that_describes_no_experiment_is_a_finding(program: Program) -> N
 
 
 def test_processes_of_a_count_stand_where_the_count_does(program: Program) -> None:
-    path = program.folder / "rl.yml"
+    path = program.directory / "rl.yml"
     path.write_text(
         "name: rl\nprocesses:\n  a: {command: 'true'}\n  b:\n    count: 3\n    command: [x, localhost]\n"
     )
@@ -155,7 +155,7 @@ def test_processes_of_a_count_stand_where_the_count_does(program: Program) -> No
 
 
 def test_a_shell_line_stands_under_cmd(program: Program) -> None:
-    path = program.folder / "rl.yml"
+    path = program.directory / "rl.yml"
     path.write_text("name: rl\nprocesses:\n  a:\n    env: {A: b}\n    cmd: run localhost\n")
     done = program("check", "rl.yml", "-b", "kube", "--image", "x")
     assert done.stdout.startswith("rl.yml:5:5: warning: a: its shell line names localhost, ")
@@ -201,8 +201,8 @@ def test_levels_are_coloured_on_a_terminal_alone(program: Program, bad: Path) ->
 
 def test_nothing_is_launched_or_left(program: Program, bad: Path) -> None:
     program("check", "bad.yml")
-    assert program.left() == []
-    assert sorted(path.name for path in program.folder.iterdir()) == ["bad.yml"]
+    assert program.state_entries() == []
+    assert sorted(path.name for path in program.directory.iterdir()) == ["bad.yml"]
 
 
 def test_help_has_examples(program: Program) -> None:

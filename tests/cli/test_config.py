@@ -21,7 +21,7 @@ def configured(program: Program) -> Program:
 
 
 def write(program: Program, text: str, name: str = ".symphony.yml") -> Path:
-    path = program.folder / name
+    path = program.directory / name
     path.write_text(text)
     return path
 
@@ -31,7 +31,9 @@ def refused(program: Program, *args: object, **env: str) -> str:
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert done.stderr.count("\n") == 1
     return (
-        done.stderr.removeprefix("symphony: error: ").replace(f"{program.folder}/", "").rstrip("\n")
+        done.stderr.removeprefix("symphony: error: ")
+        .replace(f"{program.directory}/", "")
+        .rstrip("\n")
     )
 
 
@@ -40,7 +42,7 @@ def refused(program: Program, *args: object, **env: str) -> str:
 
 def test_show_tells_each_value_and_where_it_was_said(configured: Program) -> None:
     lines = configured.ok("config", "show", "--profile", "gke", SYMPHONY_CONTEXT="c").splitlines()
-    place = f"{configured.folder}/.symphony.yml"
+    place = f"{configured.directory}/.symphony.yml"
     assert [line.split() for line in lines] == [
         ["FIELD", "VALUE", "SOURCE"],
         ["backend", "kube", f"{place}:3:9"],
@@ -55,7 +57,7 @@ def test_show_tells_each_value_and_where_it_was_said(configured: Program) -> Non
 
 def test_show_as_json(configured: Program) -> None:
     write(configured, "resources: {cpu: 2}\nx-mine: [1]\n")
-    place = f"{configured.folder}/.symphony.yml"
+    place = f"{configured.directory}/.symphony.yml"
     assert configured.json("config", "show", "-b", "tmux") == [
         {"field": "backend", "value": "tmux", "source": "--backend"},
         {"field": "resources.cpu", "value": "2", "source": f"{place}:1:13"},
@@ -67,8 +69,8 @@ def test_path_tells_which_files_are_read(program: Program) -> None:
     done = program("config", "path")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
-        f"there is no configuration file; create {program.folder}/.symphony.yml "
-        f"or {program.folder}/config/symphony/config.yml\n"
+        f"there is no configuration file; create {program.directory}/.symphony.yml "
+        f"or {program.directory}/config/symphony/config.yml\n"
     )
     path = write(program, "username: [\n")
     other = write(program, "", "other.toml")
@@ -142,7 +144,7 @@ def test_one_run_knows_nothing_of_the_options_of_another(
     from symphony.commandline import SymphonyParser
     from symphony.config import SymphonyConfig
 
-    monkeypatch.chdir(configured.folder)
+    monkeypatch.chdir(configured.directory)
     SymphonyConfig().reset()
     try:
         assert SymphonyParser(prog="symphony").run(["config", "path", "--profile", "gke"]) == 0
@@ -191,7 +193,7 @@ def test_a_broken_file_is_one_line_with_its_place(program: Program, verb: str) -
         ".symphony.yml:2:1: usernam: a configuration has no key 'usernam'; did you mean 'username'?"
     )
     assert refused(program, *verb.split()).startswith(said)
-    assert program.left() == []
+    assert program.state_entries() == []
     assert refused(program, "ls", "--namespace", "x").startswith(said)
     assert program("ls", "--help").returncode == 0
     assert program("--version").returncode == 0
@@ -230,7 +232,7 @@ def test_of_two_the_users_own_is_meant(configured: Program) -> None:
 def test_a_name_that_becomes_too_long(configured: Program) -> None:
     said = refused(configured, "launch", configured.file("x" * 60, {"a": "true"}))
     assert "of user 'sarah' would have the name 'sarah-xxx" in said
-    assert configured.left() == []
+    assert configured.state_entries() == []
 
 
 # --- the experiment folder ---
@@ -240,14 +242,14 @@ def test_a_name_that_becomes_too_long(configured: Program) -> None:
 def test_a_dry_run_saves_nothing(program: Program, backend: str) -> None:
     write(program, "experiment_folder: runs\nimage: i\n")
     program.ok("launch", program.file("rl", {"a": "true"}), "-b", backend, "--dry-run")
-    assert not (program.folder / "runs").exists()
+    assert not (program.directory / "runs").exists()
 
 
 def test_a_launch_is_saved_and_a_name_that_is_saved_needs_force(program: Program) -> None:
     write(program, "experiment_folder: runs\n")
     path = program.file("rl", {"a": "true"})
     program.ok("launch", path)
-    saved = program.folder / "runs" / "rl"
+    saved = program.directory / "runs" / "rl"
     assert sorted(item.name for item in saved.iterdir()) == ["experiment.yml", "manifest.yml"]
     program.ok("delete", "-f", "rl")
     assert refused(program, "launch", path).startswith(

@@ -1,4 +1,4 @@
-"""The command line on both backends of this machine; the tests of the kube backend have the same on a cluster."""
+"""The scenarios on the backends of this machine; tests/backends/kube runs them on a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Program
-from tests.cli.scenarios import Scenarios, driven
+from tests.cli.scenarios import Scenarios, program_for_backend
 
 
 class TestLocal(Scenarios):
@@ -21,7 +21,7 @@ class TestLocal(Scenarios):
     @pytest.fixture(scope="class")
     @classmethod
     def cli(cls, tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Program]:
-        yield from driven(tmp_path_factory.mktemp("local"), cache)
+        yield from program_for_backend(tmp_path_factory.mktemp("local"), cache)
 
 
 class TestTmux(Scenarios):
@@ -32,21 +32,22 @@ class TestTmux(Scenarios):
     def cli(
         cls, tmp_path_factory: pytest.TempPathFactory, cache: Path, sockets: Path
     ) -> Iterator[Program]:
-        folder = tmp_path_factory.mktemp("tmux")
-        yield from driven(folder, cache, SYMPHONY_BACKEND="tmux", TMUX_TMPDIR=str(sockets), TMUX="")
+        env = {"SYMPHONY_BACKEND": "tmux", "TMUX_TMPDIR": str(sockets), "TMUX": ""}
+        yield from program_for_backend(tmp_path_factory.mktemp("tmux"), cache, **env)
 
     @pytest.fixture(scope="class")
     @classmethod
     def sockets(cls) -> Iterator[Path]:
-        """A folder for the sockets of tmux servers, which end with it."""
+        """A directory for the sockets of tmux servers. The servers are stopped afterwards."""
         if shutil.which("tmux") is None:
-            say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-            say("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
-        with tempfile.TemporaryDirectory(
-            prefix="sy-", dir="/tmp"
-        ) as folder:  # a socket's path is short
-            yield Path(folder)
-            for socket in Path(folder).glob("tmux-*/*"):
+            report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+            report(
+                "tmux is not installed, so nothing was tested in tmux (Debian: apt install tmux)"
+            )
+        # The path of a socket must be short.
+        with tempfile.TemporaryDirectory(prefix="sy-", dir="/tmp") as directory:
+            yield Path(directory)
+            for socket in Path(directory).glob("tmux-*/*"):
                 subprocess.run(
                     ["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True
                 )

@@ -1,124 +1,136 @@
-"""``launch --follow`` and ``logs -f``: what is shown, Ctrl-C once and twice, a reader that goes."""
+"""``launch --follow`` and ``logs -f``: output, Ctrl-C, and a closed pipe."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_the_end, telling
+from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
 from tests.cli.terminal import INTERRUPT, Terminal
 
-POLITE = f"trap 'echo bye; exit 0' TERM; echo up; {FOREVER}"
-STUBBORN = f"trap 'echo no' TERM; echo up; {FOREVER}"
-# The program, whose launch goes no further than where it has given its orders, or has heard that all is started.
-HELD = """
+STOPS_ON_TERM = f"trap 'echo bye; exit 0' TERM; echo up; {FOREVER}"
+IGNORES_TERM = f"trap 'echo no' TERM; echo up; {FOREVER}"
+KEEPS_WRITING = "echo up; while :; do sleep 0.05; echo more; done"
+# Run the program, but block the launch after it has called one function of `handover`.
+BLOCKED_LAUNCH = """
 import sys, time
 from symphony.__main__ import main
-from symphony.host.supervisor import handover as detach
+from symphony.host.supervisor import handover
 
-usual = detach.{moment}
-
-
-def held(*args, **options):
-    found = usual(*args, **options)
-    print("held", flush=True)
-    while not time.sleep(0.05):
-        pass
-    return found
+original = handover.{function}
 
 
-detach.{moment} = held
+def blocking(*args, **options):
+    result = original(*args, **options)
+    print("blocked", flush=True)
+    while True:
+        time.sleep(0.05)
+
+
+handover.{function} = blocking
 sys.exit(main())
 """
 
 
-class TestToTheEnd:
-    def test_merged_logs_and_success(self, program: Program) -> None:
-        go = program.folder / "go"
-        file = program.file(
-            "rl", {"a": "echo one", "bob": f"until [ -e {go} ]; do sleep 0.05; done; echo two"}
-        )
-        with program.popen(
-            "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as follower:
-            assert follower.stdout is not None
-            first = follower.stdout.readline()
+@contextmanager
+def piped(program: Program, *words: object) -> Iterator[subprocess.Popen[str]]:
+    """Start the program with pipes for its output."""
+    with program.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        yield process
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def close_pipe(process: subprocess.Popen[str]) -> str:
+    """Close the pipe of standard output, wait for exit code 141, and return the messages."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(TIMEOUT) == 141
+    return process.stderr.read()
+
+
+class TestLaunchFollow:
+    def test_output_appears_as_soon_as_it_is_written(self, program: Program) -> None:
+        go = program.directory / "go"
+        wait = f"until [ -e {go} ]; do sleep 0.05; done"
+        file = program.file("rl", {"a": "echo one", "bob": f"{wait}; echo two"})
+        with piped(program, "launch", file, "--follow") as process:
+            assert read_line(process) == "a   | one\n"
             go.touch()
-            rest, said = follower.communicate(timeout=TIMEOUT)
-        assert (follower.returncode, first + rest) == (0, "a   | one\nbob | two\n")
-        assert said == "launched rl on local: 2 processes\n"
+            assert process.communicate(timeout=TIMEOUT) == (
+                "bob | two\n",
+                "launched rl on local: 2 processes\n",
+            )
+        assert process.returncode == 0
 
-    def test_the_first_failure_decides_and_each_is_told(self, program: Program) -> None:
-        b = program.folder / "b"
-        bad = {"a": f"{after_the_end(b)}exit 4", "b": f"{telling(b)}exit 3"}
-        done = program(
-            "launch",
-            program.file("rl", {**bad, "c": {"cmd": "true", "starts_after": "b"}}),
-            "--follow",
-        )
-        assert done.returncode == 3
-        assert done.stderr.splitlines()[1:] == ["b failed: exit code 3", "a failed: exit code 4"]
-
-    def test_what_never_started_is_told_with_its_reason(self, program: Program) -> None:
+    def test_exit_code_is_that_of_the_first_failure(self, program: Program) -> None:
+        b = program.directory / "b"
         after = {"cmd": "true", "starts_after": {"b": "succeeded"}}
-        done = program("launch", program.file("rl", {"b": "exit 3", "c": after}), "--follow")
+        bad = {"a": f"{after_exit(b)}exit 4", "b": f"{write_pid(b)}exit 3", "c": after}
+        done = program("launch", program.file("rl", bad), "--follow")
         assert done.returncode == 3
-        (told,) = [line for line in done.stderr.splitlines() if line.startswith("c failed: ")]
-        assert "b" in told
+        messages = done.stderr.splitlines()[1:]
+        assert [line for line in messages if line[0] != "c"] == [
+            "b failed: exit code 3",
+            "a failed: exit code 4",
+        ]
+        # The message for the process that never started contains the reason.
+        (message,) = [line for line in messages if line.startswith("c failed: ")]
+        assert " b " in message
 
-    def test_json_is_the_lines_and_then_the_status(self, program: Program) -> None:
-        done = program(
-            "launch", program.file("rl", {"a": "echo one; exit 3"}), "--follow", "--json"
-        )
+    def test_json_output_is_the_lines_and_the_final_status(self, program: Program) -> None:
+        file = program.file("rl", {"a": "echo one; exit 3"})
+        done = program("launch", file, "--follow", "--json")
         line, status = [json.loads(line) for line in done.stdout.splitlines()]
         assert line == {"process": "a", "text": "one"}
-        assert (status["name"], status["state"], status["exit_code"], done.returncode) == (
-            "rl",
-            "failed",
-            3,
-            3,
-        )
+        found = (status["name"], status["state"], status["exit_code"], done.returncode)
+        assert found == ("rl", "failed", 3, 3)
 
-    def test_nothing_is_lost_of_much(self, program: Program) -> None:
+    def test_no_line_of_a_long_output_is_lost(self, program: Program) -> None:
         done = program("launch", program.file("rl", {"a": "seq 100000"}), "--follow")
         assert done.returncode == 0
         assert done.stdout == "".join(f"{number}\n" for number in range(1, 100_001))
 
-    def test_an_experiment_that_somebody_deletes(self, program: Program) -> None:
+    def test_experiment_deleted_by_another_command(self, program: Program) -> None:
         file = program.file("rl", {"a": f"echo up; {FOREVER}"})
-        with program.popen(
-            "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as follower:
-            assert follower.stdout is not None
-            assert follower.stdout.readline() == "up\n"
+        with piped(program, "launch", file, "--follow") as process:
+            assert read_line(process) == "up\n"
             program.cluster.delete("rl")
-            _, said = follower.communicate(timeout=TIMEOUT)
-        # To delete is to stop, which is no failure, and then to remove: it may see the one or the other.
-        seen = {0: "launched rl on local: 1 process", 1: "symphony: experiment 'rl' was deleted"}
-        assert said.splitlines()[-1] == seen[follower.returncode]
+            _, messages = process.communicate(timeout=TIMEOUT)
+        # A deletion first stops the experiment, which is no failure, and then removes it. The
+        # command observes either step.
+        expected = {
+            0: "launched rl on local: 1 process",
+            1: "symphony: experiment 'rl' was deleted",
+        }
+        assert messages.splitlines()[-1] == expected[process.returncode]
 
 
-class TestInterrupted:
-    def test_the_first_stops_and_shows_the_rest(self, program: Program) -> None:
-        screen = program.terminal(
-            "launch", program.file("rl", {"a": POLITE, "b": POLITE}), "--follow"
-        )
+class TestInterrupt:
+    def test_first_ctrl_c_stops_and_shows_the_remaining_output(self, program: Program) -> None:
+        file = program.file("rl", {"a": STOPS_ON_TERM, "b": STOPS_ON_TERM})
+        screen = program.terminal("launch", file, "--follow")
         screen.expect("a | up")
         screen.expect("b | up")
         screen.press(INTERRUPT)
-        screen.expect("symphony: stopping 'rl'; press Ctrl-C again to kill it")
+        screen.expect("symphony: stopping 'rl'; press Ctrl-C again to kill it\n")
         assert screen.finish() == 130
         assert screen.text.count("| bye") == 2
         assert program.json("ps", "rl")["processes"][0]["exit_code"] == 0
         assert "a | bye" in program.ok("logs", "rl")
 
-    def test_the_second_kills(self, program: Program) -> None:
-        screen = program.terminal(
-            "launch", program.file("rl", {"a": STUBBORN, "b": STUBBORN}), "--follow"
-        )
+    def test_second_ctrl_c_kills(self, program: Program) -> None:
+        file = program.file("rl", {"a": IGNORES_TERM, "b": IGNORES_TERM})
+        screen = program.terminal("launch", file, "--follow")
         screen.expect("a | up")
         screen.expect("b | up")
         screen.press(INTERRUPT)
@@ -126,96 +138,65 @@ class TestInterrupted:
         screen.press(INTERRUPT)
         screen.expect("symphony: killing 'rl'")
         assert screen.finish() == 130
-        status = program.json("ps", "rl")
-        assert {(process["exit_code"], process["stopped"]) for process in status["processes"]} == {
-            (137, True)
-        }
+        for process in program.json("ps", "rl")["processes"]:
+            assert (process["exit_code"], process["stopped"]) == (137, True)
 
-    def test_a_stopped_process_is_not_told_as_a_failure(self, program: Program) -> None:
-        screen = program.terminal(
-            "launch", program.file("rl", {"a": f"echo up; {FOREVER}"}), "--follow"
-        )
+    def test_stopped_process_is_not_reported_as_a_failure(self, program: Program) -> None:
+        file = program.file("rl", {"a": f"echo up; {FOREVER}"})
+        screen = program.terminal("launch", file, "--follow")
         screen.expect("up")
         screen.press(INTERRUPT)
         assert screen.finish() == 130
         assert "a failed" not in screen.text
         assert program.ok("ps", "rl").splitlines()[1].split()[1] == "stopped"
 
-    @pytest.mark.parametrize("moment", ["_send_orders", "hand_over"])
-    def test_ctrl_c_while_launching_leaves_nothing(self, program: Program, moment: str) -> None:
-        """While processes are being started, and when all have been, but the launch is not over."""
+    @pytest.mark.parametrize("function", ["_send_orders", "hand_over"])
+    def test_ctrl_c_during_the_launch_rolls_it_back(self, program: Program, function: str) -> None:
+        """Interrupt while processes are being started, and after all of them have started."""
         file = program.file("rl", {f"p{number}": "sleep 300" for number in range(20)})
-        argv = [sys.executable, "-c", HELD.format(moment=moment), "launch", str(file)]
-        screen = Terminal(argv, env=program.env, cwd=program.folder, width=80)
+        script = BLOCKED_LAUNCH.format(function=function)
+        argv = [sys.executable, "-c", script, "launch", str(file)]
+        screen = Terminal(argv, env=program.env, cwd=program.directory, width=80)
         program.terminals.append(screen)
         screen.expect("launching rl")
-        screen.expect("held")
+        screen.expect("blocked")
         screen.press(INTERRUPT)
         assert screen.finish() == 130
         assert "interrupted: rolling back the launch of rl" in screen.text
-        assert program.left() == []
-
-    def test_following_logs_ends_and_the_experiment_goes_on(self, program: Program) -> None:
-        program.launched("rl", {"a": f"echo up; {FOREVER}"})
-        screen = program.terminal("logs", "-f", "rl")
-        screen.expect("up")
-        screen.press(INTERRUPT)
-        assert screen.finish() == 130
-        assert screen.text == "up\n^C"
-        assert program.cluster.describe_process("rl", "a").state.value == "running"
+        assert program.state_entries() == []
 
 
-class TestAReaderThatGoes:
-    """A reader such as ``head`` that closes the pipe: the next write ends the program quietly."""
+class TestClosedPipe:
+    """A reader such as ``head`` closes the pipe; the program exits quietly at its next write."""
 
-    WRITES_ON = "echo up; while :; do sleep 0.05; echo more; done"
+    def test_while_following_logs(self, program: Program) -> None:
+        program.launch("rl", {"a": KEEPS_WRITING, "b": FOREVER})
+        with piped(program, "logs", "-f", "rl") as process:
+            assert read_line(process) == "a | up\n"
+            assert close_pipe(process) == ""
 
-    def test_while_following(self, program: Program) -> None:
-        program.launched("rl", {"a": self.WRITES_ON, "b": FOREVER})
-        with program.popen(
-            "logs", "-f", "rl", stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as following:
-            assert following.stdout is not None
-            assert following.stderr is not None
-            assert following.stdout.readline() == "a | up\n"
-            following.stdout.close()
-            assert (following.wait(TIMEOUT), following.stderr.read()) == (141, "")
+    @pytest.mark.parametrize("options", [[], ["a"], ["--json"]])
+    def test_while_writing_a_long_log(self, program: Program, options: list[str]) -> None:
+        program.run("rl", {"a": "seq 200000", "b": "true"})
+        with piped(program, "logs", "rl", *options) as process:
+            read_line(process)
+            assert close_pipe(process) == ""
 
-    def test_while_writing_much(self, program: Program) -> None:
-        program.ended("rl", {"a": "seq 200000", "b": "true"})
-        for words in (["logs", "rl"], ["logs", "rl", "a"], ["logs", "rl", "--json"]):
-            with program.popen(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writing:
-                assert writing.stdout is not None
-                assert writing.stderr is not None
-                writing.stdout.readline()
-                writing.stdout.close()
-                assert (writing.wait(TIMEOUT), writing.stderr.read()) == (141, "")
-
-    def test_a_launch_that_is_followed_goes_on(self, program: Program) -> None:
-        file = program.file("rl", {"a": self.WRITES_ON})
-        with program.popen(
-            "launch", file, "--follow", stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as following:
-            assert following.stdout is not None
-            assert following.stderr is not None
-            following.stdout.readline()
-            following.stdout.close()
-            assert following.wait(TIMEOUT) == 141
-            assert following.stderr.read().splitlines()[1:] == [
+    def test_followed_launch_keeps_running(self, program: Program) -> None:
+        file = program.file("rl", {"a": KEEPS_WRITING})
+        with piped(program, "launch", file, "--follow") as process:
+            read_line(process)
+            assert close_pipe(process).splitlines()[1:] == [
                 "symphony: standard output was closed; experiment 'rl' keeps running"
             ]
         assert program.cluster.describe_process("rl", "a").state.value == "running"
 
-    @pytest.mark.parametrize("verb", [("ls",), ("--help",), ("backends", "--json")])
-    def test_before_anything_is_written(self, program: Program, verb: tuple[str, ...]) -> None:
-        with program.popen(*verb, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as writing:
-            assert writing.stdout is not None
-            assert writing.stderr is not None
-            writing.stdout.close()
-            assert (writing.wait(TIMEOUT), writing.stderr.read()) == (141, "")
+    @pytest.mark.parametrize("words", [("ls",), ("--help",), ("backends", "--json")])
+    def test_before_the_first_write(self, program: Program, words: tuple[str, ...]) -> None:
+        with piped(program, *words) as process:
+            assert close_pipe(process) == ""
 
-    def test_output_that_was_closed_from_the_start(self, program: Program) -> None:
-        """``>&-``: there is no standard output at all."""
+    def test_standard_output_that_was_never_open(self, program: Program) -> None:
         done = subprocess.run(
             ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *program.argv("ls")],
             env=program.env,

@@ -19,7 +19,7 @@ CYAN, RED = "\x1b[36m", "\x1b[31m"
 @pytest.fixture
 def rl(program: Program) -> Path:
     """The experiment of the golden drawings as a file."""
-    path = program.folder / "rl.yml"
+    path = program.directory / "rl.yml"
     research().dump_file(path)
     return path
 
@@ -47,19 +47,21 @@ def test_other_forms_by_name_and_by_suffix(
         "",
         f"symphony: wrote topology.{suffix}\n",
     )
-    assert (program.folder / f"topology.{suffix}").read_text(encoding="utf-8") == golden(
+    assert (program.directory / f"topology.{suffix}").read_text(encoding="utf-8") == golden(
         f"rl.{suffix}"
     )
 
 
 def test_text_goes_into_a_file_whole(program: Program, rl: Path) -> None:
     program("graph", "rl.yml", "-o", "topology.txt", LC_ALL="C")
-    assert (program.folder / "topology.txt").read_text(encoding="utf-8") == golden("rl-plain.txt")
+    assert (program.directory / "topology.txt").read_text(encoding="utf-8") == golden(
+        "rl-plain.txt"
+    )
 
 
 def test_the_form_asked_for_is_stronger_than_the_suffix(program: Program, rl: Path) -> None:
     program("graph", "rl.yml", "-o", "readme.md", "--format", "mermaid")
-    assert (program.folder / "readme.md").read_text(encoding="utf-8") == golden("rl.mmd")
+    assert (program.directory / "readme.md").read_text(encoding="utf-8") == golden("rl.mmd")
     assert program.ok("graph", "rl.yml", "-o", "-", "--format", "dot") == golden("rl.dot")
 
 
@@ -90,7 +92,7 @@ def test_json_has_each_process(program: Program, rl: Path) -> None:
 
 
 def test_a_python_file_and_another_name(program: Program) -> None:
-    (program.folder / "exp.py").write_text(
+    (program.directory / "exp.py").write_text(
         "def build(exp):\n    exp.new_process('a', command='true')\n"
     )
     assert program.ok("graph", "exp.py", "--name", "mine") == "mine\n└─ a\n"
@@ -132,7 +134,7 @@ def test_ascii_where_the_locale_has_no_utf_8(
 @pytest.fixture
 def running(program: Program) -> Path:
     """An experiment of which two run, one waits and one has failed, and its file."""
-    program.launched(
+    program.launch(
         "live",
         {
             "server": {"cmd": f"echo up; {FOREVER}", "binds": "db", "ready": {"log": "up"}},
@@ -143,7 +145,7 @@ def running(program: Program) -> Path:
     )
     with pytest.raises(Seen):
         program.cluster.wait("live", timeout=TIMEOUT, on_change=seen)
-    return program.folder / "live.yml"
+    return program.directory / "live.yml"
 
 
 class Seen(Exception):
@@ -210,7 +212,7 @@ def test_where_a_backend_tells_of_no_services_the_rest_is_drawn(
     program: Program, running: Path
 ) -> None:
     """As another's backend may be."""
-    script = program.folder / "plain.py"
+    script = program.directory / "plain.py"
     script.write_text(PLAIN)
     done = subprocess.run(
         [sys.executable, script, "graph", "live"],
@@ -267,7 +269,7 @@ def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(
     program: Program, rl: Path
 ) -> None:
     pytest.importorskip("kubernetes")
-    done = program("graph", "rl.yml", "-b", "kube", KUBECONFIG=str(program.folder / "none"))
+    done = program("graph", "rl.yml", "-b", "kube", KUBECONFIG=str(program.directory / "none"))
     assert (done.returncode, done.stdout) == (0, golden("rl-plain.txt"))
     assert done.stderr.startswith("symphony: drawn without states: no kubeconfig")
     assert done.stderr.count("\n") == 1

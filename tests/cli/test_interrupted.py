@@ -1,4 +1,4 @@
-"""Ctrl-C while the program is still being put together: one line, whatever it comes between."""
+"""Ctrl-C while the program is still importing its modules."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from tests.cli.conftest import TIMEOUT, Program
 
-# Raises KeyboardInterrupt where it is imported, or where a class of it is made (which Python before 3.12 hides).
-START = """
+# Raises KeyboardInterrupt during the import of a module, or while a class is created. Python before
+# 3.12 turns the latter into a RuntimeError.
+SCRIPT = """
 import sys
 from importlib.abc import MetaPathFinder
 
@@ -18,7 +19,7 @@ from importlib.abc import MetaPathFinder
 class Finder(MetaPathFinder):
     def find_spec(self, name, path, target=None):
         if name == {module!r}:
-            {what}
+            {statement}
 
 
 class Field:
@@ -34,15 +35,18 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("what", ["raise KeyboardInterrupt", "type('C', (), {'field': Field()})"])
+@pytest.mark.parametrize(
+    "statement", ["raise KeyboardInterrupt", "type('C', (), {'field': Field()})"]
+)
 @pytest.mark.parametrize(
     "module",
     ["symphony.commandline", "symphony.commandline.parsing.dispatch", "symphony_local.plugin"],
 )
-def test_it_is_one_line_and_no_traceback(program: Program, module: str, what: str) -> None:
-    code = START.format(module=module, what=what)
+def test_message_is_one_line_without_a_traceback(
+    program: Program, module: str, statement: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", SCRIPT.format(module=module, statement=statement)],
         env=program.env,
         capture_output=True,
         text=True,

@@ -312,7 +312,7 @@ def test_it_is_an_experiment_as_any_other(program: Program) -> None:
     (process,) = program.json("ps", "train")["processes"]
     assert (process["name"], process["state"], process["exit_code"]) == ("main", "failed", 3)
     program.ok("delete", "-f", "train")
-    assert program.left() == []
+    assert program.state_entries() == []
 
 
 def test_what_follows_the_two_dashes_arrives_untouched(program: Program) -> None:
@@ -346,8 +346,8 @@ def test_what_this_machine_ignores_is_told(program: Program) -> None:
 
 
 def test_environment_secrets_and_folder(program: Program) -> None:
-    (program.folder / "work").mkdir()
-    (program.folder / "token.txt").write_text("s3cret")
+    (program.directory / "work").mkdir()
+    (program.directory / "token.txt").write_text("s3cret")
     script = (
         'pwd; echo "$A $B"; cat "$SYMPHONY_SECRETS_DIR/token.txt" "$SYMPHONY_SECRETS_DIR/other"'
     )
@@ -356,7 +356,7 @@ def test_environment_secrets_and_folder(program: Program) -> None:
         *("--secret", "token.txt", "--secret", "other=./token.txt", "--", "sh", "-c", script),
         B="taken over",
     )
-    assert done.stdout == f"{program.folder / 'work'}\n1 taken over\ns3crets3cret\n"
+    assert done.stdout == f"{program.directory / 'work'}\n1 taken over\ns3crets3cret\n"
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_a_dry_run_starts_nothing(program: Program) -> None:
         json.loads(program.ok("submit", "--dry-run", "--json", "--", "true"))["experiment"]
         == "true"
     )
-    assert program.left() == []
+    assert program.state_entries() == []
 
 
 def test_a_name_that_is_there_needs_force(program: Program) -> None:
@@ -462,7 +462,7 @@ def test_bad_input_is_one_line(program: Program, what: str) -> None:
     assert done.stderr.startswith("symphony: error: ")
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
-    assert program.left() == []
+    assert program.state_entries() == []
 
 
 def test_on_a_terminal_ctrl_c_tells_the_job_to_end_and_shows_its_last_words(

@@ -8,7 +8,7 @@ import pytest
 
 from kubetest.accounts import wait_for_account
 from kubetest.plugin import PREFIX
-from tests.cli.scenarios import Scenarios, driven, refused
+from tests.cli.scenarios import Scenarios, program_for_backend, refuse
 from tests.cli.terminal import INTERRUPT
 
 
@@ -20,9 +20,9 @@ def cache(tmp_path_factory):
 
 class TestKube(Scenarios):
     backend = "kube"
-    held: ClassVar = {"node_selector": {"symphony.test/no-such-node": "true"}}
-    held_because = "Unschedulable: "
-    dry_run = "--dry-run=server"
+    pending_settings: ClassVar = {"node_selector": {"symphony.test/no-such-node": "true"}}
+    pending_reason = "Unschedulable: "
+    dry_run_option = "--dry-run=server"
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -31,7 +31,7 @@ class TestKube(Scenarios):
         kube_session.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         try:
             wait_for_account(kube_session.api, name)
-            yield from driven(
+            yield from program_for_backend(
                 tmp_path_factory.mktemp("kube"),
                 cache,
                 SYMPHONY_BACKEND="kube",
@@ -73,15 +73,15 @@ class TestKube(Scenarios):
             away = re.sub(r'("?server"?: *"?)https://[^"\s]+', r"\1https://127.0.0.1:1", admin)
             path.write_text(away if content == "{server}" else content)
         for words in (["ls"], ["launch", cli.file("unborn", {"a": "true"})]):
-            told = refused(cli, *words, "--kubeconfig", path, code=code)
+            told = refuse(cli, *words, "--kubeconfig", path, code=code)
             assert said in told
 
     def test_a_context_that_is_not_there(self, cli):
-        assert "has no context 'nowhere'" in refused(cli, "ls", "--context", "nowhere")
+        assert "has no context 'nowhere'" in refuse(cli, "ls", "--context", "nowhere")
 
     def test_what_to_do_is_said_in_words_of_the_command_line(self, cli, kube_session):
         """``--namespace``, where the library says ``namespace=``."""
-        told = refused(
+        told = refuse(
             cli,
             "launch",
             cli.file("unborn", {"a": "true"}),

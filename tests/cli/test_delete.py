@@ -1,0 +1,139 @@
+"""``symphony delete`` and ``symphony delete-batch``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+
+from tests.cli.conftest import FOREVER, Program
+
+
+@pytest.fixture
+def rl(program: Program) -> str:
+    """A running experiment with one process."""
+    return program.launch("rl", {"a": FOREVER})
+
+
+@pytest.fixture
+def finished(program: Program) -> None:
+    """Two finished experiments."""
+    program.run("sarah-rl", {"a": "true"})
+    program.run("sarah-sweep", {"a": "true"})
+
+
+def test_force_stops_and_deletes_all_named_experiments(program: Program, rl: str) -> None:
+    pid = program.cluster.describe_process(rl, "a").pid
+    program.run("other", {"a": "true"})
+    assert program.ok("delete", "--force", rl, "other") == "deleted rl\ndeleted other\n"
+    assert program.state_entries() == []
+    assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_input_that_is_not_a_terminal_is_not_an_answer(program: Program, rl: str) -> None:
+    done = program("delete", rl, input="y\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert program.state_entries() == [rl]
+
+
+def test_unknown_name_deletes_nothing(program: Program, rl: str) -> None:
+    program.run("other", {"a": "true"})
+    done = program("delete", rl, "othr")
+    assert done.returncode == 2
+    assert "no experiment 'othr'; did you mean 'other'?" in done.stderr
+    assert program.state_entries() == ["other", rl]
+
+
+def test_unknown_name_is_ignored_with_force(program: Program, rl: str) -> None:
+    done = program("delete", "-f", "nothing", rl)
+    assert (done.returncode, done.stdout) == (0, "deleted rl\n")
+    assert done.stderr.startswith("no experiment 'nothing'")
+    assert program.json("delete", "-f", "nothing") == []
+
+
+@pytest.mark.parametrize("content", ["", '{"experiment": ', "{}", "null"])
+def test_experiment_with_a_broken_record_can_be_deleted(
+    program: Program, rl: str, content: str
+) -> None:
+    pid = program.cluster.describe_process(rl, "a").pid
+    (program.state / "local" / rl / "manifest.json").write_text(content)
+    done = program("delete", "--dry-run", rl)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith(
+        "would delete rl (status unknown: the record of experiment 'rl' is damaged"
+    )
+    assert program.json("delete", "--dry-run", rl) == [rl]
+    assert "--force" in program("delete", rl).stderr
+    assert program.ok("delete", "-f", rl) == "deleted rl\n"
+    assert program.state_entries() == []
+    assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_error_for_one_experiment_does_not_prevent_the_others(program: Program) -> None:
+    """An experiment of another host cannot be deleted from a shared home directory."""
+    for name in ("away", "here"):
+        program.run(name, {"a": "true"})
+    record = program.state / "local" / "away" / "supervisor.json"
+    original = record.read_text()
+    record.write_text(json.dumps({**json.loads(original), "host": "elsewhere", "boot": "another"}))
+    done = program("delete", "-f", "away", "here")
+    record.write_text(original)
+    assert (done.returncode, done.stdout) == (3, "deleted here\n")
+    assert re.fullmatch(r"symphony: error: .*elsewhere.*\n", done.stderr)
+
+
+@pytest.mark.usefixtures("finished")
+class TestNames:
+    def test_script_must_use_complete_names(self, program: Program) -> None:
+        assert program("delete", "rl", "-f").returncode == 0
+        assert program("delete", "rl").returncode == 2
+        assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
+
+    def test_question_shows_the_complete_name(self, program: Program) -> None:
+        terminal = program.terminal("delete", "sweep")
+        terminal.expect("delete sarah-sweep succeeded: 1 succeeded? [y/N]")
+        terminal.press("y\n")
+        terminal.expect("deleted sarah-sweep")
+        assert terminal.finish() == 0
+        assert program.state_entries() == ["sarah-rl"]
+
+
+@pytest.mark.usefixtures("finished")
+class TestBatch:
+    def test_matching_experiments_are_deleted(self, program: Program) -> None:
+        program.run("other", {"p": "true"})
+        assert program.json("delete-batch", "sarah-*", "-f") == ["sarah-rl", "sarah-sweep"]
+        assert program.state_entries() == ["other"]
+        assert program.ok("db", "--all", "-f") == "deleted other\n"
+
+    def test_dry_run_deletes_nothing(self, program: Program) -> None:
+        done = program("db", "--all", "--dry-run")
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "would delete sarah-rl succeeded: 1 succeeded\n" in done.stderr
+        assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
+
+    def test_confirmation_is_required(self, program: Program) -> None:
+        assert program("db", "sarah-*").returncode == 2
+        terminal = program.terminal("db", "*sweep")
+        terminal.expect("delete sarah-sweep succeeded: 1 succeeded? [y/N]")
+        terminal.press("n\n")
+        terminal.expect("nothing was deleted")
+        assert terminal.finish() == 1
+        assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
+
+    def test_pattern_without_a_match(self, program: Program) -> None:
+        assert "no experiment matches 'tom-*'" in program("db", "tom-*").stderr
+        done = program("db", "tom-*", "-f")
+        assert (done.returncode, done.stderr) == (0, "no experiment matches; nothing to delete\n")
+
+    @pytest.mark.parametrize("words", [(), ("rl", "--all")])
+    def test_either_patterns_or_all_is_required(
+        self, program: Program, words: tuple[str, ...]
+    ) -> None:
+        assert "with patterns such as 'rl-*', or pass --all" in program("db", *words).stderr

@@ -1,0 +1,202 @@
+"""``symphony ls``, ``ps``, ``describe`` and ``wait``, and the commands without an experiment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from symphony import __version__
+from symphony.host.processes.control import wait_for_exit
+from symphony.host.run.directory import RunDirectory
+from tests.cli.conftest import FOREVER, TIMEOUT, Program, after_exit, write_pid
+
+
+@pytest.fixture
+def rl(program: Program) -> str:
+    """A running experiment with one process and one group."""
+    return program.launch("rl", {"a": FOREVER, "crew": {"processes": {"b": {"cmd": FOREVER}}}})
+
+
+class TestLs:
+    def test_without_experiments_only_the_header_is_shown(self, program: Program) -> None:
+        assert program.ok("ls").split() == [
+            "NAME", "STATE", "PROCESSES", "READY", "FAILED", "AGE", "NOTE",
+        ]  # fmt: skip
+
+    def test_one_aligned_row_per_experiment(self, program: Program, rl: str) -> None:
+        program.run("bad", {"a": "exit 3", "b": "true"})
+        header, *rows = program.ok("ls").splitlines()
+        assert [row.split()[:5] for row in rows] == [
+            ["bad", "failed", "2", "0", "1"],
+            ["rl", "running", "2", "2", "0"],
+        ]
+        assert header.index("STATE") == rows[0].index("failed") == rows[1].index("running")
+        assert [(status["name"], status["state"]) for status in program.json("ls")] == [
+            ("bad", "failed"),
+            ("rl", "running"),
+        ]
+
+    def test_backend_comes_from_the_option_or_the_environment(
+        self, program: Program, rl: str
+    ) -> None:
+        assert "rl" in program.ok("-b", "local", "ls", SYMPHONY_BACKEND="nowhere")
+        assert "rl" in program.ok("ls", SYMPHONY_BACKEND="subprocess")
+        assert program("ls", SYMPHONY_BACKEND="nowhere").returncode == 2
+
+
+class TestPs:
+    def test_pid_column_contains_running_processes(self, program: Program, rl: str) -> None:
+        _, *rows = program.ok("ps", rl).splitlines()
+        for row in rows:
+            os.kill(int(row.split()[6]), 0)
+
+    def test_exit_codes_and_reasons(self, program: Program) -> None:
+        program.run("rl", {"good": "true", "bad": "exit 7", "dead": "kill -KILL $$"})
+        rows = {row.split()[0]: row for row in program.ok("ps", "rl").splitlines()}
+        assert rows["good"].split()[1:4] == ["succeeded", "no", "0"]
+        assert rows["bad"].split()[1:4] == ["failed", "no", "7"]
+        assert rows["dead"].split()[1:4] == ["failed", "no", "137"]
+        assert rows["dead"].endswith("killed by SIGKILL")
+
+    def test_dead_supervisor_is_reported(self, program: Program, rl: str) -> None:
+        supervisor = RunDirectory(program.state / "local" / rl).supervisor()
+        assert supervisor is not None
+        os.kill(supervisor.pid, signal.SIGKILL)
+        assert wait_for_exit(supervisor, TIMEOUT)
+        assert program("wait", rl, "--timeout", "0.2").returncode == 1
+        done = program("ps", rl)
+        assert done.returncode == 0
+        assert "the supervisor was killed" in done.stderr
+
+    def test_json_output_is_the_status(self, program: Program, rl: str) -> None:
+        status = program.json("ps", rl)
+        assert status["state"] == "running"
+        assert [process["group"] for process in status["processes"]] == [None, "crew"]
+
+    @pytest.mark.parametrize("alias", ["p", "lsp", "process"])
+    def test_aliases(self, program: Program, alias: str) -> None:
+        name = program.run("rl", {"p": "true"})
+        assert program.json(alias, name)["name"] == name
+
+
+class TestWatch:
+    def test_terminal_is_refreshed_in_place(self, program: Program) -> None:
+        name = program.launch(
+            "rl", {"p": f"until [ -e {program.directory}/go ]; do sleep 0.05; done"}
+        )
+        terminal = program.terminal("ps", name, "--watch")
+        terminal.expect("running")
+        (program.directory / "go").touch()
+        terminal.expect("succeeded")
+        assert "\x1b[2F\x1b[J" in terminal.shown
+        terminal.press("\x03")
+        assert terminal.finish() == 130
+
+    def test_pipe_receives_one_table_per_change(self, program: Program) -> None:
+        program.run("rl", {"p": "true"})
+        with program.popen("ls", "-w", stdout=subprocess.PIPE) as running:
+            assert running.stdout is not None
+            assert running.stdout.readline().split()[0] == "NAME"
+            assert running.stdout.readline().split()[:2] == ["rl", "succeeded"]
+            running.send_signal(signal.SIGINT)
+            assert running.wait(TIMEOUT) == 130
+
+    def test_cannot_be_combined_with_json(self, program: Program) -> None:
+        done = program("ls", "-w", "--json")
+        assert done.returncode == 2
+        assert "--watch and --json cannot be combined" in done.stderr
+
+
+class TestDescribe:
+    def test_failed_process(self, program: Program) -> None:
+        name = program.run(
+            "rl",
+            {
+                "server": {"cmd": "true", "binds": {"replay": 7411}},
+                "crew": {"processes": {"agent": {"cmd": "seq 30; exit 3", "connects": "replay"}}},
+            },
+        )
+        lines = program.ok("describe", name, "age").splitlines()
+        facts = {
+            line.split("  ")[1]: line.split("  ")[-1].strip()
+            for line in lines
+            if line.startswith("  ")
+        }
+        assert facts["process"] == "crew/agent of rl"
+        assert (facts["state"], facts["exit code"]) == ("failed", "3")
+        assert facts["replay"] == "127.0.0.1:7411"
+        assert "exit 3" in facts["command"]
+        events = lines.index("events")
+        assert lines[events + 1].split(" ago  ")[1].startswith("started as process ")
+        assert "exit code 3" in lines[events + 2]
+        assert lines[-11:] == [
+            "last lines (of crew/agent)",
+            *(f"  {number}" for number in range(21, 31)),
+        ]
+
+    def test_pending_process(self, program: Program) -> None:
+        late = {"cmd": "true", "starts_after": {"a": "succeeded"}}
+        name = program.launch("rl", {"a": FOREVER, "b": late})
+        output = program.ok("describe", name, "b")
+        assert "reason   waiting for a to succeed" in output
+        assert "last lines" not in output
+
+    def test_json_output(self, program: Program) -> None:
+        name = program.run("rl", {"a": {"cmd": "true", "exposes": {"page": 7412}}})
+        details = program.json("describe", name, "a")
+        found = [details[key] for key in ("experiment", "name", "state", "exit_code")]
+        assert found == ["rl", "a", "succeeded", 0]
+        assert details["addresses"] == {"page": "127.0.0.1:7412"}
+        assert len(details["events"]) == 2
+        assert len(details["facts"]) == 3
+
+
+class TestWait:
+    def test_exit_code_is_that_of_the_first_failure(self, program: Program) -> None:
+        first = program.directory / "first"
+        bad = {"late": f"{after_exit(first)}exit 4", "first": f"{write_pid(first)}exit 3"}
+        program.launch("rl", {**bad, "good": "true"})
+        done = program("wait", "rl")
+        assert (done.returncode, done.stdout) == (3, "rl failed: 2 failed, 1 succeeded\n")
+        assert done.stderr.splitlines() == ["first failed: exit code 3", "late failed: exit code 4"]
+        assert program.json("wait", "rl", code=3)["exit_code"] == 3
+
+    def test_success(self, program: Program) -> None:
+        program.launch("rl", {"a": "true"})
+        assert program.ok("wait", "rl", "--timeout", "30s") == "rl succeeded: 1 succeeded\n"
+
+    def test_exit_code_is_1_after_the_timeout(self, program: Program, rl: str) -> None:
+        done = program("wait", rl, "--timeout", "0.1")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"symphony: error: .* after 0.1 s: a.*\n", done.stderr)
+
+    def test_stopped_process_is_not_a_failure(self, program: Program, rl: str) -> None:
+        program.cluster.stop(rl)
+        assert program.ok("wait", rl) == "rl stopped: 2 stopped\n"
+
+
+def test_backends_are_listed(program: Program) -> None:
+    header, *rows = program.ok("backends").splitlines()
+    assert header.split() == ["NAME", "ALIASES", "CAN", "SUMMARY"]
+    assert rows[1].split()[:2] == ["local", "subproc,subprocess"]
+    (local,) = [info for info in program.json("backends") if info["name"] == "local"]
+    assert "launch" in local["capabilities"]
+
+
+def test_version_and_default_help(program: Program) -> None:
+    assert program.ok("--version") == f"symphony {__version__}\n"
+    assert program.ok() == program.ok("--help")
+
+
+def test_broken_record_does_not_hide_the_other_experiments(program: Program, rl: str) -> None:
+    program.run("other", {"a": "true"})
+    (program.state / "local" / rl / "manifest.json").write_text(json.dumps({}))
+    done = program("ls")
+    assert done.returncode == 3
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["NAME", "other"]
+    assert done.stderr.startswith("symphony: error: the record of experiment 'rl' is damaged")

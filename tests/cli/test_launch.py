@@ -1,0 +1,113 @@
+"""``symphony launch`` without ``--follow``, and ``symphony render``."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.cli.conftest import FOREVER, Program
+
+NEVER_READY = {"command": ["false"], "timeout": 0.3}
+
+
+def test_next_commands_name_the_requested_backend(program: Program) -> None:
+    output = program.ok("launch", program.file("rl", {"a": "true"}), "-b", "SubProcess")
+    assert "symphony ps -b SubProcess rl" in output
+
+
+def test_json_output_is_the_manifest(program: Program) -> None:
+    manifest = program.json("launch", program.file("rl", {"a": "true"}))
+    assert manifest["experiment"] == "rl"
+    assert [process["name"] for process in manifest["processes"]] == ["a"]
+
+
+@pytest.mark.parametrize("command", [["launch", "--dry-run"], ["render"]])
+def test_dry_run_shows_the_manifest_and_starts_nothing(
+    program: Program, command: list[str]
+) -> None:
+    file = program.file("rl", {"a": {"cmd": "true", "container_image": "rl:1"}})
+    output = program.ok(*command, file)
+    assert "experiment: rl" in output
+    assert "container_image" in output  # The setting is listed as ignored.
+    assert program.json(*command, file)["experiment"] == "rl"
+    assert program.state_entries() == []
+
+
+def test_force_replaces_a_running_experiment(program: Program) -> None:
+    program.launch("rl", {"a": FOREVER})
+    program.ok("launch", program.file("rl", {"other": FOREVER}), "--force")
+    assert [process["name"] for process in program.json("ps", "rl")["processes"]] == ["other"]
+
+
+def test_finished_experiment_is_replaced_without_force(program: Program) -> None:
+    program.run("rl", {"a": "true"})
+    program.ok("launch", program.file("rl", {"b": "true"}))
+    assert [process["name"] for process in program.json("ps", "rl")["processes"]] == ["b"]
+
+
+def test_name_option_overrides_the_file_and_start_dir_is_next_to_the_file(
+    program: Program,
+) -> None:
+    (program.directory / "sub").mkdir()
+    file = program.file("rl", {"a": "pwd"}).rename(program.directory / "sub" / "rl.yml")
+    assert program.ok("launch", file, "--name", "rl-2").startswith("launched rl-2 ")
+    program.cluster.wait("rl-2", timeout=30)
+    assert program.ok("logs", "rl-2") == f"{program.directory / 'sub'}\n"
+
+
+class TestWait:
+    def test_returns_when_every_process_is_ready(self, program: Program) -> None:
+        ready = {"cmd": f"echo up; {FOREVER}", "ready": {"log": "^up"}}
+        file = program.file("rl", {"a": ready, "b": "true"})
+        assert program.ok("launch", file, "--wait", "ready").startswith("launched rl ")
+        assert program.cluster.describe_process("rl", "a").ready
+
+    @pytest.mark.parametrize("options", [[], ["--json"]])
+    def test_exit_code_is_that_of_the_first_failure(
+        self, program: Program, options: list[str]
+    ) -> None:
+        bad = {"cmd": "exit 5", "ready": {"command": ["false"]}}
+        file = program.file("rl", {"good": FOREVER, "bad": bad})
+        done = program("launch", file, "--wait", "ready", *options)
+        assert (done.returncode, done.stderr) == (5, "bad failed: exit code 5\n")
+        if options:
+            assert json.loads(done.stdout)["experiment"] == "rl"
+        else:
+            assert done.stdout.startswith("launched rl on local: 2 processes\n")
+        assert program.cluster.describe_process("rl", "good").state.value == "running"
+
+    def test_exit_code_is_1_if_a_process_is_not_ready_in_time(self, program: Program) -> None:
+        late = {"cmd": FOREVER, "ready": NEVER_READY}
+        file = program.file("rl", {"late": late, "next": {"cmd": "true", "starts_after": "late"}})
+        done = program("launch", file, "--wait", "ready")
+        assert (done.returncode, done.stderr.splitlines()) == (
+            1,
+            [
+                "next failed: never started: late was not ready within 0.3 s",
+                "late running: not ready within 0.3 s",
+            ],
+        )
+        (status, _) = program.json("ps", "rl")["processes"]
+        assert (status["state"], status["late"]) == ("running", True)
+
+    def test_failure_takes_precedence_over_a_late_process(self, program: Program) -> None:
+        late = {"cmd": FOREVER, "ready": NEVER_READY}
+        bad = {"cmd": "exit 7", "ready": {"command": ["false"]}}
+        done = program("launch", program.file("rl", {"late": late, "bad": bad}), "--wait", "ready")
+        assert (done.returncode, done.stderr.splitlines()) == (
+            7,
+            ["bad failed: exit code 7", "late running: not ready within 0.3 s"],
+        )
+
+    def test_process_that_cannot_start_is_a_failure(self, program: Program) -> None:
+        broken = program.directory / "broken"
+        broken.write_bytes(b"\x7fELF, but not a valid program")
+        broken.chmod(0o755)
+        late = {"cmd": FOREVER, "ready": {"command": ["false"], "timeout": 0.1}}
+        later = {"command": str(broken), "starts_after": {"first": "succeeded"}}
+        file = program.file("rl", {"first": "true", "a": later, "late": late})
+        done = program("launch", file, "--wait", "started")
+        assert done.returncode == 1
+        assert re.fullmatch(r"a failed: cannot be started with '.*/broken': .*\n", done.stderr)

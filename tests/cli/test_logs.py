@@ -1,0 +1,123 @@
+"""``symphony logs`` without a terminal; see test_follow for ``--follow``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.cli.conftest import FOREVER, TIMEOUT, Program
+
+
+@pytest.fixture
+def talk(program: Program) -> str:
+    """A finished experiment: one process without a newline at the end, one without output."""
+    group = {"processes": {"bob": {"cmd": "printf 'one\\ntwo\\nunfinished'"}}}
+    return program.run("talk", {"alice": "echo hi; echo there", "pair": group, "mute": "true"})
+
+
+class TestShow:
+    def test_single_process_is_shown_unchanged(self, program: Program, talk: str) -> None:
+        assert program.ok("logs", talk, "bob") == "one\ntwo\nunfinished"
+        assert program.ok("logs", talk, "pair/bob", "bob") == "one\ntwo\nunfinished"
+        assert program.ok("logs", talk, "bob", "--follow") == "one\ntwo\nunfinished\n"
+        assert program.ok("logs", talk, "mute") == ""
+
+    def test_several_processes_are_shown_with_names(self, program: Program, talk: str) -> None:
+        lines = program.ok("logs", talk).splitlines()
+        assert sorted(lines) == [
+            "alice | hi",
+            "alice | there",
+            "bob   | one",
+            "bob   | two",
+            "bob   | unfinished",
+        ]
+        assert sorted(program.ok("logs", talk, "-f").splitlines()) == sorted(lines)
+        assert program.ok("logs", talk, "bob", "mute").splitlines()[0] == "bob  | one"
+
+    def test_tail_and_since(self, program: Program, talk: str) -> None:
+        assert program.ok("logs", talk, "alice", "--tail", "1") == "there\n"
+        assert program.ok("logs", talk, "alice", "--tail", "0") == ""
+        assert program.ok("logs", talk, "alice", "--since", "1h") == "hi\nthere\n"
+        assert program.ok("logs", talk, "alice", "--since", "2999-01-01T00:00:00") == ""
+
+    def test_json_output_is_one_object_per_line(self, program: Program, talk: str) -> None:
+        output = program.ok("logs", talk, "bob", "--json")
+        lines = [json.loads(line) for line in output.splitlines()]
+        assert lines == [{"process": "bob", "text": text} for text in ("one", "two", "unfinished")]
+
+    def test_invalid_utf8_is_replaced_in_every_locale(self, program: Program) -> None:
+        program.run("odd", {"a": "printf 'caf\\303\\251 \\377\\n'"})
+        assert program.ok("logs", "odd") == "café \N{REPLACEMENT CHARACTER}\n"
+        assert program.ok("logs", "odd", PYTHONIOENCODING="ascii") == "caf? ?\n"
+
+
+class TestSave:
+    def test_one_file_per_process_remains_after_deletion(self, program: Program, talk: str) -> None:
+        output = program.ok("logs", talk, "--save", "kept/logs")
+        assert output.splitlines() == [f"kept/logs/{name}.log" for name in ("alice", "bob", "mute")]
+        program.ok("delete", "-f", talk)
+        saved = {
+            file.name: file.read_text() for file in (program.directory / "kept/logs").iterdir()
+        }
+        assert saved == {
+            "alice.log": "hi\nthere\n",
+            "bob.log": "one\ntwo\nunfinished",
+            "mute.log": "",
+        }
+
+    def test_selected_lines_replace_an_existing_file(self, program: Program, talk: str) -> None:
+        (program.directory / "bob.log").write_text("of yesterday")
+        assert program.ok("logs", talk, "pair/bob", "--tail", "1", "--save", ".") == "bob.log\n"
+        assert (program.directory / "bob.log").read_text() == "unfinished"
+
+    def test_follow_saves_until_all_processes_have_exited(self, program: Program) -> None:
+        wait = f"until [ -e {program.directory}/go ]; do sleep 0.05; done"
+        name = program.launch("rl", {"a": f"echo one; {wait}; echo two"})
+        with program.popen("logs", name, "-f", "--save", "logs", stdout=subprocess.PIPE) as running:
+            (program.directory / "go").touch()
+            assert running.communicate(timeout=TIMEOUT)[0] == "logs/a.log\n"
+        assert running.returncode == 0
+        assert (program.directory / "logs" / "a.log").read_text() == "one\ntwo\n"
+
+    def test_ctrl_c_stops_following_and_keeps_the_files(self, program: Program) -> None:
+        name = program.launch("rl", {"a": f"echo one; {FOREVER}"})
+        file = program.directory / "logs" / "a.log"
+        with program.popen(
+            "logs", name, "-f", "--save", "logs", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as running:
+            deadline = time.monotonic() + TIMEOUT
+            while not (file.exists() and file.read_text()):
+                assert running.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            running.send_signal(signal.SIGINT)
+            assert running.communicate(timeout=TIMEOUT) == ("logs/a.log\n", "")
+        assert running.returncode == 130
+        assert file.read_text() == "one\n"
+
+    def test_directory_that_cannot_be_created(self, program: Program, talk: str) -> None:
+        (program.directory / "file").touch()
+        done = program("logs", talk, "--save", "file")
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr == "symphony: error: file: File exists\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--previous"], "keeps one log of a process"),
+        (["--previous", "-f"], "--previous and --follow cannot be combined"),
+        (["--previous", "--save", "x"], "--previous and --save cannot be combined"),
+        (["--save", "x", "--json"], "--save and --json cannot be combined"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    program: Program, talk: str, options: list[str], message: str
+) -> None:
+    done = program("logs", talk, *options)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert message in done.stderr

@@ -45,7 +45,7 @@ class TestExec:
 def test_attach_suggests_other_commands(program: Program, rl: str, command: str) -> None:
     done = program(command, rl, "crew/b")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the local backend attaches no terminal" in done.stderr
+    assert "the local backend cannot attach a terminal" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["cp", "scp"])

@@ -1,6 +1,7 @@
-"""Topologies as pictures: text for a terminal, Mermaid, DOT and SVG. Pure: what is drawn, not where.
+"""Drawing a topology as text, Mermaid, DOT or SVG.
 
-Each drawer takes a topology and, where the experiment runs, the state of each process in a word.
+The functions take a topology and return text. If the experiment is running, they also take the
+state of each process.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
 
 FORMATS = ("text", "mermaid", "dot", "svg")
-# What a file's name says of its form.
+# The format for each suffix of an output file.
 SUFFIXES = {
     ".txt": "text",
     ".mmd": "mermaid",
@@ -23,17 +24,20 @@ SUFFIXES = {
 }
 
 
-def draw(topology: Topology, form: str, states: Mapping[str, str] | None = None) -> str:
-    """A topology in one of `FORMATS`, with a newline at its end."""
-    if form == "mermaid":
+def draw(topology: Topology, file_format: str, states: Mapping[str, str] | None = None) -> str:
+    """Return the drawing of a topology in one of `FORMATS`. It ends with a newline.
+
+    ``states`` has the state of each process by name.
+    """
+    if file_format == "mermaid":
         from symphony.drawing.mermaid import mermaid
 
         return mermaid(topology, states)
-    if form == "dot":
+    if file_format == "dot":
         from symphony.drawing.dot import dot
 
         return dot(topology, states)
-    if form == "svg":
+    if file_format == "svg":
         from symphony.drawing.svg import svg
 
         return svg(topology, states)

@@ -1,115 +1,150 @@
-"""A topology in DOT, the language of Graphviz. Pure.
+"""Drawing a topology in DOT, the language of Graphviz.
 
-The syntax is https://graphviz.org/doc/info/lang.html. Every identifier is quoted: ``node`` and ``graph`` are fine
-names of processes, and words of the language.
+The syntax is documented at https://graphviz.org/doc/info/lang.html. Every identifier is quoted,
+because the name of a process can be a keyword of the language, such as ``node`` or ``graph``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from symphony.drawing.words import COLOURS, group_title, loudest, remark, state_of
+from symphony.drawing.labels import (
+    COLOURS,
+    group_title,
+    most_important_state,
+    service_note,
+    state_label,
+)
 from symphony.plan.topology import Node, Service, Topology
 
-_HEAD = (
+_ATTRIBUTES = (
     "  rankdir=LR",
     "  compound=true",
     '  graph [fontname="Helvetica", labelloc=t, labeljust=l]',
-    '  node [fontname="Helvetica", shape=box, style="filled,rounded", fillcolor="#f6f8fa", color="#57606a"]',
+    '  node [fontname="Helvetica", shape=box, style="filled,rounded", fillcolor="#f6f8fa", '
+    'color="#57606a"]',
     '  edge [color="#57606a", fontname="Helvetica", fontsize=10]',
 )
 
 
 def dot(topology: Topology, states: Mapping[str, str] | None = None) -> str:
-    """The source of a digraph: clients on the left, services, and who serves them on the right."""
+    """Return the source of a directed graph.
+
+    Clients are on the left, services in the middle, and the processes that bind them on the right.
+    """
     return "\n".join(_lines(topology, states)) + "\n"
 
 
 def _lines(topology: Topology, states: Mapping[str, str] | None) -> Iterator[str]:
+    nodes = {node.key: node for node in topology.nodes}
     yield f"digraph {_quoted(topology.experiment)} {{"
-    yield from _HEAD
+    yield from _ATTRIBUTES
     yield f"  label={_quoted(topology.experiment)}"
     for name in topology.members:
         if name in topology.groups:
-            yield f"  subgraph {_quoted(_cluster(name))} {{"
-            yield f"    label={_quoted(group_title(topology, name))}"
-            yield '    color="#8c959f"'
-            yield from (f"    {_process(node, states)}" for node in topology.inside(name))
-            if not topology.inside(name):
-                yield f"    {_quoted(_anchor(topology, name))} [style=invis]"
-            yield "  }"
+            yield from _group_lines(topology, name, states)
         else:
-            yield f"  {_process(next(node for node in topology.nodes if node.key == name), states)}"
-    yield from (f"  {_service(service)}" for service in topology.services)
+            yield f"  {_process(nodes[name], states)}"
+    for service in topology.services:
+        yield f"  {_service(service)}"
     yield from _edges(topology)
     yield "}"
 
 
+def _group_lines(topology: Topology, group: str, states: Mapping[str, str] | None) -> Iterator[str]:
+    members = topology.inside(group)
+    yield f"  subgraph {_quoted(_subgraph(group))} {{"
+    yield f"    label={_quoted(group_title(topology, group))}"
+    yield '    color="#8c959f"'
+    for node in members:
+        yield f"    {_process(node, states)}"
+    if not members:
+        # Graphviz does not draw a subgraph without a node.
+        yield f"    {_quoted(_anchor(topology, group))} [style=invis]"
+    yield "  }"
+
+
 def _edges(topology: Topology) -> Iterator[str]:
     for link in topology.links:
-        source, tail = _end(topology, link.source, "ltail")
+        source, tail = _edge_end(topology, link.source, "ltail")
         if link.kind == "connects":
-            yield f"  {source} -> {_quoted(f'service {link.target}')}{_attributes(tail)}"
+            service = _quoted(f"service {link.target}")
+            yield f"  {source} -> {service}{_attribute_list(tail)}"
         else:
-            target, head = _end(topology, link.target, "lhead")
-            how = {"style": "dashed", "label": f"after {link.condition}"}
-            yield f"  {source} -> {target}{_attributes({**how, **tail, **head})}"
+            target, head = _edge_end(topology, link.target, "lhead")
+            style = {"style": "dashed", "label": f"after {link.condition}"}
+            yield f"  {source} -> {target}{_attribute_list({**style, **tail, **head})}"
     for service in topology.services:
+        source = _quoted(f"service {service.name}")
         for owner in service.owners:
-            target, head = _end(topology, owner, "lhead")
-            yield f"  {_quoted(f'service {service.name}')} -> {target}{_attributes({'penwidth': '2', **head})}"
+            target, head = _edge_end(topology, owner, "lhead")
+            yield f"  {source} -> {target}{_attribute_list({'penwidth': '2', **head})}"
 
 
-def _end(topology: Topology, name: str, side: str) -> tuple[str, dict[str, str]]:
-    """Where an edge ends: at a process, or at the border of a group, on the way to one inside it."""
+def _edge_end(topology: Topology, name: str, attribute: str) -> tuple[str, dict[str, str]]:
+    """Return the node at the end of an edge, and the attributes of the edge.
+
+    An edge cannot end at a subgraph. An edge of a group ends at one of its nodes, and ``attribute``
+    (``lhead`` or ``ltail``) clips it at the border of the subgraph.
+    """
     if name not in topology.groups:
         return _quoted(f"process {name}"), {}
-    return _quoted(_anchor(topology, name)), {side: _cluster(name)}
+    return _quoted(_anchor(topology, name)), {attribute: _subgraph(name)}
 
 
 def _anchor(topology: Topology, group: str) -> str:
-    inside = topology.inside(group)
-    return f"process {inside[len(inside) // 2].key}" if inside else f"group {group}"
+    """Return the node at which the edges of a group end: the middle one of its members."""
+    members = topology.inside(group)
+    if not members:
+        return f"group {group}"
+    return f"process {members[len(members) // 2].key}"
 
 
-def _cluster(group: str) -> str:
+def _subgraph(group: str) -> str:
+    # Graphviz only draws a border around subgraphs whose name begins with "cluster".
     return f"cluster {group}"
 
 
 def _process(node: Node, states: Mapping[str, str] | None) -> str:
-    state = state_of(node, states)
-    given = {"label": node.label() + (f"\n{state}" if state else "")}
-    fill, border = COLOURS.get(loudest(node, states), ("", ""))
-    if fill:
-        given |= {"fillcolor": fill, "color": border}
+    state = state_label(node, states)
+    label = node.label()
+    if state:
+        label += f"\n{state}"
+    attributes = {"label": label}
+    colours = COLOURS.get(most_important_state(node, states))
+    if colours:
+        fill, border = colours
+        attributes |= {"fillcolor": fill, "color": border}
     if len(node.processes) > 1:
-        given["peripheries"] = "2"
-    return f"{_quoted(f'process {node.key}')}{_attributes(given)}"
+        attributes["peripheries"] = "2"
+    return f"{_quoted(f'process {node.key}')}{_attribute_list(attributes)}"
 
 
 def _service(service: Service) -> str:
-    note = remark(service)
-    given = {
-        "label": service.label + (f"\n{note}" if note else ""),
-        "shape": "ellipse",
-        "style": "filled",
-    }
+    note = service_note(service)
+    label = service.label
+    if note:
+        label += f"\n{note}"
+    attributes = {"label": label, "shape": "ellipse", "style": "filled"}
     if service.bound or service.exposed:
-        given |= {"fillcolor": "#fffaf0", "color": "#9a6700"}
+        attributes |= {"fillcolor": "#fffaf0", "color": "#9a6700"}
     else:
-        given |= {
+        attributes |= {
             "fillcolor": "#ffffff",
             "color": "#cf222e",
             "fontcolor": "#cf222e",
             "style": "filled,dashed",
         }
-    return f"{_quoted(f'service {service.name}')}{_attributes(given)}"
+    return f"{_quoted(f'service {service.name}')}{_attribute_list(attributes)}"
 
 
-def _attributes(given: Mapping[str, str]) -> str:
-    pairs = ", ".join(f"{key}={_quoted(value)}" for key, value in given.items())
-    return f" [{pairs}]" if pairs else ""
+def _attribute_list(attributes: Mapping[str, str]) -> str:
+    if not attributes:
+        return ""
+    pairs = ", ".join(f"{name}={_quoted(value)}" for name, value in attributes.items())
+    return f" [{pairs}]"
 
 
-def _quoted(words: str) -> str:
-    return '"' + words.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

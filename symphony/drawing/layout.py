@@ -1,8 +1,8 @@
-"""Where the parts of a drawing stand: layers from left to right, as few crossings as a few sweeps find. Pure.
+"""Placing the parts of a drawing in layers from left to right, with few crossing edges.
 
-The steps are those of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of Hierarchical System
-Structures", 1981): break cycles, give layers, order each layer, place. The same parts and edges give the same
-places. Lengths are in pixels.
+The algorithm is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of
+Hierarchical System Structures", 1981): reverse the edges that close a cycle, assign layers, order
+the parts of each layer, and assign positions. The result is deterministic. Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -13,28 +13,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+# The number of passes over all layers, both for their order and for positions.
 SWEEPS = 12
-# Between layers: the least, and by how much more each line makes it, up to the most.
-LAYER_GAP, LINE_GAP, MOST_GAP = 84.0, 0.3, 300.0
-# Between the parts of a layer: the least, and the most where others are higher.
-GAP, WIDE_GAP = 14.0, 44.0
-# More layers than these are too wide to be read: then there are two columns.
-MOST_LAYERS = 10
-# How much height a long edge takes where it passes a layer.
-PASSAGE = 6.0
+# The distance between two layers: the minimum, the increment for each edge, and the maximum.
+MIN_LAYER_GAP, GAP_PER_EDGE, MAX_LAYER_GAP = 84.0, 0.3, 300.0
+# The distance between two parts of a layer. It is larger if another layer is higher.
+GAP, MAX_GAP = 14.0, 44.0
+# The maximum number of layers. A wider drawing is not legible, and has two columns instead.
+MAX_LAYERS = 10
+# The height that a long edge needs in each layer that it crosses.
+PASSAGE_HEIGHT = 6.0
 
 Edge = tuple[str, str]
 
 
 class Size(NamedTuple):
-    """How much room a part takes."""
+    """The size of a part."""
 
     width: float
     height: float
 
 
-class Place(NamedTuple):
-    """Where a part stands: its left upper corner and its size."""
+class Rect(NamedTuple):
+    """The position of the upper left corner of a part, and its size."""
 
     x: float
     y: float
@@ -43,119 +44,144 @@ class Place(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """The height of its middle."""
+        """The vertical position of the centre."""
         return self.y + self.height / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Where all stands. ``passages`` has, by edge, where it passes layers between its ends, from left to right.
+    """The positions of all parts.
 
-    An edge between two parts of one column, which there is only where the layers were too many, has None.
-
-    ``width`` and ``height`` are those of the whole.
+    ``passages`` has, for each edge, the positions at which it crosses the layers between its ends,
+    from left to right. It is None for an edge between two parts of the same column, which only
+    occurs if there would be too many layers.
     """
 
-    places: Mapping[str, Place]
-    passages: Mapping[Edge, tuple[Place, ...] | None]
+    rects: Mapping[str, Rect]
+    passages: Mapping[Edge, tuple[Rect, ...] | None]
     width: float
     height: float
 
 
 def layout(sizes: Mapping[str, Size], edges: Sequence[Edge], columns: Mapping[str, int]) -> Layout:
-    """Place parts so that edges go from left to right. Parts without an edge are not placed here.
+    """Return positions of the parts for which most edges go from left to right.
 
-    Of two edges between the same parts the first decides. Parts of one layer are as wide as the widest of them.
-    ``columns`` has the layer of each part, 0 on the right, for when their own layers would be too many.
+    A part without an edge has no position. If there are edges in both directions between two parts,
+    the first one decides which part is on the left. All parts of a layer have the same width.
+    ``columns`` has the column of each part, with 0 on the right. It is used if there would be more
+    than `MAX_LAYERS` layers.
     """
     edges = list(dict.fromkeys(edge for edge in edges if edge[0] != edge[1]))
-    ends = {end for edge in edges for end in edge}
-    joined = [key for key in sizes if key in ends]
-    forward = _without_cycles(joined, edges)
-    layer_of = _layers(joined, list(dict.fromkeys(forward.values())))
-    if max(layer_of.values(), default=0) >= MOST_LAYERS:
-        layer_of = {key: columns[key] for key in joined}
-        forward = {edge: _leftmost_first(edge, layer_of) for edge in edges}
-    across = [edge for edge in edges if layer_of[edge[0]] != layer_of[edge[1]]]
-    chains = {edge: _chain(edge, forward[edge], layer_of) for edge in across}
-    layers = _ordered(joined, layer_of, chains)
-    heights = {
-        key: sizes[key].height if key in sizes else PASSAGE for layer in layers for key in layer
-    }
-    middles = _middles(layers, heights, chains)
-    found = _placed(layers, sizes, heights, middles, chains)
-    return replace(found, passages={edge: found.passages.get(edge) for edge in edges})
+    with_edges = {end for edge in edges for end in edge}
+    keys = [key for key in sizes if key in with_edges]
+    forward = _reverse_cycles(keys, edges)
+    layer_of = _assign_layers(keys, list(dict.fromkeys(forward.values())))
+    if max(layer_of.values(), default=0) >= MAX_LAYERS:
+        layer_of = {key: columns[key] for key in keys}
+        forward = {edge: _from_left_to_right(edge, layer_of) for edge in edges}
+    chains = {}
+    for edge in edges:
+        if layer_of[edge[0]] != layer_of[edge[1]]:
+            chains[edge] = _chain(edge, forward[edge], layer_of)
+    layers = _order_layers(keys, layer_of, chains)
+    heights = {}
+    for key in itertools.chain.from_iterable(layers):
+        heights[key] = sizes[key].height if key in sizes else PASSAGE_HEIGHT
+    middles = _assign_middles(layers, heights, chains)
+    result = _build_layout(layers, sizes, heights, middles, chains)
+    return replace(result, passages={edge: result.passages.get(edge) for edge in edges})
 
 
 # --- layers ---
 
 
-def _without_cycles(keys: Sequence[str], edges: Sequence[Edge]) -> dict[Edge, Edge]:
-    """By edge, the edge in the direction in which it is drawn: those that close a cycle are turned round."""
-    below: dict[str, list[str]] = {key: [] for key in keys}
+def _reverse_cycles(keys: Sequence[str], edges: Sequence[Edge]) -> dict[Edge, Edge]:
+    """Return the direction in which each edge is drawn.
+
+    The edges that close a cycle are reversed. They are found by a depth-first search. It does not
+    recurse, because a chain of parts can be longer than the recursion limit.
+    """
+    targets: dict[str, list[str]] = {key: [] for key in keys}
     forward: dict[Edge, Edge] = {}
     for source, target in edges:
-        if source in below[target]:
+        if source in targets[target]:
+            # There is an edge in the opposite direction already.
             forward[source, target] = target, source
         else:
-            below[source].append(target)
-    state = dict.fromkeys(keys, "new")
+            targets[source].append(target)
+    visited: set[str] = set()
+    on_path: set[str] = set()
     for start in keys:
-        stack = [(start, iter(below[start]))] if state[start] == "new" else []
-        state[start] = "open" if stack else state[start]
+        if start in visited:
+            continue
+        visited.add(start)
+        on_path.add(start)
+        stack = [(start, iter(targets[start]))]
         while stack:
-            key, rest = stack[-1]
-            step = next(rest, None)
-            if step is None:
-                state[key] = "done"
+            key, remaining = stack[-1]
+            target = next(remaining, None)
+            if target is None:
+                on_path.discard(key)
                 stack.pop()
-            else:
-                forward[key, step] = (step, key) if state[step] == "open" else (key, step)
-                if state[step] == "new":
-                    state[step] = "open"
-                    stack.append((step, iter(below[step])))
+                continue
+            closes_cycle = target in on_path
+            forward[key, target] = (target, key) if closes_cycle else (key, target)
+            if target not in visited:
+                visited.add(target)
+                on_path.add(target)
+                stack.append((target, iter(targets[target])))
     return forward
 
 
-def _layers(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """By part, its layer, 0 on the right: one more than what is right of it."""
-    right: dict[str, list[str]] = {key: [] for key in keys}
-    left: dict[str, list[str]] = {key: [] for key in keys}
+def _assign_layers(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
+    """Return the layer of each part, which is one more than the layers of its targets.
+
+    Layer 0 is on the right.
+    """
+    targets: dict[str, list[str]] = {key: [] for key in keys}
+    sources: dict[str, list[str]] = {key: [] for key in keys}
     for source, target in edges:
-        right[source].append(target)
-        left[target].append(source)
-    waiting = {key: len(right[key]) for key in keys}
-    found = dict.fromkeys(keys, 0)
-    ready = [key for key in keys if not waiting[key]]
+        targets[source].append(target)
+        sources[target].append(source)
+    layer_of = dict.fromkeys(keys, 0)
+    # The number of targets whose layer is not final.
+    pending = {key: len(targets[key]) for key in keys}
+    ready = [key for key in keys if not pending[key]]
     while ready:
         key = ready.pop(0)
-        for other in left[key]:
-            found[other] = max(found[other], found[key] + 1)
-            waiting[other] -= 1
-            if not waiting[other]:
-                ready.append(other)
-    return found
+        for source in sources[key]:
+            layer_of[source] = max(layer_of[source], layer_of[key] + 1)
+            pending[source] -= 1
+            if not pending[source]:
+                ready.append(source)
+    return layer_of
 
 
-def _leftmost_first(edge: Edge, layer_of: Mapping[str, int]) -> Edge:
+def _from_left_to_right(edge: Edge, layer_of: Mapping[str, int]) -> Edge:
     source, target = edge
-    return edge if layer_of[source] >= layer_of[target] else (target, source)
+    if layer_of[source] >= layer_of[target]:
+        return edge
+    return target, source
 
 
 def _chain(edge: Edge, forward: Edge, layer_of: Mapping[str, int]) -> tuple[str, ...]:
-    """An edge from left to right, with a passage of its own in each layer between its ends."""
+    """Return the ends of an edge from left to right, with a passage in each layer between them."""
     left, right = forward
     between = range(layer_of[left] - 1, layer_of[right], -1)
-    return (left, *(f"{edge[0]} > {edge[1]} @ {number}" for number in between), right)
+    passages = [f"{edge[0]} > {edge[1]} @ {layer}" for layer in between]
+    return (left, *passages, right)
 
 
 # --- order ---
 
 
-def _ordered(
+def _order_layers(
     keys: Sequence[str], layer_of: Mapping[str, int], chains: Mapping[Edge, tuple[str, ...]]
 ) -> list[list[str]]:
-    """The layers from left to right, each in the best order that was found."""
+    """Return the layers from left to right, each in the order with the fewest crossings found.
+
+    The layers are sorted by their neighbours on the left and on the right in turn.
+    """
     depth = max(layer_of.values(), default=-1) + 1
     layers: list[list[str]] = [[] for _ in range(depth)]
     for key in keys:
@@ -165,21 +191,26 @@ def _ordered(
         for offset, passage in enumerate(chain[1:-1], 1):
             layers[first + offset].append(passage)
     left, right = _neighbours(chains)
-    best, fewest = [list(layer) for layer in layers], _crossings(layers, right)
+    best = [list(layer) for layer in layers]
+    fewest = _count_crossings(layers, right)
     for sweep in range(SWEEPS):
-        forth = sweep % 2 == 0
-        for layer in layers[1:] if forth else layers[-2::-1]:
-            _sort(layer, left if forth else right, layers)
-        number = _crossings(layers, right)
-        if number < fewest:
-            best, fewest = [list(layer) for layer in layers], number
+        if sweep % 2 == 0:
+            for layer in layers[1:]:
+                _sort_layer(layer, left, layers)
+        else:
+            for layer in layers[-2::-1]:
+                _sort_layer(layer, right, layers)
+        crossings = _count_crossings(layers, right)
+        if crossings < fewest:
+            best = [list(layer) for layer in layers]
+            fewest = crossings
     return best
 
 
 def _neighbours(
     chains: Mapping[Edge, tuple[str, ...]],
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """By part and passage, what it is joined with on its left, and on its right."""
+    """Return the neighbours on the left, and those on the right, of each part and passage."""
     left: dict[str, list[str]] = {}
     right: dict[str, list[str]] = {}
     for chain in chains.values():
@@ -189,93 +220,108 @@ def _neighbours(
     return left, right
 
 
-def _sort(
-    layer: list[str], beside: Mapping[str, list[str]], layers: Sequence[Sequence[str]]
+def _sort_layer(
+    layer: list[str], neighbours: Mapping[str, list[str]], layers: Sequence[Sequence[str]]
 ) -> None:
-    """Order a layer by the mean place of what its parts are joined with; those joined with nothing stay."""
-    at = {key: index / len(other) for other in layers for index, key in enumerate(other)}
-    means = {
-        key: sum(at[other] for other in beside[key]) / len(beside[key])
-        if beside.get(key)
-        else at[key]
-        for key in layer
-    }
+    """Sort a layer by the mean position of the neighbours of each part.
+
+    A part without neighbours keeps its position.
+    """
+    position = {}
+    for other in layers:
+        for index, key in enumerate(other):
+            position[key] = index / len(other)
+    means = {}
+    for key in layer:
+        positions = [position[neighbour] for neighbour in neighbours.get(key, ())]
+        means[key] = sum(positions) / len(positions) if positions else position[key]
     layer.sort(key=lambda key: means[key])
 
 
-def _crossings(layers: Sequence[Sequence[str]], right: Mapping[str, list[str]]) -> int:
-    """How many pairs of edges cross."""
+def _count_crossings(layers: Sequence[Sequence[str]], right: Mapping[str, list[str]]) -> int:
+    """Return the number of pairs of edges that cross."""
     total = 0
-    for layer, after in itertools.pairwise(layers):
-        at = {key: index for index, key in enumerate(after)}
-        seen: list[int] = []
+    for layer, next_layer in itertools.pairwise(layers):
+        position = {key: index for index, key in enumerate(next_layer)}
+        previous_ends: list[int] = []
         for key in layer:
-            ends = sorted(at[other] for other in right.get(key, ()))
-            total += sum(len(seen) - bisect.bisect_right(seen, end) for end in ends)
+            ends = sorted(position[target] for target in right.get(key, ()))
             for end in ends:
-                bisect.insort(seen, end)
+                # The edges that begin above this one and end below it.
+                total += len(previous_ends) - bisect.bisect_right(previous_ends, end)
+            for end in ends:
+                bisect.insort(previous_ends, end)
     return total
 
 
-# --- places ---
+# --- positions ---
 
 
-def _middles(
+def _assign_middles(
     layers: Sequence[Sequence[str]],
     heights: Mapping[str, float],
     chains: Mapping[Edge, tuple[str, ...]],
 ) -> dict[str, float]:
-    """By part, the height of its middle: as near as there is room to that of what it is joined with."""
+    """Return the vertical position of each part, near the mean position of its neighbours."""
     left, right = _neighbours(chains)
-    gaps = _gaps(layers, heights)
+    layers_with_gaps = list(zip(layers, _gaps(layers, heights), strict=True))
     middles: dict[str, float] = {}
-    for layer, gap in zip(layers, gaps, strict=True):
-        middles.update(_apart(layer, dict.fromkeys(layer, 0.0), heights, gap))
+    for layer, gap in layers_with_gaps:
+        middles.update(_spread(layer, dict.fromkeys(layer, 0.0), heights, gap))
     for sweep in range(SWEEPS):
-        for layer, gap in list(zip(layers, gaps, strict=True))[:: 1 if sweep % 2 == 0 else -1]:
-            wished = {}
+        ordered = layers_with_gaps if sweep % 2 == 0 else layers_with_gaps[::-1]
+        for layer, gap in ordered:
+            wanted = {}
             for key in layer:
-                beside = [*left.get(key, ()), *right.get(key, ())] or [key]
-                wished[key] = sum(middles[other] for other in beside) / len(beside)
-            middles.update(_apart(layer, wished, heights, gap))
+                neighbours = [*left.get(key, ()), *right.get(key, ())] or [key]
+                wanted[key] = sum(middles[other] for other in neighbours) / len(neighbours)
+            middles.update(_spread(layer, wanted, heights, gap))
     return middles
 
 
 def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list[float]:
-    """By layer, the gap between its parts: where another layer is higher, there is room for more."""
+    """Return the gap between the parts of each layer. It is larger if another layer is higher."""
     filled = [sum(heights[key] for key in layer) for layer in layers]
-    highest = max(
-        (sum_ + GAP * len(layer) for layer, sum_ in zip(layers, filled, strict=True)), default=0.0
-    )
-    return [
-        min(WIDE_GAP, max(GAP, (highest - sum_) / len(layer) / 2))
-        for layer, sum_ in zip(layers, filled, strict=True)
-    ]
+    totals = [height + GAP * len(layer) for layer, height in zip(layers, filled, strict=True)]
+    highest = max(totals, default=0.0)
+    gaps = []
+    for layer, height in zip(layers, filled, strict=True):
+        available = (highest - height) / len(layer) / 2
+        gaps.append(min(MAX_GAP, max(GAP, available)))
+    return gaps
 
 
-def _apart(
-    layer: Sequence[str], wished: Mapping[str, float], heights: Mapping[str, float], gap: float
+def _spread(
+    layer: Sequence[str], wanted: Mapping[str, float], heights: Mapping[str, float], gap: float
 ) -> dict[str, float]:
-    """The middles that are nearest to those wished for, by least squares, in order and with the gap between them."""
+    """Return the positions nearest to those wanted that keep the order and the gap of a layer.
+
+    This minimizes the sum of squares by isotonic regression (pool adjacent violators): subtract
+    from each wanted position the distance from the first part, and replace values that are not in
+    ascending order by their mean.
+    """
     offsets: list[float] = []
     for index, key in enumerate(layer):
-        step = (heights[layer[index - 1]] + heights[key]) / 2 + gap if index else 0.0
-        offsets.append((offsets[-1] if offsets else 0.0) + step)
-    blocks: list[
-        tuple[float, int]
-    ] = []  # the mean of parts that stand side by side, and how many they are
+        if index == 0:
+            offsets.append(0.0)
+        else:
+            step = (heights[layer[index - 1]] + heights[key]) / 2 + gap
+            offsets.append(offsets[-1] + step)
+    # The mean of each block of adjacent parts, and their number.
+    blocks: list[tuple[float, int]] = []
     for key, offset in zip(layer, offsets, strict=True):
-        mean, count = wished[key] - offset, 1
+        mean, count = wanted[key] - offset, 1
         while blocks and blocks[-1][0] > mean:
-            before, number = blocks.pop()
-            mean = (before * number + mean * count) / (number + count)
-            count += number
+            previous_mean, previous_count = blocks.pop()
+            total = previous_mean * previous_count + mean * count
+            mean = total / (previous_count + count)
+            count += previous_count
         blocks.append((mean, count))
     means = [mean for mean, count in blocks for _ in range(count)]
     return {key: mean + offset for key, mean, offset in zip(layer, means, offsets, strict=True)}
 
 
-def _placed(
+def _build_layout(
     layers: Sequence[Sequence[str]],
     sizes: Mapping[str, Size],
     heights: Mapping[str, float],
@@ -283,22 +329,22 @@ def _placed(
     chains: Mapping[Edge, tuple[str, ...]],
 ) -> Layout:
     top = min((middles[key] - heights[key] / 2 for key in middles), default=0.0)
-    places: dict[str, Place] = {}
     left, _ = _neighbours(chains)
+    rects: dict[str, Rect] = {}
     x = 0.0
     for index, layer in enumerate(layers):
         if index:
-            lines = sum(len(left.get(key, ())) for key in layer)
-            x += min(MOST_GAP, LAYER_GAP + LINE_GAP * lines)
+            edge_count = sum(len(left.get(key, ())) for key in layer)
+            x += min(MAX_LAYER_GAP, MIN_LAYER_GAP + GAP_PER_EDGE * edge_count)
         width = max((sizes[key].width for key in layer if key in sizes), default=0.0)
         for key in layer:
-            places[key] = Place(x, middles[key] - heights[key] / 2 - top, width, heights[key])
+            y = middles[key] - heights[key] / 2 - top
+            rects[key] = Rect(x, y, width, heights[key])
         x += width
+    passages = {edge: tuple(rects[key] for key in chain[1:-1]) for edge, chain in chains.items()}
     return Layout(
-        places={key: place for key, place in places.items() if key in sizes},
-        passages={
-            edge: tuple(places[key] for key in chain[1:-1]) for edge, chain in chains.items()
-        },
+        rects={key: rect for key, rect in rects.items() if key in sizes},
+        passages=passages,
         width=x,
-        height=max((place.y + place.height for place in places.values()), default=0.0),
+        height=max((rect.y + rect.height for rect in rects.values()), default=0.0),
     )

@@ -1,84 +1,106 @@
-"""A topology as a flowchart of Mermaid, which code hosts and many documentation tools draw. Pure.
+"""Drawing a topology as a Mermaid flowchart, which code hosts and documentation tools render.
 
-The syntax is https://mermaid.js.org/syntax/flowchart.html. A name of the user's stands in quotes alone, never as an
-identifier: ``end`` is a fine name of a process, and a word of the language.
+The syntax is documented at https://mermaid.js.org/syntax/flowchart.html. The names of processes are
+only used in quoted labels and never as identifiers, because a name can be a keyword of the
+language, such as ``end``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from symphony.drawing.words import COLOURS, group_title, loudest, remark, state_of
+from symphony.drawing.labels import (
+    COLOURS,
+    group_title,
+    most_important_state,
+    service_note,
+    state_label,
+)
 from symphony.plan.topology import Node, Service, Topology
 
-_SERVICE = "fill:#fffaf0,stroke:#9a6700,color:#1f2328"
-_MISSING = "fill:#ffffff,stroke:#cf222e,color:#cf222e,stroke-dasharray:4 3"
-_DARK_TEXT = "color:#1f2328"
+_SERVICE_STYLE = "fill:#fffaf0,stroke:#9a6700,color:#1f2328"
+_NOT_BOUND_STYLE = "fill:#ffffff,stroke:#cf222e,color:#cf222e,stroke-dasharray:4 3"
+_TEXT_COLOUR = "color:#1f2328"
 
 
 def mermaid(topology: Topology, states: Mapping[str, str] | None = None) -> str:
-    """The source of a flowchart: clients on the left, services, and who serves them on the right."""
+    """Return the source of a flowchart.
+
+    Clients are on the left, services in the middle, and the processes that bind them on the right.
+    """
     return "\n".join(_lines(topology, states)) + "\n"
 
 
 def _lines(topology: Topology, states: Mapping[str, str] | None) -> Iterator[str]:
-    nodes = {node.key: f"p{index}" for index, node in enumerate(topology.nodes)}
-    groups = {name: f"g{index}" for index, name in enumerate(topology.groups)}
-    services = {service.name: f"s{index}" for index, service in enumerate(topology.services)}
-    ends = {**nodes, **groups}
+    nodes = {node.key: node for node in topology.nodes}
+    node_ids = {node.key: f"p{index}" for index, node in enumerate(topology.nodes)}
+    group_ids = {name: f"g{index}" for index, name in enumerate(topology.groups)}
+    service_ids = {service.name: f"s{index}" for index, service in enumerate(topology.services)}
+    component_ids = {**node_ids, **group_ids}
     yield from ("---", f"title: {_quoted(topology.experiment)}", "---", "flowchart LR")
     for name in topology.members:
-        if name in groups:
-            yield f"  subgraph {groups[name]}[{_quoted(group_title(topology, name))}]"
-            yield from (f"    {_process(node, nodes, states)}" for node in topology.inside(name))
+        if name in group_ids:
+            yield f"  subgraph {group_ids[name]}[{_quoted(group_title(topology, name))}]"
+            for node in topology.inside(name):
+                yield f"    {_process(node, node_ids, states)}"
             yield "  end"
         else:
-            yield f"  {_process(next(node for node in topology.nodes if node.key == name), nodes, states)}"
-    yield from (
-        f"  {services[service.name]}([{_quoted(_said(service))}])" for service in topology.services
-    )
-    for link in topology.links:
-        if link.kind == "connects":
-            yield f"  {ends[link.source]} --> {services[link.target]}"
-        else:
-            yield f"  {ends[link.source]} -. {_quoted(f'after {link.condition}')} .-> {ends[link.target]}"
+            yield f"  {_process(nodes[name], node_ids, states)}"
     for service in topology.services:
-        yield from (f"  {services[service.name]} ==> {ends[owner]}" for owner in service.owners)
-    yield from _classes(topology, states, nodes, services)
+        yield f"  {service_ids[service.name]}([{_quoted(_service_label(service))}])"
+    for link in topology.links:
+        source = component_ids[link.source]
+        if link.kind == "connects":
+            yield f"  {source} --> {service_ids[link.target]}"
+        else:
+            label = _quoted(f"after {link.condition}")
+            yield f"  {source} -. {label} .-> {component_ids[link.target]}"
+    for service in topology.services:
+        for owner in service.owners:
+            yield f"  {service_ids[service.name]} ==> {component_ids[owner]}"
+    yield from _classes(topology, states, node_ids, service_ids)
 
 
-def _process(node: Node, ids: Mapping[str, str], states: Mapping[str, str] | None) -> str:
-    state = state_of(node, states)
-    return f"{ids[node.key]}[{_quoted(node.label() + (f'<br/>{state}' if state else ''))}]"
+def _process(node: Node, node_ids: Mapping[str, str], states: Mapping[str, str] | None) -> str:
+    label = node.label()
+    state = state_label(node, states)
+    if state:
+        label += f"<br/>{state}"
+    return f"{node_ids[node.key]}[{_quoted(label)}]"
 
 
-def _said(service: Service) -> str:
-    note = remark(service)
+def _service_label(service: Service) -> str:
+    note = service_note(service)
     return f"{service.label}<br/>{note}" if note else service.label
 
 
 def _classes(
     topology: Topology,
     states: Mapping[str, str] | None,
-    nodes: Mapping[str, str],
-    services: Mapping[str, str],
+    node_ids: Mapping[str, str],
+    service_ids: Mapping[str, str],
 ) -> Iterator[str]:
-    of: dict[str, list[str]] = {}
+    """Yield the style of each state and of services, and the identifiers that have it."""
+    members: dict[str, list[str]] = {}
     for node in topology.nodes:
-        of.setdefault(loudest(node, states), []).append(nodes[node.key])
+        state = most_important_state(node, states)
+        members.setdefault(state, []).append(node_ids[node.key])
     for service in topology.services:
-        missing = not service.bound and not service.exposed
-        of.setdefault("missing" if missing else "service", []).append(services[service.name])
+        is_bound = service.bound or service.exposed
+        members.setdefault("service" if is_bound else "missing", []).append(
+            service_ids[service.name]
+        )
     styles = {
-        word: f"fill:{fill},stroke:{border},{_DARK_TEXT}"
-        for word, (fill, border) in COLOURS.items()
+        state: f"fill:{fill},stroke:{border},{_TEXT_COLOUR}"
+        for state, (fill, border) in COLOURS.items()
     }
-    styles |= {"service": _SERVICE, "missing": _MISSING}
-    for word, style in styles.items():
-        if word in of:
-            yield f"  classDef {word} {style}"
-            yield f"  class {','.join(of[word])} {word}"
+    styles |= {"service": _SERVICE_STYLE, "missing": _NOT_BOUND_STYLE}
+    for name, style in styles.items():
+        if name in members:
+            yield f"  classDef {name} {style}"
+            yield f"  class {','.join(members[name])} {name}"
 
 
-def _quoted(words: str) -> str:
-    return '"' + words.replace('"', "#quot;") + '"'
+def _quoted(text: str) -> str:
+    escaped = text.replace('"', "#quot;")
+    return f'"{escaped}"'

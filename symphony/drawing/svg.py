@@ -1,8 +1,9 @@
-"""A topology as SVG, written without any other program. Pure.
+"""Drawing a topology as SVG, without any other program.
 
-Clients stand on the left, services in the middle, who serves them on the right. The picture brings its own ground
-and dark colours for who prefers them (``prefers-color-scheme``, CSS Media Queries Level 5), so that it can be read
-wherever it is put. Text is set in a fixed-width font and boxes are made to fit it. Lengths are in pixels.
+Clients are on the left, services in the middle, and the processes that bind them on the right. The
+drawing has a background and a dark colour scheme (``prefers-color-scheme``, CSS Media Queries Level
+5), so that it is legible on any page. The text is in a fixed-width font, and boxes have the size of
+their text. Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -13,215 +14,266 @@ from dataclasses import dataclass, field
 from typing import Literal
 from xml.sax.saxutils import escape
 
-from symphony.drawing.layout import GAP, Layout, Place, Size, layout
-from symphony.drawing.words import COLOURS, group_title, loudest, remark, state_of, summary
-from symphony.plan.topology import Topology
+from symphony.drawing.labels import (
+    COLOURS,
+    group_title,
+    most_important_state,
+    service_note,
+    state_label,
+    summary,
+)
+from symphony.drawing.layout import GAP, Layout, Rect, Size, layout
+from symphony.plan.topology import Node, Service, Topology
 
-FONT, SMALL, TITLE = 13.0, 11.0, 16.0
-# Fixed-width fonts are 0.6 of their size wide, a few a little more.
-ADVANCE = 0.62
-LINE = 17.0
+FONT_SIZE, SMALL_FONT_SIZE, TITLE_FONT_SIZE = 13.0, 11.0, 16.0
+# The width of a character relative to the font size. It is 0.6 in most fixed-width fonts.
+CHARACTER_WIDTH = 0.62
+LINE_HEIGHT = 17.0
 MARGIN = 24.0
-PAD = 12.0
-# Parts that nothing joins stand in rows about as wide as this, or as the rest of the drawing.
-ROW = 900.0
-# A group of more processes than this has several columns, if no line ends inside it.
-COLUMN = 12
-STACKED = 4.0
-# How far a line bends out that joins two boxes of one column.
-ARC = 56.0
+PADDING = 12.0
+# The width of the rows of boxes without lines, if the rest of the drawing is not wider.
+MIN_ROW_WIDTH = 900.0
+# The number of processes in one column of a group, and the maximum number of columns.
+PROCESSES_PER_COLUMN, MAX_COLUMNS = 12, 4
+# The offset of the second rectangle of a box that stands for several processes.
+STACK_OFFSET = 4.0
+# How far a line between two boxes of one column curves to the right.
+ARC_WIDTH = 56.0
+# The length of a line in the legend with the space around it, and without.
+LEGEND_ITEM_WIDTH, LEGEND_LINE_WIDTH = 72.0, 34.0
 
-Sort = Literal["process", "group", "service"]
+BoxKind = Literal["process", "group", "service"]
+LineKind = Literal["connects", "serves", "starts-after"]
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """A part to be drawn: its lines of text, and for a group the boxes inside, in ``columns`` columns.
+    """A box of the drawing.
 
-    ``many`` says that it stands for several processes, ``state`` gives its colour.
+    ``lines`` is its text, ``members`` are the boxes inside a group, in ``columns`` columns.
+    ``state`` decides its colour. ``is_bound`` is false for a service that no process binds, and
+    ``is_stack`` true for a box that stands for several processes.
     """
 
     key: str
-    sort: Sort
+    kind: BoxKind
     lines: tuple[str, ...]
     state: str = ""
-    missing: bool = False
-    many: bool = False
-    inside: tuple[_Box, ...] = ()
+    is_bound: bool = True
+    is_stack: bool = False
+    members: tuple[_Box, ...] = ()
     columns: int = 1
 
     @property
     def size(self) -> Size:
-        if self.sort == "group":
-            return self._size_of_group()
-        widest = max(
-            _extent(line, FONT if index == 0 else SMALL) for index, line in enumerate(self.lines)
-        )
-        return Size(widest + 2 * PAD + (LINE if self.state else 0.0), LINE * len(self.lines) + PAD)
+        """The size that the text or the members need."""
+        if self.kind == "group":
+            return self._group_size()
+        widths = [_text_width(self.lines[0], FONT_SIZE)]
+        widths += [_text_width(line, SMALL_FONT_SIZE) for line in self.lines[1:]]
+        marker_width = LINE_HEIGHT if self.state else 0.0
+        width = max(widths) + 2 * PADDING + marker_width
+        return Size(width, LINE_HEIGHT * len(self.lines) + PADDING)
 
-    def _size_of_group(self) -> Size:
-        cell = self.cell
-        rows = math.ceil(len(self.inside) / self.columns)
-        title = _extent(self.lines[0], SMALL)
-        width = max(title, self.columns * (cell.width + GAP) - GAP) + 2 * PAD
-        return Size(width, LINE + PAD + rows * (cell.height + GAP) - (GAP if rows else 0.0) + PAD)
+    def _group_size(self) -> Size:
+        cell = self.cell_size
+        title_width = _text_width(self.lines[0], SMALL_FONT_SIZE)
+        columns_width = self.columns * (cell.width + GAP) - GAP
+        rows = math.ceil(len(self.members) / self.columns)
+        rows_height = rows * (cell.height + GAP) - GAP if rows else 0.0
+        height = LINE_HEIGHT + PADDING + rows_height + PADDING
+        return Size(max(title_width, columns_width) + 2 * PADDING, height)
 
     @property
-    def cell(self) -> Size:
-        """The room that each box inside a group takes."""
-        sizes = [box.size for box in self.inside]
-        return Size(
-            max((size.width for size in sizes), default=0.0),
-            max((size.height for size in sizes), default=0.0),
-        )
+    def cell_size(self) -> Size:
+        """The size of each box inside a group: that of the largest one."""
+        sizes = [member.size for member in self.members]
+        width = max((size.width for size in sizes), default=0.0)
+        height = max((size.height for size in sizes), default=0.0)
+        return Size(width, height)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A line to be drawn between two boxes, by their keys; ``said`` is what it means in words."""
+    """A line between two boxes, given by their keys. ``title`` is shown when it is pointed at."""
 
-    sort: Literal["connects", "serves", "starts-after"]
+    kind: LineKind
     source: str
     target: str
-    said: str
+    title: str
 
 
 @dataclass(slots=True)
 class _Picture:
-    """Where everything stands."""
+    """The positions of the boxes, and the size of the drawing."""
 
-    boxes: list[tuple[_Box, Place]] = field(default_factory=list)
-    where: dict[str, Place] = field(default_factory=dict)
+    boxes: list[tuple[_Box, Rect]] = field(default_factory=list)
+    rects: dict[str, Rect] = field(default_factory=dict)
     width: float = 0.0
     height: float = 0.0
 
-    def put(self, box: _Box, place: Place) -> None:
-        self.boxes.append((box, place))
-        self.where[box.key] = place
-        self.width = max(self.width, place.x + place.width)
-        self.height = max(self.height, place.y + place.height)
-        if not box.inside:
+    def add(self, box: _Box, rect: Rect) -> None:
+        """Add a box, and the boxes inside it in rows."""
+        self.boxes.append((box, rect))
+        self.rects[box.key] = rect
+        self.width = max(self.width, rect.x + rect.width)
+        self.height = max(self.height, rect.y + rect.height)
+        if not box.members:
             return
-        cell = box.cell
-        wide = (place.width - 2 * PAD + GAP) / box.columns - GAP
-        for index, inner in enumerate(box.inside):
+        cell_height = box.cell_size.height
+        # The group may be wider than its members need.
+        cell_width = (rect.width - 2 * PADDING + GAP) / box.columns - GAP
+        for index, member in enumerate(box.members):
             row, column = divmod(index, box.columns)
-            x = place.x + PAD + column * (wide + GAP)
-            self.put(
-                inner, Place(x, place.y + LINE + PAD + row * (cell.height + GAP), wide, cell.height)
-            )
+            x = rect.x + PADDING + column * (cell_width + GAP)
+            y = rect.y + LINE_HEIGHT + PADDING + row * (cell_height + GAP)
+            self.add(member, Rect(x, y, cell_width, cell_height))
 
 
 def svg(topology: Topology, states: Mapping[str, str] | None = None) -> str:
-    """The text of an SVG file."""
+    """Return the text of an SVG file."""
     boxes = _boxes(topology, states)
     lines = _lines(topology)
-    holder = {inner.key: box.key for box in boxes for inner in (box, *box.inside)}
+    # The layout places groups as a whole. The lines of a member are edges of its group.
+    outer_box: dict[str, str] = {}
+    for box in boxes:
+        outer_box[box.key] = box.key
+        outer_box.update({member.key: box.key for member in box.members})
+    edges = [(outer_box[line.source], outer_box[line.target]) for line in lines]
     sizes = {box.key: box.size for box in boxes}
-    edges = [(holder[line.source], holder[line.target]) for line in lines]
-    found = layout(sizes, edges, {box.key: int(box.sort == "service") for box in boxes})
-    head = [(topology.experiment, "title"), (summary(topology, states), "small")]
-    top = MARGIN + sum(LINE for words, _ in head if words) + PAD
-    picture = _pictured(boxes, found, top)
-    paths = list(_paths(lines, edges, picture, found, top))
-    if None in found.passages.values():
-        picture.width += ARC
-    return (
-        "\n".join(_document(topology, picture, paths, head, sorted({line.sort for line in lines})))
-        + "\n"
-    )
+    columns = {box.key: 1 if box.kind == "service" else 0 for box in boxes}
+    positions = layout(sizes, edges, columns)
+    header = [(topology.experiment, "title"), (summary(topology, states), "small")]
+    header_lines = [text for text, _ in header if text]
+    top = MARGIN + LINE_HEIGHT * len(header_lines) + PADDING
+    picture = _place_boxes(boxes, positions, top)
+    paths = list(_paths(lines, edges, picture, positions, top))
+    if None in positions.passages.values():
+        picture.width += ARC_WIDTH
+    kinds = sorted({line.kind for line in lines})
+    return "\n".join(_document(topology, picture, paths, header, kinds)) + "\n"
 
 
-# --- what there is ---
+# --- boxes and lines ---
 
 
 def _boxes(topology: Topology, states: Mapping[str, str] | None) -> list[_Box]:
-    """The parts of the drawing: services, and what stands side by side."""
-    ends = {end for link in topology.links for end in (link.source, link.target)}
-    ends |= {owner for service in topology.services for owner in service.owners}
-    nodes = {
-        node.key: _Box(
-            key=f"process {node.key}",
-            sort="process",
-            lines=tuple(line for line in (node.label(), state_of(node, states)) if line),
-            state=loudest(node, states),
-            many=len(node.processes) > 1,
-        )
-        for node in topology.nodes
-    }
-    found = [
-        _Box(
-            key=f"service {service.name}",
-            sort="service",
-            lines=tuple(line for line in (service.label, remark(service)) if line),
-            missing=not service.bound and not service.exposed,
-        )
-        for service in topology.services
-    ]
+    """Return the boxes of the services, and of the processes and groups of the experiment."""
+    process_boxes = {node.key: _process_box(node, states) for node in topology.nodes}
+    boxes = [_service_box(service) for service in topology.services]
     for name in topology.members:
-        if name not in topology.groups:
-            found.append(nodes[name])
-            continue
-        keys = [node.key for node in topology.inside(name)]
-        joined = any(key in ends for key in keys)
-        found.append(
-            _Box(
-                key=f"process {name}",
-                sort="group",
-                lines=(group_title(topology, name),),
-                inside=tuple(nodes[key] for key in keys),
-                columns=1
-                if joined or len(keys) <= COLUMN
-                else min(4, math.ceil(len(keys) / COLUMN)),
-            )
-        )
-    return found
+        if name in topology.groups:
+            members = [process_boxes[node.key] for node in topology.inside(name)]
+            boxes.append(_group_box(topology, name, members))
+        else:
+            boxes.append(process_boxes[name])
+    return boxes
+
+
+def _process_box(node: Node, states: Mapping[str, str] | None) -> _Box:
+    lines = [node.label()]
+    state = state_label(node, states)
+    if state:
+        lines.append(state)
+    return _Box(
+        key=f"process {node.key}",
+        kind="process",
+        lines=tuple(lines),
+        state=most_important_state(node, states),
+        is_stack=len(node.processes) > 1,
+    )
+
+
+def _service_box(service: Service) -> _Box:
+    lines = [service.label]
+    note = service_note(service)
+    if note:
+        lines.append(note)
+    return _Box(
+        key=f"service {service.name}",
+        kind="service",
+        lines=tuple(lines),
+        is_bound=service.bound or service.exposed,
+    )
+
+
+def _group_box(topology: Topology, name: str, members: Sequence[_Box]) -> _Box:
+    columns = 1
+    # A line to a member can only end at the side of the group if there is one column.
+    if len(members) > PROCESSES_PER_COLUMN and not _has_lines_inside(topology, name):
+        columns = min(MAX_COLUMNS, math.ceil(len(members) / PROCESSES_PER_COLUMN))
+    return _Box(
+        key=f"process {name}",
+        kind="group",
+        lines=(group_title(topology, name),),
+        members=tuple(members),
+        columns=columns,
+    )
+
+
+def _has_lines_inside(topology: Topology, group: str) -> bool:
+    """Return whether a line begins or ends at a member of a group."""
+    ends: set[str] = set()
+    for link in topology.links:
+        ends |= {link.source, link.target}
+    for service in topology.services:
+        ends.update(service.owners)
+    return any(node.key in ends for node in topology.inside(group))
 
 
 def _lines(topology: Topology) -> list[_Line]:
-    """The lines: first those that lead to who serves, which give the direction where one connects to its own."""
-    found = [
-        _Line(
-            sort="serves",
-            source=f"service {service.name}",
-            target=f"process {owner}",
-            said=f"{service.name} is served by {owner}",
-        )
-        for service in topology.services
-        for owner in service.owners
-    ]
+    """Return the lines between boxes.
+
+    The lines from services to the processes that bind them are first: if a process connects to its
+    own service, they decide that the service is on the left.
+    """
+    lines = []
+    for service in topology.services:
+        for owner in service.owners:
+            lines.append(
+                _Line(
+                    kind="serves",
+                    source=f"service {service.name}",
+                    target=f"process {owner}",
+                    title=f"{service.name} is served by {owner}",
+                )
+            )
     for link in topology.links:
         if link.kind == "connects":
-            said = f"{link.source} connects to {link.target}"
             target = f"service {link.target}"
+            title = f"{link.source} connects to {link.target}"
         else:
-            said = f"{link.source} starts after {link.target} ({link.condition})"
             target = f"process {link.target}"
-        found.append(
-            _Line(sort=link.kind, source=f"process {link.source}", target=target, said=said)
-        )
-    return found
+            title = f"{link.source} starts after {link.target} ({link.condition})"
+        source = f"process {link.source}"
+        lines.append(_Line(kind=link.kind, source=source, target=target, title=title))
+    return lines
 
 
-# --- where it is ---
+# --- positions ---
 
 
-def _pictured(boxes: Sequence[_Box], found: Layout, top: float) -> _Picture:
+def _place_boxes(boxes: Sequence[_Box], positions: Layout, top: float) -> _Picture:
+    """Return the positions of all boxes. Boxes without lines are in rows below the others."""
     picture = _Picture()
     for box in boxes:
-        if box.key in found.places:
-            place = found.places[box.key]
-            picture.put(box, Place(place.x + MARGIN, place.y + top, place.width, place.height))
-    alone = [box for box in boxes if box.key not in found.places]
+        if box.key in positions.rects:
+            rect = positions.rects[box.key]
+            picture.add(box, Rect(rect.x + MARGIN, rect.y + top, rect.width, rect.height))
+    row_width = max(positions.width, MIN_ROW_WIDTH)
+    x, row_height = 0.0, 0.0
     y = picture.height + 2 * GAP if picture.boxes else top
-    room = max(found.width, ROW)
-    x, lowest = 0.0, 0.0
-    for box in alone:
+    for box in boxes:
+        if box.key in positions.rects:
+            continue
         width, height = box.size
-        if x and x + width > room:
-            x, y, lowest = 0.0, y + lowest + GAP, 0.0
-        picture.put(box, Place(MARGIN + x, y, width, height))
-        x, lowest = x + width + GAP, max(lowest, height)
+        if x and x + width > row_width:
+            y += row_height + GAP
+            x, row_height = 0.0, 0.0
+        picture.add(box, Rect(MARGIN + x, y, width, height))
+        x += width + GAP
+        row_height = max(row_height, height)
     return picture
 
 
@@ -229,101 +281,148 @@ def _paths(
     lines: Sequence[_Line],
     edges: Sequence[tuple[str, str]],
     picture: _Picture,
-    found: Layout,
+    positions: Layout,
     top: float,
 ) -> Iterator[tuple[_Line, str]]:
-    """The path of each line, from its source to its target."""
+    """Yield each line with its path. A line inside a group has none and is left out."""
     ends = _line_ends(lines, edges, picture)
     for index, (line, edge) in enumerate(zip(lines, edges, strict=True)):
         if edge[0] == edge[1]:
             continue
         source, target = ends[index]
-        passages = found.passages[edge]
+        passages = positions.passages[edge]
         if passages is None:
             yield line, _arc(source, target)
             continue
-        between = [
-            (x + MARGIN, passage.middle + top)
-            for passage in passages
-            for x in (passage.x, passage.x + passage.width)
-        ]  # fmt: skip
-        forth = picture.where[edge[0]].x < picture.where[edge[1]].x
-        yield line, _curve([source, *(between if forth else between[::-1]), target])
+        between: list[Point] = []
+        for passage in passages:
+            y = passage.middle + top
+            between.append((passage.x + MARGIN, y))
+            between.append((passage.x + passage.width + MARGIN, y))
+        goes_right = picture.rects[edge[0]].x < picture.rects[edge[1]].x
+        if not goes_right:
+            between.reverse()
+        yield line, _curve([source, *between, target])
 
 
 def _line_ends(
     lines: Sequence[_Line], edges: Sequence[tuple[str, str]], picture: _Picture
-) -> dict[int, tuple[tuple[float, float], tuple[float, float]]]:
-    """By line, where it begins and ends: spread over the sides of boxes in the order of the other ends."""
+) -> dict[int, tuple[Point, Point]]:
+    """Return the points at which each line begins and ends, by its index.
+
+    The lines at one side of a box are distributed over its height, in the vertical order of their
+    other ends, so that they do not cross.
+    """
+    # By box and side: the position of the other end, the index of the line, and whether it begins.
     sides: dict[tuple[str, str], list[tuple[float, int, bool]]] = {}
     for index, (line, (source, target)) in enumerate(zip(lines, edges, strict=True)):
         if source == target:
             continue
-        from_x, to_x = picture.where[source].x, picture.where[target].x
-        here = "right" if from_x <= to_x else "left"
-        there = "left" if from_x < to_x else "right"
-        sides.setdefault((line.source, here), []).append(
-            (picture.where[line.target].middle, index, True)
-        )
-        sides.setdefault((line.target, there), []).append(
-            (picture.where[line.source].middle, index, False)
-        )
-    begins: dict[int, tuple[float, float]] = {}
-    ends: dict[int, tuple[float, float]] = {}
-    for (key, side), those in sides.items():
-        place = picture.where[key]
-        x = place.x if side == "left" else place.x + place.width
-        for order, (_, index, begin) in enumerate(sorted(those), 1):
-            (begins if begin else ends)[index] = (
-                x,
-                place.y + place.height * order / (len(those) + 1),
-            )
+        source_x, target_x = picture.rects[source].x, picture.rects[target].x
+        source_side = "right" if source_x <= target_x else "left"
+        target_side = "left" if source_x < target_x else "right"
+        source_end = (picture.rects[line.target].middle, index, True)
+        target_end = (picture.rects[line.source].middle, index, False)
+        sides.setdefault((line.source, source_side), []).append(source_end)
+        sides.setdefault((line.target, target_side), []).append(target_end)
+    begins: dict[int, Point] = {}
+    ends: dict[int, Point] = {}
+    for (key, side), line_ends in sides.items():
+        rect = picture.rects[key]
+        x = rect.x if side == "left" else rect.x + rect.width
+        for order, (_, index, is_begin) in enumerate(sorted(line_ends), 1):
+            y = rect.y + rect.height * order / (len(line_ends) + 1)
+            if is_begin:
+                begins[index] = (x, y)
+            else:
+                ends[index] = (x, y)
     return {index: (begins[index], ends[index]) for index in begins}
 
 
-def _arc(source: tuple[float, float], target: tuple[float, float]) -> str:
-    (from_x, from_y), (to_x, to_y) = source, target
-    out = max(from_x, to_x) + min(ARC, 12 + abs(to_y - from_y) / 4)
-    points = ((from_x, from_y), (out, from_y), (out, to_y), (to_x, to_y))
-    start, *rest = (f"{_number(x)} {_number(y)}" for x, y in points)
-    return f"M{start}C{' '.join(rest)}"
+def _arc(source: Point, target: Point) -> str:
+    """Return the path of a line between two boxes of one column. It curves to the right."""
+    (source_x, source_y), (target_x, target_y) = source, target
+    x = max(source_x, target_x) + min(ARC_WIDTH, 12 + abs(target_y - source_y) / 4)
+    controls = f"{_point(x, source_y)} {_point(x, target_y)} {_point(target_x, target_y)}"
+    return f"M{_point(source_x, source_y)}C{controls}"
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> str:
+def _curve(points: Sequence[Point]) -> str:
+    """Return the path through points: curves between layers, straight lines across a layer."""
     (x, y), *rest = points
-    parts = [f"M{_number(x)} {_number(y)}"]
-    for index, (to_x, to_y) in enumerate(rest):
-        if index % 2:  # across a layer that it passes
-            parts.append(f"H{_number(to_x)}")
+    parts = [f"M{_point(x, y)}"]
+    for index, (next_x, next_y) in enumerate(rest):
+        is_across_layer = index % 2 == 1
+        if is_across_layer:
+            parts.append(f"H{_number(next_x)}")
         else:
-            bend = (to_x - x) / 2
-            control = f"{_number(x + bend)} {_number(y)} {_number(to_x - bend)} {_number(to_y)}"
-            parts.append(f"C{control} {_number(to_x)} {_number(to_y)}")
-        x, y = to_x, to_y
+            bend = (next_x - x) / 2
+            first_control = _point(x + bend, y)
+            second_control = _point(next_x - bend, next_y)
+            parts.append(f"C{first_control} {second_control} {_point(next_x, next_y)}")
+        x, y = next_x, next_y
     return "".join(parts)
 
 
-# --- how it is written ---
+# --- text of the file ---
 
-_LIGHT = {"ground": "#ffffff", "edge": "#d0d7de", "text": "#1f2328", "dim": "#57606a", "box": "#f6f8fa",
-          "line": "#6e7781", "service": "#fff8e6", "amber": "#9a6700", "red": "#cf222e"}  # fmt: skip
-_DARK = {"ground": "#0d1117", "edge": "#30363d", "text": "#e6edf3", "dim": "#9da7b3", "box": "#161b22",
-         "line": "#8b949e", "service": "#2b2310", "amber": "#d29922", "red": "#ff7b72"}  # fmt: skip
-_LEGEND = {
+_LIGHT_COLOURS = {
+    "background": "#ffffff",
+    "edge": "#d0d7de",
+    "text": "#1f2328",
+    "dim": "#57606a",
+    "box": "#f6f8fa",
+    "line": "#6e7781",
+    "service": "#fff8e6",
+    "amber": "#9a6700",
+    "red": "#cf222e",
+}
+_DARK_COLOURS = {
+    "background": "#0d1117",
+    "edge": "#30363d",
+    "text": "#e6edf3",
+    "dim": "#9da7b3",
+    "box": "#161b22",
+    "line": "#8b949e",
+    "service": "#2b2310",
+    "amber": "#d29922",
+    "red": "#ff7b72",
+}
+_LEGEND_TEXTS = {
     "connects": "connects to a service",
     "serves": "is served by",
     "starts-after": "starts after",
 }
+_FONTS = (
+    "ui-monospace, SFMono-Regular, Menlo, Consolas, "
+    "'DejaVu Sans Mono', 'Liberation Mono', monospace"
+)
+_ARROW_HEAD = (
+    '<defs><marker id="head" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" '
+    'markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">'
+    '<path class="head" d="M0 0.5L8 4L0 7.5z"/></marker></defs>'
+)
 
 
-def _style(colours: Mapping[str, str]) -> str:
-    c = colours
+def _colour_rules(colours: Mapping[str, str]) -> str:
+    """Return the CSS rules for the colours of one scheme."""
     return (
-        f".ground{{fill:{c['ground']};stroke:{c['edge']}}}"
-        f"text{{fill:{c['text']}}}.small{{fill:{c['dim']}}}"
-        f".process{{fill:{c['box']};stroke:{c['line']}}}.group{{fill:none;stroke:{c['line']}}}"
-        f".service{{fill:{c['service']};stroke:{c['amber']}}}.missing{{fill:{c['ground']};stroke:{c['red']}}}"
-        f".line{{fill:none;stroke:{c['line']}}}.head{{fill:{c['line']}}}"
+        ".ground{{fill:{background};stroke:{edge}}}"
+        "text{{fill:{text}}}.small{{fill:{dim}}}"
+        ".process{{fill:{box};stroke:{line}}}.group{{fill:none;stroke:{line}}}"
+        ".service{{fill:{service};stroke:{amber}}}.missing{{fill:{background};stroke:{red}}}"
+        ".line{{fill:none;stroke:{line}}}.head{{fill:{line}}}"
+    ).format_map(colours)
+
+
+def _style() -> str:
+    return (
+        f"<style>{_colour_rules(_LIGHT_COLOURS)}"
+        f".title{{font-size:{_number(TITLE_FONT_SIZE)}px;font-weight:bold}}"
+        f".small{{font-size:{_number(SMALL_FONT_SIZE)}px}}"
+        ".group{stroke-dasharray:2 3}.missing{stroke-dasharray:5 3}"
+        ".serves{stroke-width:2}.starts-after{stroke-dasharray:5 4}"
+        f"@media (prefers-color-scheme:dark){{{_colour_rules(_DARK_COLOURS)}}}</style>"
     )
 
 
@@ -331,95 +430,104 @@ def _document(
     topology: Topology,
     picture: _Picture,
     paths: Sequence[tuple[_Line, str]],
-    head: Sequence[tuple[str, str]],
-    sorts: Sequence[str],
+    header: Sequence[tuple[str, str]],
+    kinds: Sequence[str],
 ) -> Iterator[str]:
-    legend = _legend(sorts, picture.height + 2 * GAP)
-    titles = [_extent(words, TITLE if sort == "title" else SMALL) for words, sort in head]
-    wide = sum(_extent(_LEGEND[sort], SMALL) + 72 for sort in sorts)
-    width = math.ceil(max(picture.width, MARGIN + max(*titles, wide)) + MARGIN)
-    height = math.ceil(picture.height + (2 * GAP + LINE if sorts else 0.0) + MARGIN)
-    name = escape(topology.experiment)
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-labelledby="title" font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, '
-        f"'DejaVu Sans Mono', 'Liberation Mono', monospace\" font-size=\"{_number(FONT)}\">"
+    """Yield the elements of the file. ``kinds`` are the kinds of lines in the drawing."""
+    title_width = max(
+        _text_width(text, TITLE_FONT_SIZE if css_class == "title" else SMALL_FONT_SIZE)
+        for text, css_class in header
     )
-    yield f'<title id="title">The topology of {name}</title>'
+    legend_width = sum(_legend_item_width(kind) for kind in kinds)
+    legend_height = 2 * GAP + LINE_HEIGHT if kinds else 0.0
+    content_width = max(picture.width, MARGIN + max(title_width, legend_width))
+    width = math.ceil(content_width + MARGIN)
+    height = math.ceil(picture.height + legend_height + MARGIN)
     yield (
-        f"<style>{_style(_LIGHT)}.title{{font-size:{_number(TITLE)}px;font-weight:bold}}"
-        f".small{{font-size:{_number(SMALL)}px}}.group{{stroke-dasharray:2 3}}.missing{{stroke-dasharray:5 3}}"
-        f".serves{{stroke-width:2}}.starts-after{{stroke-dasharray:5 4}}"
-        f"@media (prefers-color-scheme:dark){{{_style(_DARK)}}}</style>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="title" '
+        f'font-family="{_FONTS}" font-size="{_number(FONT_SIZE)}">'
     )
+    yield f'<title id="title">The topology of {escape(topology.experiment)}</title>'
+    yield _style()
+    yield _ARROW_HEAD
     yield (
-        '<defs><marker id="head" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" '
-        'markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0.5L8 4L0 7.5z"/></marker></defs>'
+        f'<rect class="ground" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>'
     )
-    yield f'<rect class="ground" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>'
     y = MARGIN
-    for words, sort in head:
-        if words:
-            y += LINE
-            yield f'<text class="{sort}" x="{_number(MARGIN)}" y="{_number(y - 4)}">{escape(words)}</text>'
-    yield from (
-        f'<path class="line {line.sort}" d="{path}" marker-end="url(#head)"><title>{escape(line.said)}</title></path>'
-        for line, path in paths
-    )
-    for box, place in picture.boxes:
-        yield from _drawn(box, place)
-    yield from legend
+    for text, css_class in header:
+        if text:
+            y += LINE_HEIGHT
+            yield _text(text, css_class, MARGIN, y - 4)
+    for line, path in paths:
+        yield (
+            f'<path class="line {line.kind}" d="{path}" marker-end="url(#head)">'
+            f"<title>{escape(line.title)}</title></path>"
+        )
+    for box, rect in picture.boxes:
+        yield from _box_elements(box, rect)
+    yield from _legend(kinds, picture.height + 2 * GAP)
     yield "</svg>"
 
 
-def _drawn(box: _Box, place: Place) -> Iterator[str]:
-    sort = "missing" if box.missing else box.sort
-    radius = {"service": min(place.height / 2, 16.0), "group": 10.0, "process": 5.0}[box.sort]
-    if box.many:
-        yield _rectangle(
-            sort, Place(place.x + STACKED, place.y - STACKED, place.width, place.height), radius
-        )
-    yield _rectangle(sort, place, radius)
-    if box.sort == "group":
-        yield _text(box.lines[0], "small", place.x + PAD, place.y + LINE)
+def _box_elements(box: _Box, rect: Rect) -> Iterator[str]:
+    css_class = box.kind if box.is_bound else "missing"
+    radius = {"service": min(rect.height / 2, 16.0), "group": 10.0, "process": 5.0}[box.kind]
+    if box.is_stack:
+        behind = Rect(rect.x + STACK_OFFSET, rect.y - STACK_OFFSET, rect.width, rect.height)
+        yield _rectangle(css_class, behind, radius)
+    yield _rectangle(css_class, rect, radius)
+    if box.kind == "group":
+        yield _text(box.lines[0], "small", rect.x + PADDING, rect.y + LINE_HEIGHT)
         return
-    first = place.middle - LINE * len(box.lines) / 2
-    left = place.x + PAD
+    text_x = rect.x + PADDING
     if box.state:
-        border = COLOURS[box.state][1] if box.state in COLOURS else COLOURS["unknown"][1]
-        yield f'<circle cx="{_number(left + 4)}" cy="{_number(place.middle)}" r="5" fill="{border}"/>'
-        left += LINE
+        _, border = COLOURS.get(box.state, COLOURS["unknown"])
+        yield (
+            f'<circle cx="{_number(text_x + 4)}" cy="{_number(rect.middle)}" r="5" '
+            f'fill="{border}"/>'
+        )
+        text_x += LINE_HEIGHT
+    text_top = rect.middle - LINE_HEIGHT * len(box.lines) / 2
     for index, line in enumerate(box.lines):
-        yield _text(line, "name" if index == 0 else "small", left, first + LINE * (index + 1) - 4.5)
+        baseline = text_top + LINE_HEIGHT * (index + 1) - 4.5
+        yield _text(line, "name" if index == 0 else "small", text_x, baseline)
 
 
-def _rectangle(sort: str, place: Place, radius: float) -> str:
+def _rectangle(css_class: str, rect: Rect, radius: float) -> str:
     return (
-        f'<rect class="{sort}" x="{_number(place.x)}" y="{_number(place.y)}" width="{_number(place.width)}" '
-        f'height="{_number(place.height)}" rx="{_number(radius)}"/>'
+        f'<rect class="{css_class}" x="{_number(rect.x)}" y="{_number(rect.y)}" '
+        f'width="{_number(rect.width)}" height="{_number(rect.height)}" rx="{_number(radius)}"/>'
     )
 
 
-def _text(words: str, sort: str, x: float, y: float) -> str:
-    return f'<text class="{sort}" x="{_number(x)}" y="{_number(y)}">{escape(words)}</text>'
+def _text(text: str, css_class: str, x: float, y: float) -> str:
+    return f'<text class="{css_class}" x="{_number(x)}" y="{_number(y)}">{escape(text)}</text>'
 
 
-def _legend(sorts: Sequence[str], y: float) -> Iterator[str]:
-    """What the lines mean, for those that there are."""
+def _legend(kinds: Sequence[str], y: float) -> Iterator[str]:
+    """Yield a line of each kind in the drawing, with its meaning."""
     x = MARGIN
-    for sort in sorts:
-        yield (
-            f'<path class="line {sort}" d="M{_number(x)} {_number(y)}H{_number(x + 34)}" marker-end="url(#head)"/>'
-            f"{_text(_LEGEND[sort], 'small', x + 42, y + 4)}"
-        )
-        x += _extent(_LEGEND[sort], SMALL) + 72
+    for kind in kinds:
+        path = f"M{_point(x, y)}H{_number(x + LEGEND_LINE_WIDTH)}"
+        text = _text(_LEGEND_TEXTS[kind], "small", x + LEGEND_LINE_WIDTH + 8, y + 4)
+        yield f'<path class="line {kind}" d="{path}" marker-end="url(#head)"/>{text}'
+        x += _legend_item_width(kind)
 
 
-def _extent(words: str, size: float) -> float:
-    """How wide text is at a size."""
-    return len(words) * size * ADVANCE
+def _legend_item_width(kind: str) -> float:
+    return _text_width(_LEGEND_TEXTS[kind], SMALL_FONT_SIZE) + LEGEND_ITEM_WIDTH
+
+
+def _text_width(text: str, font_size: float) -> float:
+    return len(text) * font_size * CHARACTER_WIDTH
+
+
+def _point(x: float, y: float) -> str:
+    return f"{_number(x)} {_number(y)}"
 
 
 def _number(value: float) -> str:
-    """A length with at most one digit after the point."""
-    return f"{round(value, 1) + 0.0:.10g}"  # adding 0 makes -0 0
+    """Return a length with at most one decimal digit."""
+    # Adding 0 turns -0.0 into 0.0.
+    return f"{round(value, 1) + 0.0:.10g}"

@@ -1,7 +1,7 @@
-"""A topology as a tree of text. Pure: a topology in, lines out.
+"""Drawing a topology as a tree of text.
 
-On a terminal a tree fits its width: what is too long goes on in the next line, and a name that is longer than a
-line is cut. In a pipe or a file nothing is broken or cut.
+On a terminal, the tree fits the width: long text is wrapped, and a name that is longer than a line
+is cut. In a pipe or a file, nothing is wrapped or cut.
 """
 
 from __future__ import annotations
@@ -10,22 +10,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from symphony.drawing.words import NOBODY, group_title, state_of, summary
+from symphony.drawing.labels import NOT_BOUND, group_title, state_label, summary
 from symphony.plan.topology import Node, Service, Topology
 
-GAP = 2
-# The least that is left for words, however narrow the terminal is and however deep the tree.
-_LEAST = 8
+# The number of spaces between the text and the state of a process.
+_STATE_GAP = 2
+# The minimum number of characters for text in a line, even if the terminal is narrower.
+_MIN_TEXT_WIDTH = 8
 
 Paint = Callable[[str], str]
 
 
 class Signs(NamedTuple):
-    """The signs that a tree is made of: ``middle`` and ``last`` branches, what goes ``on`` below, and arrows."""
+    """The characters that a tree is drawn with.
+
+    ``middle`` and ``last`` begin a branch and ``vertical`` continues the line to the next one.
+    ``to`` and ``by`` are arrows.
+    """
 
     middle: str
     last: str
-    on: str
+    vertical: str
     to: str
     by: str
     ellipsis: str
@@ -39,14 +44,17 @@ ASCII = Signs("|- ", "`- ", "|  ", "->", "<-", "...")
 class _Branch:
     text: str
     state: str = ""
-    below: list[_Branch] = field(default_factory=list)
+    children: list[_Branch] = field(default_factory=list)
 
 
 class _Row(NamedTuple):
-    """A line to be: what stands before it, what stands before its continuation, its text, and a state."""
+    """A row of the tree before it is wrapped.
 
-    before: str
-    after: str
+    ``prefix`` is the part of the tree in the first line, ``next_prefix`` that in further lines.
+    """
+
+    prefix: str
+    next_prefix: str
     text: str
     state: str
 
@@ -59,22 +67,23 @@ def text(
     signs: Signs = UNICODE,
     paint: Paint | None = None,
 ) -> list[str]:
-    """The lines of a tree: each process and group, and below it what it serves, needs and waits for.
+    """Return the lines of a tree of processes and groups, with their services and conditions.
 
-    ``states`` has the state of processes by their names. ``width`` is that of the terminal, None for a pipe.
-    ``paint`` is given what is said of states and returns it in colour.
+    ``states`` has the state of each process by name. ``width`` is the width of the terminal, or
+    None for a pipe. ``paint`` takes the text of a state and returns it in colour.
     """
-    rows = list(_rows(_Tree(topology, states, signs).branches(), "", signs))
-    head = _Row("", "", topology.experiment, summary(topology, states))
-    column = _column(rows, width)
-    lines = _laid_out(head, 0, width, signs, paint)
+    branches = _TreeBuilder(topology, states, signs).branches()
+    rows = list(_rows(branches, "", signs))
+    title = _Row("", "", topology.experiment, summary(topology, states))
+    column = _state_column(rows, width)
+    lines = _row_lines(title, 0, width, signs, paint)
     for row in rows:
-        lines += _laid_out(row, column, width, signs, paint)
+        lines += _row_lines(row, column, width, signs, paint)
     return lines
 
 
-class _Tree:
-    """What is said of each process and group."""
+class _TreeBuilder:
+    """Builds the branches of a tree."""
 
     def __init__(self, topology: Topology, states: Mapping[str, str] | None, signs: Signs) -> None:
         self._topology = topology
@@ -84,120 +93,135 @@ class _Tree:
         self._services = {service.name: service for service in topology.services}
 
     def branches(self) -> list[_Branch]:
-        groups = set(self._topology.groups)
-        return [
-            self._group(name) if name in groups else self._node(name)
-            for name in self._topology.members
-        ]
+        """Return a branch for each process that is in no group, and for each group."""
+        branches = []
+        for name in self._topology.members:
+            is_group = name in self._topology.groups
+            branches.append(self._group(name) if is_group else self._node(name))
+        return branches
 
     def _node(self, key: str) -> _Branch:
         node = self._nodes[key]
         return _Branch(
-            text=self._label(node),
-            state=state_of(node, self._states),
-            below=list(self._joined(key)),
+            text=self._node_label(node),
+            state=state_label(node, self._states),
+            children=self._connections(key),
         )
 
     def _group(self, name: str) -> _Branch:
         members = [self._node(node.key) for node in self._topology.inside(name)]
         return _Branch(
-            text=group_title(self._topology, name), below=[*self._joined(name), *members]
+            text=group_title(self._topology, name),
+            children=[*self._connections(name), *members],
         )
 
-    def _label(self, node: Node) -> str:
+    def _node_label(self, node: Node) -> str:
         return node.label(self._signs.ellipsis)
 
-    def _joined(self, name: str) -> Iterator[_Branch]:
-        """What a process or group serves, connects to and waits for."""
+    def _connections(self, name: str) -> list[_Branch]:
+        """Return a branch for each service and start condition of a process or group."""
+        branches = []
         for service in self._topology.services:
             if name in service.owners:
-                yield _Branch(text=self._served(service))
+                branches.append(_Branch(text=self._bound_service(service)))
         for link in self._topology.links:
             if link.source != name:
                 continue
             if link.kind == "connects":
-                yield _Branch(text=self._used(self._services[link.target]))
+                line = self._connected_service(self._services[link.target])
             else:
-                yield _Branch(text=f"starts after {self._named(link.target)} ({link.condition})")
+                line = f"starts after {self._label(link.target)} ({link.condition})"
+            branches.append(_Branch(text=line))
+        return branches
 
-    def _served(self, service: Service) -> str:
-        verb = " and ".join(
-            word for word, on in (("binds", service.bound), ("exposes", service.exposed)) if on
-        )
-        clients = ", ".join(self._named(client) for client in self._topology.clients(service.name))
-        what = f"{verb} {service.label}{' (encrypted)' if service.encrypted else ''}"
-        return f"{what} {self._signs.by} {clients}" if clients else what
+    def _bound_service(self, service: Service) -> str:
+        verbs = []
+        if service.bound:
+            verbs.append("binds")
+        if service.exposed:
+            verbs.append("exposes")
+        line = f"{' and '.join(verbs)} {service.label}"
+        if service.encrypted:
+            line += " (encrypted)"
+        clients = [self._label(client) for client in self._topology.clients(service.name)]
+        if clients:
+            line += f" {self._signs.by} {', '.join(clients)}"
+        return line
 
-    def _used(self, service: Service) -> str:
-        owners = (
-            ", ".join(self._named(owner) for owner in service.owners) if service.bound else NOBODY
-        )
+    def _connected_service(self, service: Service) -> str:
+        owners = NOT_BOUND
+        if service.bound:
+            owners = ", ".join(self._label(owner) for owner in service.owners)
         return f"connects {service.label} {self._signs.to} {owners}"
 
-    def _named(self, name: str) -> str:
-        return self._label(self._nodes[name]) if name in self._nodes else name
+    def _label(self, name: str) -> str:
+        return self._node_label(self._nodes[name]) if name in self._nodes else name
 
 
-def _rows(branches: Sequence[_Branch], before: str, signs: Signs) -> Iterator[_Row]:
+def _rows(branches: Sequence[_Branch], parent_prefix: str, signs: Signs) -> Iterator[_Row]:
+    blank = " " * len(signs.vertical)
     for branch in branches:
         is_last = branch is branches[-1]
-        on = before + (" " * len(signs.on) if is_last else signs.on)
-        own = on + (signs.on if branch.below else " " * len(signs.on))
-        yield _Row(
-            before + (signs.last if is_last else signs.middle), own, branch.text, branch.state
-        )
-        yield from _rows(branch.below, on, signs)
+        prefix = parent_prefix + (signs.last if is_last else signs.middle)
+        child_prefix = parent_prefix + (blank if is_last else signs.vertical)
+        next_prefix = child_prefix + (signs.vertical if branch.children else blank)
+        yield _Row(prefix, next_prefix, branch.text, branch.state)
+        yield from _rows(branch.children, child_prefix, signs)
 
 
-def _column(rows: Sequence[_Row], width: int | None) -> int:
-    """Where states begin, if there is room for all of them beside the text; else 0."""
-    having = [row for row in rows if row.state]
-    column = max((len(row.before) + len(row.text) for row in having), default=0) + GAP
-    longest = max((len(row.state) for row in having), default=0)
-    return column if width is None or column + longest <= width else 0
+def _state_column(rows: Sequence[_Row], width: int | None) -> int:
+    """Return the column in which states are aligned, or 0 if there is not enough room."""
+    with_state = [row for row in rows if row.state]
+    longest_text = max((len(row.prefix) + len(row.text) for row in with_state), default=0)
+    longest_state = max((len(row.state) for row in with_state), default=0)
+    column = longest_text + _STATE_GAP
+    fits = width is None or column + longest_state <= width
+    return column if fits else 0
 
 
-def _laid_out(
+def _row_lines(
     row: _Row, column: int, width: int | None, signs: Signs, paint: Paint | None
 ) -> list[str]:
-    """A row as one line, or as several where it is too long."""
-    shown = paint or str
-    whole = row.before + row.text
+    """Return a row as one line, or as several if it is too long."""
+    painted = paint or str
     if row.state:
-        padded = whole.ljust(column) if column else whole + " " * GAP
-        if width is None or len(padded) + len(row.state) <= width:
-            return [padded + shown(row.state)]
-    lines = _wrapped(row.before, row.after, row.text, width, signs)
+        line = row.prefix + row.text
+        line = line.ljust(column) if column else line + " " * _STATE_GAP
+        if width is None or len(line) + len(row.state) <= width:
+            return [line + painted(row.state)]
+    lines = _wrap(row.prefix, row.next_prefix, row.text, width, signs)
     if row.state:
-        below = _wrapped(row.after, row.after, row.state, width, signs)
-        lines += [row.after + shown(line[len(row.after) :]) for line in below]
+        for line in _wrap(row.next_prefix, row.next_prefix, row.state, width, signs):
+            # Paint the text without the prefix.
+            lines.append(row.next_prefix + painted(line[len(row.next_prefix) :]))
     return lines
 
 
-def _wrapped(before: str, after: str, words: str, width: int | None, signs: Signs) -> list[str]:
-    """Text broken between words; what continues is indented."""
-    if width is None or len(before) + len(words) <= width:
-        return [before + words]
+def _wrap(prefix: str, next_prefix: str, text: str, width: int | None, signs: Signs) -> list[str]:
+    """Wrap text between words. The first line begins with ``prefix``."""
+    if width is None or len(prefix) + len(text) <= width:
+        return [prefix + text]
     lines: list[str] = []
-    start, rest = before, words
-    while rest:
-        room = max(_LEAST, width - len(start))
-        taken, rest = _first(rest, room, signs.ellipsis)
-        lines.append(start + taken)
-        start = after
+    remaining = text
+    while remaining:
+        room = max(_MIN_TEXT_WIDTH, width - len(prefix))
+        line, remaining = _split_line(remaining, room, signs.ellipsis)
+        lines.append(prefix + line)
+        prefix = next_prefix
     return lines
 
 
-def _first(words: str, room: int, ellipsis: str) -> tuple[str, str]:
-    """What of a text goes into a line, and the rest: broken after a comma, else between words.
+def _split_line(text: str, room: int, ellipsis: str) -> tuple[str, str]:
+    """Return the part of a text that fits in a line, and the rest.
 
-    A word that is longer than the line is cut.
+    The text is split after a comma if possible, else between words. A word that is longer than the
+    line is cut.
     """
-    if len(words) <= room:
-        return words, ""
-    comma = words.rfind(", ", 0, room)
-    place = comma + 1 if comma > 0 else words.rfind(" ", 0, room + 1)
-    if place > 0:
-        return words[:place], words[place + 1 :]
-    word, _, rest = words.partition(" ")
+    if len(text) <= room:
+        return text, ""
+    comma = text.rfind(", ", 0, room)
+    end = comma + 1 if comma > 0 else text.rfind(" ", 0, room + 1)
+    if end > 0:
+        return text[:end], text[end + 1 :]
+    word, _, rest = text.partition(" ")
     return f"{word[: room - len(ellipsis)]}{ellipsis}", rest

@@ -550,13 +550,13 @@ def test_nothing_at_all_can_be_drawn() -> None:
 def test_a_cycle_is_placed_in_layers() -> None:
     sizes = {key: Size(10, 10) for key in "abc"}
     found = layout(sizes, [("a", "b"), ("b", "c"), ("c", "a")], dict.fromkeys("abc", 0))
-    assert [found.places[key].x for key in "abc"] == sorted(found.places[key].x for key in "abc")
+    assert [found.rects[key].x for key in "abc"] == sorted(found.rects[key].x for key in "abc")
     assert len(found.passages["c", "a"] or ()) == 1
 
 
 @given(st.lists(st.tuples(names, names), max_size=30))
 def test_no_two_parts_of_a_layer_overlap(edges: list[tuple[str, str]]) -> None:
     sizes = {end: Size(20, 10 + len(end)) for edge in edges for end in edge}
-    places = list(layout(sizes, edges, dict.fromkeys(sizes, 0)).places.values())
+    places = list(layout(sizes, edges, dict.fromkeys(sizes, 0)).rects.values())
     for one, other in combinations(places, 2):
         assert one.x != other.x or abs(one.middle - other.middle) >= (one.height + other.height) / 2

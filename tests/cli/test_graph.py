@@ -11,7 +11,7 @@ import pytest
 
 from symphony.status import ExperimentStatus
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
-from tests.unit.topologies import GOLDEN, WIDTHS, research
+from tests.unit.topologies import GOLDEN, WIDTHS, example_experiment
 
 CYAN, RED = "\x1b[36m", "\x1b[31m"
 
@@ -20,7 +20,7 @@ CYAN, RED = "\x1b[36m", "\x1b[31m"
 def rl(program: Program) -> Path:
     """The experiment of the golden drawings as a file."""
     path = program.directory / "rl.yml"
-    research().dump_file(path)
+    example_experiment().dump_file(path)
     return path
 
 

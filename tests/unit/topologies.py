@@ -1,8 +1,6 @@
-"""Experiments that are drawn by several tests, and the golden drawings of the first.
+"""Experiments for tests of topologies, and the golden drawings.
 
-    python -m tests.unit.topologies
-
-draws the golden files anew.
+Run ``python -m tests.unit.topologies`` to write the golden files.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ WIDTHS = (60, 80, 160)
 SUFFIXES = {"mermaid": "mmd", "dot": "dot", "svg": "svg"}
 
 
-def research(agents: int = 20) -> Experiment:
-    """Groups, agents that are alike, a chain of services, a port, an exposed one, and one that nobody binds."""
+def example_experiment(agents: int = 20) -> Experiment:
+    """Return an experiment with most features, and a service that no process binds."""
     exp = Experiment("rl")
     servers = exp.new_process_group("nonagent")
     servers.new_process("learner").binds("params").connects(["replay", "log"]).exposes(
@@ -43,8 +41,8 @@ def research(agents: int = 20) -> Experiment:
     return exp
 
 
-def states(agents: int = 20) -> dict[str, str]:
-    """How its processes might be."""
+def example_states(agents: int = 20) -> dict[str, str]:
+    """Return a state for each process of the example."""
     many = {f"agent-{number}": "running" for number in range(agents - 2)}
     others = {
         "learner": "running",
@@ -57,7 +55,7 @@ def states(agents: int = 20) -> dict[str, str]:
 
 
 def ring(number: int) -> Experiment:
-    """Each process serves the one before it: one cycle of all."""
+    """Return an experiment in which all processes form one cycle."""
     exp = Experiment("ring")
     for index in range(number):
         service, other = (f"the-service-of-peer-{it % number}" for it in (index, index + 1))
@@ -67,8 +65,8 @@ def ring(number: int) -> Experiment:
     return exp
 
 
-def crowd(number: int) -> Experiment:
-    """Processes that are not alike, all of them joined with the same three servers."""
+def client_servers(number: int) -> Experiment:
+    """Return an experiment of different clients that connect to the same three servers."""
     exp = Experiment("crowd")
     for server in ("a", "b", "c"):
         exp.new_process(f"server-{server}").binds(f"service-{server}")
@@ -78,17 +76,17 @@ def crowd(number: int) -> Experiment:
     return exp
 
 
-# Legal names that are words of Mermaid, of DOT, or of both; services of the same names.
-RESERVED = (
-    "end", "graph", "node", "edge", "digraph", "subgraph", "strict", "class", "click", "style", "default", "flowchart",
-    "link-style", "direction", "lr", "o", "x", "href", "call", "true", "null", "title", "cluster", "p0", "s0", "g0",
-)  # fmt: skip
+# Valid names that are keywords of Mermaid or DOT.
+KEYWORDS = tuple(
+    "end graph node edge digraph subgraph strict class click style default flowchart link-style "
+    "direction lr o x href call true null title cluster p0 s0 g0".split()
+)
 
 
-def reserved() -> Experiment:
-    """Everything is called like a word of a drawing's language."""
+def keyword_names() -> Experiment:
+    """Return an experiment in which every name is a keyword of Mermaid or DOT."""
     exp = Experiment("end")
-    for name in RESERVED:
+    for name in KEYWORDS:
         exp.new_process(name).binds(name)
     group = exp.new_process_group("endif").connects(["end", "graph"]).starts_after("end")
     group.new_process("begin").connects("node").binds("begin")
@@ -96,23 +94,23 @@ def reserved() -> Experiment:
     return exp
 
 
-def drawn() -> dict[str, str]:
-    """Every golden drawing by the name of its file."""
-    whole = topology(research())
+def golden_drawings() -> dict[str, str]:
+    """Return every golden drawing by the name of its file."""
+    whole = topology(example_experiment())
     short = folded(whole)
-    found = {f"rl-{width}.txt": text(short, states(), width=width) for width in WIDTHS}
-    found["rl-ascii.txt"] = text(short, states(), width=80, signs=ASCII)
+    found = {f"rl-{width}.txt": text(short, example_states(), width=width) for width in WIDTHS}
+    found["rl-ascii.txt"] = text(short, example_states(), width=80, signs=ASCII)
     found["rl-plain.txt"] = text(short)
     files = {name: "\n".join(lines) + "\n" for name, lines in found.items()}
     for form, suffix in SUFFIXES.items():
         files[f"rl.{suffix}"] = draw(short, form)
-        files[f"rl-states.{suffix}"] = draw(short, form, states())
+        files[f"rl-states.{suffix}"] = draw(short, form, example_states())
         files[f"rl-all.{suffix}"] = draw(whole, form)
-        files[f"reserved.{suffix}"] = draw(folded(topology(reserved())), form)
+        files[f"reserved.{suffix}"] = draw(folded(topology(keyword_names())), form)
     return files
 
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for name, content in drawn().items():
+    for name, content in golden_drawings().items():
         (GOLDEN / name).write_text(content, encoding="utf-8")

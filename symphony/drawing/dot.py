@@ -68,8 +68,8 @@ def _edges(topology: Topology) -> Iterator[str]:
     for link in topology.links:
         source, tail = _edge_end(topology, link.source, "ltail")
         if link.kind == "connects":
-            service = _quoted(f"service {link.target}")
-            yield f"  {source} -> {service}{_attribute_list(tail)}"
+            target = _quoted(f"service {link.target}")
+            yield f"  {source} -> {target}{_attribute_list(tail)}"
         else:
             target, head = _edge_end(topology, link.target, "lhead")
             style = {"style": "dashed", "label": f"after {link.condition}"}

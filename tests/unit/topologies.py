@@ -77,9 +77,10 @@ def client_servers(number: int) -> Experiment:
 
 
 # Valid names that are keywords of Mermaid or DOT.
-KEYWORDS = tuple(
-    "end graph node edge digraph subgraph strict class click style default flowchart link-style "
-    "direction lr o x href call true null title cluster p0 s0 g0".split()
+KEYWORDS = (
+    *("end", "graph", "node", "edge", "digraph", "subgraph", "strict", "class", "click", "style"),
+    *("default", "flowchart", "link-style", "direction", "lr", "o", "x", "href", "call", "true"),
+    *("null", "title", "cluster", "p0", "s0", "g0"),
 )
 
 

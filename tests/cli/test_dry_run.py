@@ -245,7 +245,7 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
             "submit --name ended --json -- true",
             "job 'ended' already exists (succeeded) and cannot be changed",
         ),
-        ("graph live -o made.png", "which form has made.png?"),
+        ("graph live -o made.png", "the format of made.png is not known"),
         ("logs live nobody --save made", "no process 'nobody'"),
         ("delete live nowhere", "no experiment 'nowhere'"),
         ("render FILE --with-secrets made", "contains no values of secrets on this backend"),

@@ -261,7 +261,7 @@ def test_what_runs_beside_the_file_is_told(program: Program, running: Path) -> N
     assert done.stdout.splitlines() == ["live  1 running", "├─ server  running", "└─ new"]
     assert (
         done.stderr
-        == "symphony: live runs as it was launched, with more than is drawn: bad, one, late\n"
+        == "symphony: live was launched with processes that are not drawn: bad, one, late\n"
     )
 
 
@@ -289,13 +289,13 @@ def test_a_backend_that_does_not_answer_is_told_and_the_file_is_drawn(
         (("nowhere",), "no experiment 'nowhere'"),
         (("nowhere.yml",), "nowhere.yml: no such file"),
         (("./rl",), "rl: has no file name extension"),
-        (("rl.yml", "-o", "topology.png"), "which form has topology.png? end it in .txt, "),
+        (("rl.yml", "-o", "topology.png"), "the format of topology.png is not known; use a suffix among .txt, "),
         (
             ("rl.yml", "-o", "nowhere/x.svg"),
             "nowhere/x.svg cannot be written: No such file or directory",
         ),
         (("rl.yml", "--format", "png"), "unknown FORM 'png'"),
-        (("rl.yml", "--json", "--format", "svg"), "--json and --format svg are two forms"),
+        (("rl.yml", "--json", "--format", "svg"), "--json and --format svg contradict each other"),
         (
             ("rl", "--name", "x"),
             "--name requires an experiment file, but 'rl' is an experiment name",

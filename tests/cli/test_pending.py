@@ -1,4 +1,4 @@
-"""Why processes do not start: what is told, when, and what is not."""
+"""Notes about processes that do not start."""
 
 from __future__ import annotations
 
@@ -14,141 +14,165 @@ from symphony.commandline.output.pending_reasons import (
     USUAL_DELAY_SECONDS,
     PendingReasons,
     reporting_pending_processes,
+    reporting_progress,
 )
 from symphony.commandline.output.terminal import ProgressLine
 from symphony.errors import NotFound
-from symphony.status import ExperimentStatus, ProcessStatus, State
+from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from tests.cli.conftest import TIMEOUT, Program
 
 FULL = "Unschedulable: 0/3 nodes fit: 3 insufficient cpu"
 
 
-def status(*reasons: str, **settings: Any) -> ExperimentStatus:
-    processes = (
-        ProcessStatus(name=f"p{n}", reason=reason, **settings) for n, reason in enumerate(reasons)
-    )
+def status(
+    *reasons: str, code: ReasonCode | None = ReasonCode.UNSCHEDULABLE, **settings: Any
+) -> ExperimentStatus:
+    processes = [
+        ProcessStatus(name=f"p{number}", reason=reason, reason_code=code, **settings)
+        for number, reason in enumerate(reasons)
+    ]
     return ExperimentStatus(name="rl", backend="kube", processes=tuple(processes))
 
 
-class TestReasons:
-    def test_one_that_lasts_is_told_once(self) -> None:
+class TestPendingReasons:
+    def test_a_reason_is_reported_once(self) -> None:
         reasons = PendingReasons()
-        reasons.see(status(FULL), 0.0)
-        assert (reasons.due(1.0), reasons.next()) == ([], PROBLEM_DELAY_SECONDS)
-        assert reasons.due(PROBLEM_DELAY_SECONDS) == [f"p0: pending: {FULL}"]
-        reasons.see(status(FULL), 50.0)
-        assert (reasons.due(100.0), reasons.next()) == ([], None)
+        reasons.update(status(FULL), 0.0)
+        assert reasons.due_lines(1.0) == []
+        assert reasons.next_time() == PROBLEM_DELAY_SECONDS
+        assert reasons.due_lines(PROBLEM_DELAY_SECONDS) == [f"p0: pending: {FULL}"]
+        reasons.update(status(FULL), 50.0)
+        assert reasons.due_lines(100.0) == []
+        assert reasons.next_time() is None
 
-    def test_one_that_changes_is_told_again_and_never_twice(self) -> None:
+    def test_alternating_reasons_are_reported_once_each(self) -> None:
         reasons = PendingReasons()
-        told = []
-        for now, reason in enumerate(["ErrImagePull: a", "ImagePullBackOff: a", "ErrImagePull: a"]):
-            reasons.see(status(reason), 20.0 * now)
-            told += reasons.due(20.0 * now + PROBLEM_DELAY_SECONDS)
-        assert told == ["p0: pending: ErrImagePull: a", "p0: pending: ImagePullBackOff: a"]
+        lines = []
+        for number, reason in enumerate(["ErrImagePull: a", "ImagePullBackOff: a"] * 2):
+            reasons.update(status(reason), 20.0 * number)
+            lines += reasons.due_lines(20.0 * number + PROBLEM_DELAY_SECONDS)
+        assert lines == ["p0: pending: ErrImagePull: a", "p0: pending: ImagePullBackOff: a"]
 
     @pytest.mark.parametrize(
-        "reason", ["", "being scheduled", "pulling image x", "ContainerCreating", "waiting for p"]
+        ("reason", "code", "line"),
+        [
+            ("", None, "p0: pending"),
+            ("being scheduled", ReasonCode.SCHEDULING, "p0: pending: being scheduled"),
+            ("pulling image x", ReasonCode.PULLING_IMAGE, "p0: pending: pulling image x"),
+            ("ContainerCreating", ReasonCode.CREATING, "p0: pending: ContainerCreating"),
+            ("waiting for p", ReasonCode.WAITING, "p0: pending: waiting for p"),
+        ],
     )
-    def test_what_every_start_goes_through_has_more_time(self, reason: str) -> None:
+    def test_usual_reasons_have_a_longer_delay(
+        self, reason: str, code: ReasonCode | None, line: str
+    ) -> None:
         reasons = PendingReasons()
-        reasons.see(status(reason), 0.0)
-        assert reasons.due(USUAL_DELAY_SECONDS - 0.1) == []
-        assert reasons.due(USUAL_DELAY_SECONDS) == [
-            f"p0: pending: {reason}" if reason else "p0: pending"
-        ]
+        reasons.update(status(reason, code=code), 0.0)
+        assert reasons.due_lines(USUAL_DELAY_SECONDS - 0.1) == []
+        assert reasons.due_lines(USUAL_DELAY_SECONDS) == [line]
 
-    def test_each_reason_is_counted_from_its_beginning(self) -> None:
+    def test_the_delay_begins_when_the_reason_changes(self) -> None:
         reasons = PendingReasons()
-        reasons.see(status("ContainerCreating"), 0.0)
-        reasons.see(status(FULL), 9.0)
-        assert reasons.due(10.5) == []
-        assert reasons.due(11.0) == [f"p0: pending: {FULL}"]
+        reasons.update(status("ContainerCreating", code=ReasonCode.CREATING), 0.0)
+        reasons.update(status(FULL), 9.0)
+        assert reasons.due_lines(10.5) == []
+        assert reasons.due_lines(11.0) == [f"p0: pending: {FULL}"]
 
-    def test_processes_of_one_reason_share_a_line(self) -> None:
+    def test_processes_with_the_same_reason_share_a_line(self) -> None:
         reasons = PendingReasons()
-        reasons.see(status(*[FULL] * 64, "ImagePullBackOff: a"), 0.0)
-        assert reasons.due(PROBLEM_DELAY_SECONDS) == [
+        reasons.update(status(*[FULL] * 64, "ImagePullBackOff: a"), 0.0)
+        assert reasons.due_lines(PROBLEM_DELAY_SECONDS) == [
             f"p0, p1, p2, p3 and 60 more: pending: {FULL}",
             "p64: pending: ImagePullBackOff: a",
         ]
 
     @pytest.mark.parametrize(
-        "settings", [{"state": State.RUNNING}, {"state": State.FAILED}, {"started": 1.0}], ids=str
+        "settings",
+        [
+            {"state": State.RUNNING},
+            {"state": State.FAILED},
+            {"started": 1.0},
+            {"code": ReasonCode.DELETING},
+        ],
+        ids=str,
     )
-    def test_who_has_started_has_nothing_to_tell(self, settings: dict[str, Any]) -> None:
+    def test_only_processes_that_have_not_started_are_reported(
+        self, settings: dict[str, Any]
+    ) -> None:
         reasons = PendingReasons()
-        reasons.see(status("restarts in 10 s", **settings), 0.0)
-        assert (reasons.due(100.0), reasons.next()) == ([], None)
-
-    def test_nor_has_who_is_deleted_or_starts_in_time(self) -> None:
-        reasons = PendingReasons()
-        reasons.see(status("its Pod is being deleted", FULL), 0.0)
-        reasons.see(status("its Pod is being deleted", "", state=State.RUNNING), 1.0)
-        assert (reasons.due(100.0), reasons.next()) == ([], None)
+        reasons.update(status(FULL), 0.0)
+        reasons.update(status("a reason", **settings), 1.0)
+        assert reasons.due_lines(100.0) == []
+        assert reasons.next_time() is None
 
 
 class FakeCluster:
-    """One whose `wait` shows what the test says, and then what it raises."""
+    """A cluster whose `wait` reports the given statuses and then raises `NotFound`."""
 
-    def __init__(self, *shown: ExperimentStatus) -> None:
-        self.shown = shown
-        self.asked: list[tuple[str, str]] = []
-        self.over = threading.Event()
+    def __init__(self, *statuses: ExperimentStatus) -> None:
+        self.statuses = statuses
+        self.calls: list[tuple[str, str]] = []
+        self.finished = threading.Event()
 
     def wait(self, name: str, *, until: str, on_change: Any) -> None:
-        self.asked.append((name, until))
-        for now in self.shown:
-            on_change(now)
-        self.over.wait(TIMEOUT)
+        self.calls.append((name, until))
+        for current in self.statuses:
+            on_change(current)
+        self.finished.wait(TIMEOUT)
         raise NotFound("gone")
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once something was told; it is told soon."""
-    told, note = threading.Event(), pending_reasons.print_note
+def reported(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """An event that is set after the first note. Notes are printed almost at once."""
+    event = threading.Event()
+    print_note = pending_reasons.print_note
+
+    def print_and_set(text: str) -> None:
+        print_note(text)
+        event.set()
+
     monkeypatch.setattr(pending_reasons, "PROBLEM_DELAY_SECONDS", 0.05)
-    monkeypatch.setattr(pending_reasons, "print_note", lambda text: (note(text), told.set()))
-    return told
+    monkeypatch.setattr(pending_reasons, "print_note", print_and_set)
+    return event
 
 
-def test_it_is_told_while_something_else_is_done(
-    said: threading.Event, capsys: pytest.CaptureFixture[str]
+def test_pending_processes_are_reported_while_a_block_runs(
+    reported: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster: Any = FakeCluster(status(""), status(FULL))
     with reporting_pending_processes(cluster, "rl"):
-        assert said.wait(TIMEOUT)
-    cluster.over.set()
-    assert cluster.asked == [("rl", "started")]
+        assert reported.wait(TIMEOUT)
+    cluster.finished.set()
+    assert cluster.calls == [("rl", "started")]
     assert capsys.readouterr() == ("", f"p0: pending: {FULL}\n")
 
 
-def test_a_waiter_shows_how_it_goes_and_tells_it(
-    said: threading.Event, capsys: pytest.CaptureFixture[str]
+def test_a_note_replaces_the_line_with_the_progress(
+    reported: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown: list[str] = []
+    calls: list[str] = []
 
-    class Shown(ProgressLine):
-        def say(self, text: str) -> None:
-            shown.append(text)
+    class RecordingLine(ProgressLine):
+        def update(self, text: str) -> None:
+            calls.append(text)
 
         def clear(self) -> None:
-            shown.append("cleared")
+            calls.append("cleared")
 
-    with pending_reasons.reporting_progress(Shown(None), lambda now: now.name) as see:
-        see(status(FULL))
-        assert said.wait(TIMEOUT)
-    assert shown == ["rl", "cleared"]
+    with reporting_progress(RecordingLine(None), lambda current: current.name) as update:
+        update(status(FULL))
+        assert reported.wait(TIMEOUT)
+    assert calls == ["rl", "cleared"]
     assert capsys.readouterr() == ("", f"p0: pending: {FULL}\n")
 
 
-def test_who_waits_for_another_is_told_on_standard_error(program: Program) -> None:
-    """For long, on a real run; `gate`, which starts at once, is not told of, and standard output has the logs alone."""
-    gate = program.folder / "gate"
+def test_wait_and_launch_report_pending_processes(program: Program) -> None:
+    """Only the waiting process is reported, and standard output contains only the logs."""
+    gate = program.directory / "gate"
     late = {"cmd": "echo late", "starts_after": {"gate": "succeeded"}}
     processes = {"gate": f"until [ -e {gate} ]; do sleep 0.05; done", "late": late}
-    program.launched("rl", processes)
+    program.launch("rl", processes)
     follow = ("launch", program.file("rl-2", processes), "--follow", "--json")
     with (
         program.popen("wait", "rl", stdout=-1, stderr=-1) as waiter,
@@ -157,13 +181,12 @@ def test_who_waits_for_another_is_told_on_standard_error(program: Program) -> No
         assert waiter.stderr is not None
         assert follower.stderr is not None
         assert follower.stderr.readline() == "launched rl-2 on local: 2 processes\n"
-        for said in (waiter.stderr, follower.stderr):
-            assert said.readline() == "late: pending: waiting for gate to succeed\n"
+        for stderr in (waiter.stderr, follower.stderr):
+            assert stderr.readline() == "late: pending: waiting for gate to succeed\n"
         gate.touch()
-        waited, followed = (
-            waiter.communicate(timeout=TIMEOUT),
-            follower.communicate(timeout=TIMEOUT),
-        )
+        waited = waiter.communicate(timeout=TIMEOUT)
+        followed = follower.communicate(timeout=TIMEOUT)
     assert waited == ("rl succeeded: 2 succeeded\n", "")
-    line, status = [json.loads(line) for line in followed[0].splitlines()]
-    assert (line, status["exit_code"], followed[1]) == ({"process": "late", "text": "late"}, 0, "")
+    line, result = [json.loads(line) for line in followed[0].splitlines()]
+    assert line == {"process": "late", "text": "late"}
+    assert (result["exit_code"], followed[1]) == (0, "")

@@ -10,7 +10,7 @@ import pytest
 from symphony import Cluster, ExperimentStatus, ProcessStatus, SpecError
 from symphony.cluster.matching import still_awaited, wait_timeout
 from symphony.commandline.output.views import startup_line
-from symphony.status import State
+from symphony.status import ReasonCode, State
 
 STATUS = ExperimentStatus(
     name="e",
@@ -101,24 +101,22 @@ def test_progress_counts_states(processes, expected):
 
 
 @pytest.mark.parametrize(
-    ("reason", "stage"),
+    ("reason_code", "stage"),
     [
-        ("Unschedulable: 0/3 nodes fit: 3 insufficient nvidia.com/gpu", "unscheduled"),
-        ("being scheduled", "unscheduled"),
-        ("pulling image rl:1", "pulling image"),
-        ("ImagePullBackOff: rl:1: not found", "without image"),
-        ("init container 'checkout': ErrImagePull: git:1", "without image"),
-        ("init container 'checkout' runs", "preparing"),
-        ("ContainerCreating", "being created"),
-        ("waiting for db to be ready", "waiting for others"),
-        ("CrashLoopBackOff: restarts in 10 s (exit code 4)", "restarting"),
-        ("restarts now (exit code 4)", "restarting"),
-        ("", "pending"),
+        (ReasonCode.UNSCHEDULABLE, "unscheduled"),
+        (ReasonCode.SCHEDULING, "unscheduled"),
+        (ReasonCode.PULLING_IMAGE, "pulling image"),
+        (ReasonCode.IMAGE_UNAVAILABLE, "without image"),
+        (ReasonCode.CREATING, "being created"),
+        (ReasonCode.WAITING, "waiting for others"),
+        (ReasonCode.BACKING_OFF, "restarting"),
+        (ReasonCode.NOT_PERMITTED, "pending"),
+        (None, "pending"),
     ],
 )
-def test_progress_shows_why_processes_are_pending(reason, stage):
+def test_progress_shows_why_processes_are_pending(reason_code, stage):
     both = (
-        ProcessStatus(name="a", reason=reason),
+        ProcessStatus(name="a", reason_code=reason_code),
         ProcessStatus(name="b", state=State.RUNNING, ready=True),
     )
     assert (

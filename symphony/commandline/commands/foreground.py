@@ -124,7 +124,7 @@ def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
     previous = signal.getsignal(signal.SIGINT)
 
     def on_interrupt(number: int, frame: FrameType | None) -> None:
-        shown.say_at_once(f"interrupted: rolling back the launch of {name}")
+        shown.update_from_signal_handler(f"interrupted: rolling back the launch of {name}")
         if callable(previous):
             previous(number, frame)
 

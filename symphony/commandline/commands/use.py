@@ -147,7 +147,7 @@ class UseCommands(BaseCommands):
             return OK
         with show_progress() as shown:
             self.cluster.transfer_file(
-                status.name, source, target, progress=_copy_progress(shown.say)
+                status.name, source, target, progress=_copy_progress(shown.update)
             )
         return OK
 

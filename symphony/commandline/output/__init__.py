@@ -1,1 +1,1 @@
-"""Output of the command line: tables, JSON, logs, drawings and progress."""
+"""Output of the commands: tables, text, JSON, progress and drawings."""

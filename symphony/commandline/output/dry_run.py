@@ -1,4 +1,7 @@
-"""What a dry run says of verbs that open a way to a process, with the mistakes that the verb itself would tell."""
+"""The messages of ``--dry-run`` for commands that connect to a process.
+
+A dry run raises the same errors for bad input as the command itself.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,21 @@ if TYPE_CHECKING:
 
 
 def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessStatus) -> str:
-    """Raises `Unsupported` where no terminal is attached."""
-    if not _claims(cluster, "login"):
+    """Return what ``attach`` would do.
+
+    Raises `Unsupported` if the backend cannot attach a terminal.
+    """
+    if not _supports(cluster, "login"):
+        # The base class raises the error.
         Cluster.login(cluster, status.name, process.name)
     return f"would attach this terminal to {process.path} of {status.name} ({process.state})"
 
 
 def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
-    """Raises `Unsupported` where nothing is copied, and what the backend sees to be wrong."""
+    """Return what ``cp`` would do.
+
+    Raises `Unsupported` if the backend cannot copy files, and the errors of its own checks.
+    """
     cluster.transfer_file(status.name, source, target, dry_run=True)
     return f"would copy {source} to {target} ({status.name})"
 
@@ -30,43 +40,59 @@ def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target
 def preview_forward(
     cluster: Cluster, status: ExperimentStatus, target: str, port: int | None, local: int | None
 ) -> str:
-    """Raises `NotFound` for what is neither a process nor a service, and `Unsupported` where nothing is forwarded."""
-    if not _claims(cluster, "forward"):
+    """Return what ``forward`` would do.
+
+    Raises `NotFound` if ``target`` is neither a process nor a service, `UsageError` if its port is
+    not known, and `Unsupported` if the backend cannot forward ports.
+    """
+    if not _supports(cluster, "forward"):
+        # The base class raises the error.
         Cluster.port_forward(cluster, status.name, target)
-    served = _ports_of_services(cluster, status.name)
+    service_ports = _service_ports(cluster, status.name)
     processes = {name for process in status for name in (process.name, process.path)}
-    if target not in served and target not in processes:
-        hint = did_you_mean(target, [*processes, *served])
+    if target not in service_ports and target not in processes:
+        hint = did_you_mean(target, [*processes, *service_ports])
         raise NotFound(f"experiment {status.name!r} has no process or service {target!r}{hint}")
-    port = port or served.get(target)
+    port = port or service_ports.get(target)
     if port is None:
-        raise UsageError(f"which port of process {target!r}? say PORT, or PORT:LOCAL")
-    here = "any free port" if local is None else f"port {local}"
-    return f"would lead {here} of this machine to port {port} of {target} of {status.name}, until Ctrl-C"
+        raise UsageError(f"the port of process {target!r} is missing; add PORT or PORT:LOCAL")
+    local_port = "any free local port" if local is None else f"local port {local}"
+    return f"would forward {local_port} to port {port} of {target} of {status.name} until Ctrl-C"
 
 
 def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> str:
-    """Raises `NotFound` for a service that is not there, or to which nothing would lead."""
-    forwards = _claims(cluster, "forward")
+    """Return what ``visit`` would do.
+
+    Raises `NotFound` if the service does not exist or is not reachable from this machine.
+    """
+    can_forward = _supports(cluster, "forward")
     try:
         address = cluster.external_url(status.name, service)
     except (NotFound, Unsupported):
-        if forwards and service in _ports_of_services(cluster, status.name):
+        if can_forward and service in _service_ports(cluster, status.name):
             return preview_forward(cluster, status, service, None, None)
         raise
-    return f"would print http://{address}" + (
-        ", or forward a port if that does not answer" if forwards else ""
-    )
+    text = f"would print http://{address}"
+    if can_forward:
+        text += ", or forward a port if that address does not answer"
+    return text
 
 
 def preview_secrets_file(manifest: Manifest, path: str) -> str:
-    """Raises `Unsupported` where a manifest has no values of secrets, and `SpecError` for what is no file."""
+    """Return what ``render --with-secrets`` would do.
+
+    Raises `Unsupported` if the manifest has no values of secrets, and `SpecError` if ``path``
+    cannot be written.
+    """
     manifest.write(path, dry_run=True)
-    return f"would write {path}, with the values of secrets"
+    return f"would write {path} with the values of secrets"
 
 
-def _claims(cluster: Cluster, capability: str) -> bool:
-    """Whether a backend says that it can do something; one that is no plug-in is taken to."""
+def _supports(cluster: Cluster, capability: str) -> bool:
+    """Return whether a backend declares a capability.
+
+    A cluster whose backend is not a plug-in is assumed to have it.
+    """
     from symphony.cluster.plugins import find_backend
 
     try:
@@ -75,11 +101,10 @@ def _claims(cluster: Cluster, capability: str) -> bool:
         return True
 
 
-def _ports_of_services(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:
-    """Empty where a backend does not tell of services."""
+def _service_ports(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:
+    """Return the ports of services by name, or nothing if the backend does not report them."""
     try:
-        return {
-            service.name: service.port for service in cluster.describe_topology(experiment).services
-        }
+        services = cluster.describe_topology(experiment).services
     except SymphonyError:
         return {}
+    return {service.name: service.port for service in services}

@@ -1,4 +1,4 @@
-"""Drawing an experiment: what is drawn, in which form, and where it goes."""
+"""The output of ``symphony graph``: the format, the drawing and the output file."""
 
 from __future__ import annotations
 
@@ -31,36 +31,46 @@ if TYPE_CHECKING:
 JSON = "json"
 GRAPH_FORMATS = (*FORMATS, JSON)
 _SUFFIXES = {**SUFFIXES, ".json": JSON}
-# What Python sets LC_CTYPE to where the locale is C (PEP 538): not the user's choice.
-_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
+# If the locale is C, Python sets LC_CTYPE to one of these (PEP 538).
+_COERCED_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
 _STATES = re.compile(rf"\b({'|'.join(STATE_COLOURS)})\b")
 
 
 def names_a_file(given: str) -> bool:
-    """Whether a file is meant, and not an experiment: names have neither dots nor slashes."""
+    """Return whether an argument is a file, because names have neither dots nor slashes.
+
+    A single dot is the current experiment.
+    """
     return given != "." and ("." in given or "/" in given)
 
 
-def choose_format(asked: str | None, as_json: bool, output: str | None) -> str:
-    """The form to draw in: the one asked for, else that of the file's name, else text. Raises `UsageError`."""
+def choose_format(requested: str | None, as_json: bool, output: str | None) -> str:
+    """Return the requested format, or that of the output file, or ``text``.
+
+    Raises `UsageError` if two formats are requested, or if the format of the file is not known.
+    """
     if as_json:
-        if asked not in (None, JSON):
-            raise UsageError(f"--json and --format {asked} are two forms; leave one of them out")
+        if requested not in (None, JSON):
+            raise UsageError(f"--json and --format {requested} contradict each other; remove one")
         return JSON
-    if asked is not None:
-        return asked
-    if output in (None, "-"):
+    if requested is not None:
+        return requested
+    if output is None or not writes_a_file(output):
         return "text"
-    suffix = Path(str(output)).suffix
+    suffix = Path(output).suffix
     if suffix not in _SUFFIXES:
+        suffixes = join_names(_SUFFIXES)
         raise UsageError(
-            f"which form has {output}? end it in {join_names(_SUFFIXES)}, or say --format"
+            f"the format of {output} is not known; use a suffix among {suffixes}, or add --format"
         )
     return _SUFFIXES[suffix]
 
 
 def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | None:
-    """How an experiment of that name is, None where there is none, or nobody can tell, which is told."""
+    """Return the status of an experiment, or None if it is not running or not available.
+
+    In the latter case, a note is printed.
+    """
     try:
         return cluster.describe_experiment(name)
     except NotFound:
@@ -71,7 +81,11 @@ def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | No
 
 
 def find_topology(cluster: Cluster, status: ExperimentStatus) -> Topology:
-    """What runs and how it is joined; without services, which is told, where a backend cannot tell of them."""
+    """Return the processes of an experiment and their connections.
+
+    If the backend does not report services, they are missing and a note is printed. Raises
+    `NotFound` if there is no such experiment.
+    """
     try:
         return cluster.describe_topology(status.name)
     except NotFound:
@@ -89,25 +103,28 @@ def show_graph(
     output: str | None,
     every: bool,
 ) -> int:
-    """Draw a topology, with states where there are any, to standard output or a file."""
-    states = (
-        None if status is None else {process.name: process_state(process) for process in status}
-    )
-    _tell_of_others(topology, states)
+    """Draw a topology to standard output or a file, and return the exit code.
+
+    ``form`` is one of `GRAPH_FORMATS`. If there is a status, the states of the processes are
+    drawn too. Similar processes are drawn as one unless ``every`` is true. Raises `UsageError` if
+    the file cannot be written.
+    """
+    states: dict[str, str] | None = None
+    if status is not None:
+        states = {process.name: process_state(process) for process in status}
+    _note_undrawn_processes(topology, states)
+    shown = topology if every else folded(topology)
     if form == JSON:
-        drawn = _json(topology, status, states)
+        drawn = _to_json(topology, status, states)
+    elif form == "text" and not writes_a_file(output):
+        drawn = _for_terminal(shown, states)
     else:
-        shown = topology if every else folded(topology)
-        drawn = (
-            draw(shown, form, states)
-            if form != "text" or writes_a_file(output)
-            else _on_terminal(shown, states)
-        )
-    if not writes_a_file(output):
+        drawn = draw(shown, form, states)
+    if output is None or not writes_a_file(output):
         sys.stdout.write(drawn)
         return OK
     try:
-        Path(str(output)).write_text(drawn, encoding="utf-8")
+        Path(output).write_text(drawn, encoding="utf-8")
     except OSError as exc:
         raise UsageError(f"{output} cannot be written: {exc.strerror}") from exc
     print_note(f"symphony: wrote {output}")
@@ -115,20 +132,22 @@ def show_graph(
 
 
 def writes_a_file(output: str | None) -> bool:
-    """Whether a file is to be written; ``-`` is standard output."""
+    """Return whether a file is to be written. ``-`` is standard output."""
     return output not in (None, "-")
 
 
-def _tell_of_others(topology: Topology, states: Mapping[str, str] | None) -> None:
+def _note_undrawn_processes(topology: Topology, states: Mapping[str, str] | None) -> None:
+    """Print a note if processes are running that the drawn file does not describe."""
     drawn = {name for node in topology.nodes for name in node.processes}
     others = [name for name in states or {} if name not in drawn]
     if others:
         print_note(
-            f"symphony: {topology.experiment} runs as it was launched, with more than is drawn: {join_names(others)}"
+            f"symphony: {topology.experiment} was launched with processes that are not drawn: "
+            f"{join_names(others)}"
         )
 
 
-def _json(
+def _to_json(
     topology: Topology, status: ExperimentStatus | None, states: Mapping[str, str] | None
 ) -> str:
     import json
@@ -144,26 +163,26 @@ def _json(
     return json.dumps(whole, indent=2) + "\n"
 
 
-def _on_terminal(topology: Topology, states: Mapping[str, str] | None) -> str:
+def _for_terminal(topology: Topology, states: Mapping[str, str] | None) -> str:
+    """Return a drawing with the width, the characters and the colours of standard output."""
     from symphony.drawing.text import text
 
-    paint = _painted if has_colour(sys.stdout) else None
     lines = text(
         topology,
         states,
         width=terminal_width(sys.stdout),
-        signs=_signs(sys.stdout, os.environ),
-        paint=paint,
+        signs=_choose_signs(sys.stdout, os.environ),
+        paint=_paint_states if has_colour(sys.stdout) else None,
     )
     return "\n".join(lines) + "\n"
 
 
-def _painted(words: str) -> str:
+def _paint_states(words: str) -> str:
     return _STATES.sub(lambda found: f"{STATE_COLOURS[found[1]]}{found[1]}{RESET}", words)
 
 
-def _signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
-    """The signs that a stream can carry and the user's locale can show."""
+def _choose_signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
+    """Return the signs that the stream can encode and the user's locale can display."""
     from symphony.drawing.text import ASCII, UNICODE
 
     if not re.search("utf-?8", _locale(environ), re.IGNORECASE):
@@ -176,8 +195,9 @@ def _signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
 
 
 def _locale(environ: Mapping[str, str]) -> str:
-    """The locale that the user chose for characters; one with UTF-8 where none was chosen."""
+    """Return the user's locale for characters, or a locale with UTF-8 if none is set."""
     chosen = {name: environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)}
-    if chosen.get("LC_CTYPE") in _COERCED and "LANG" in chosen:
+    if chosen.get("LC_CTYPE") in _COERCED_LOCALES and "LANG" in chosen:
+        # Python has set LC_CTYPE, not the user.
         del chosen["LC_CTYPE"]
     return next(iter(chosen.values()), "UTF-8")

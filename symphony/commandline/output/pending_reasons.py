@@ -1,4 +1,7 @@
-"""Telling why processes do not start, beside whatever else is shown: once for each reason that lasts."""
+"""Notes on standard error about processes that do not start.
+
+A reason is reported once, after it has been the same for some time.
+"""
 
 from __future__ import annotations
 
@@ -6,161 +9,181 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from symphony.commandline.output.terminal import ProgressLine, print_note
 from symphony.names import join_names
-from symphony.status import State
+from symphony.status import ReasonCode, State
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
-    from symphony.status import ExperimentStatus
+    from symphony.status import ExperimentStatus, ProcessStatus
 
-# How long a reason has lasted when it is told, in seconds: one by which every start goes, and any other.
-USUAL_DELAY_SECONDS, PROBLEM_DELAY_SECONDS = 10.0, 2.0
-_USUAL = (
-    "waiting for ",
-    "being scheduled",
-    "pulling image",
-    "ContainerCreating",
-    "PodInitializing",
-    "init container",
-)
-# Who deletes it knows why it does not start.
-_DELETED = "being deleted"
-_NAMED = 4
+# A reason that is part of every start is reported after the longer delay.
+USUAL_DELAY_SECONDS = 10.0
+PROBLEM_DELAY_SECONDS = 2.0
+_USUAL_CODES = {
+    None,
+    ReasonCode.WAITING,
+    ReasonCode.SCHEDULING,
+    ReasonCode.PULLING_IMAGE,
+    ReasonCode.CREATING,
+}
+_MAX_NAMES = 4
 
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pending:
+    """The reason why a process is pending. ``since`` is the time at which it was first seen."""
+
+    reason: str
+    code: ReasonCode | None
+    since: float
+
+    @property
+    def due(self) -> float:
+        """The time at which the reason is reported."""
+        is_usual = self.code in _USUAL_CODES
+        return self.since + (USUAL_DELAY_SECONDS if is_usual else PROBLEM_DELAY_SECONDS)
 
 
 class PendingReasons:
-    """By process that has not started yet, why, and since when that is so. Pure: the time is given, in seconds."""
+    """The reasons why processes have not started yet.
+
+    The class is pure: callers pass the current time in seconds.
+    """
 
     def __init__(self) -> None:
-        self._since: dict[str, tuple[str, float]] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._pending: dict[str, _Pending] = {}
+        self._reported: set[tuple[str, str]] = set()
 
-    def see(self, status: ExperimentStatus, now: float) -> None:
-        """Take how the experiment is."""
-        before, self._since = self._since, {}
+    def update(self, status: ExperimentStatus, now: float) -> None:
+        """Replace the reasons by those of a new status."""
+        before = self._pending
+        self._pending = {}
         for process in status:
-            if (
-                process.state is State.PENDING
-                and process.started is None
-                and _DELETED not in process.reason
-            ):
-                reason, since = before.get(process.path, (process.reason, now))
-                self._since[process.path] = (
-                    process.reason,
-                    since if reason == process.reason else now,
-                )
+            if not _is_waiting_to_start(process):
+                continue
+            known = before.get(process.path)
+            since = now
+            if known is not None and known.reason == process.reason:
+                since = known.since
+            self._pending[process.path] = _Pending(
+                reason=process.reason, code=process.reason_code, since=since
+            )
 
-    def due(self, now: float) -> list[str]:
-        """The lines to tell now: ``main: pending: Unschedulable: ...``, in one the processes of one reason.
+    def due_lines(self, now: float) -> list[str]:
+        """Return the lines to report now, for example ``main: pending: Unschedulable: ...``.
 
-        A reason is told once, though it comes again: of an image that cannot be pulled two take turns.
+        Processes with the same reason share a line. A reason is not reported again if it recurs,
+        because two reasons alternate while the pull of an image is retried.
         """
-        found: dict[str, list[str]] = {}
-        for (path, reason), when in self._untold().items():
-            if when <= now:
-                found.setdefault(reason, []).append(path)
-                self._told.add((path, reason))
-        return [
-            ": ".join(part for part in (join_names(paths, limit=_NAMED), "pending", reason) if part)
-            for reason, paths in found.items()
-        ]
+        paths_by_reason: dict[str, list[str]] = {}
+        for path, pending in self._unreported().items():
+            if pending.due <= now:
+                paths_by_reason.setdefault(pending.reason, []).append(path)
+                self._reported.add((path, pending.reason))
+        lines: list[str] = []
+        for reason, paths in paths_by_reason.items():
+            line = f"{join_names(paths, limit=_MAX_NAMES)}: pending"
+            lines.append(f"{line}: {reason}" if reason else line)
+        return lines
 
-    def next(self) -> float | None:
-        """When there will be something to tell if nothing changes; None for never."""
-        return min(self._untold().values(), default=None)
+    def next_time(self) -> float | None:
+        """Return when the next line is due if nothing changes, or None if there is none."""
+        return min((pending.due for pending in self._unreported().values()), default=None)
 
-    def _untold(self) -> dict[tuple[str, str], float]:
+    def _unreported(self) -> dict[str, _Pending]:
         return {
-            (path, reason): since + _patience(reason)
-            for path, (reason, since) in self._since.items()
-            if (path, reason) not in self._told
+            path: pending
+            for path, pending in self._pending.items()
+            if (path, pending.reason) not in self._reported
         }
 
 
-def _patience(reason: str) -> float:
-    return USUAL_DELAY_SECONDS if not reason or reason.startswith(_USUAL) else PROBLEM_DELAY_SECONDS
+def _is_waiting_to_start(process: ProcessStatus) -> bool:
+    # The user knows why a process that is being deleted does not start.
+    is_being_deleted = process.reason_code is ReasonCode.DELETING
+    is_pending = process.state is State.PENDING and process.started is None
+    return is_pending and not is_being_deleted
 
 
 class ReasonReporter:
-    """Tells the reasons out of the statuses that it sees, in a thread of its own that begins with the first."""
+    """Reports the reasons in the statuses that it receives.
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    It uses a thread, which starts with the first pending process.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
         self._reasons = PendingReasons()
         self._changed = threading.Condition()
-        self._over = False
-        self._begun = False
+        self._is_closed = False
+        self._is_started = False
 
-    def see(self, status: ExperimentStatus) -> None:
-        """Take how the experiment is."""
+    def update(self, status: ExperimentStatus) -> None:
+        """Receive a new status."""
         with self._changed:
-            self._reasons.see(status, time.monotonic())
-            if not self._begun and self._reasons.next() is not None:
-                self._begun = True
+            self._reasons.update(status, time.monotonic())
+            if not self._is_started and self._reasons.next_time() is not None:
+                self._is_started = True
                 threading.Thread(target=self._run, daemon=True, name="pending").start()
             self._changed.notify()
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """Stop reporting."""
         with self._changed:
-            self._over = True
+            self._is_closed = True
             self._changed.notify()
 
     def _run(self) -> None:
         with self._changed:
-            while not self._over:
+            while not self._is_closed:
                 now = time.monotonic()
-                for line in self._reasons.due(now):
-                    with contextlib.suppress(OSError, ValueError):  # standard error is closed
-                        self._tell(line)
-                coming = self._reasons.next()
-                self._changed.wait(None if coming is None else max(0.0, coming - now))
-
-
-@contextlib.contextmanager
-def _telling(tell: Tell) -> Iterator[ReasonReporter]:
-    """A `Teller` that says nothing any more at the end."""
-    teller = ReasonReporter(tell)
-    try:
-        yield teller
-    finally:
-        teller.close()
+                for line in self._reasons.due_lines(now):
+                    # Standard error may be closed.
+                    with contextlib.suppress(OSError, ValueError):
+                        self._report(line)
+                due = self._reasons.next_time()
+                self._changed.wait(None if due is None else max(0.0, due - now))
 
 
 @contextlib.contextmanager
 def reporting_progress(
-    shown: ProgressLine, view: Callable[[ExperimentStatus], str]
+    progress: ProgressLine, format_status: Callable[[ExperimentStatus], str]
 ) -> Iterator[Callable[[ExperimentStatus], None]]:
-    """What to call with each status while one waits: it shows progress, and tells why processes do not start."""
+    """Yield a function that shows a status as progress and reports pending processes.
 
-    def tell(line: str) -> None:
-        shown.clear()
+    The caller waits for an experiment and calls the function with each status.
+    """
+
+    def report(line: str) -> None:
+        progress.clear()
         print_note(line)
 
-    def see(status: ExperimentStatus) -> None:
-        shown.say(view(status))
-        teller.see(status)
+    with contextlib.closing(ReasonReporter(report)) as reporter:
 
-    with _telling(tell) as teller:
-        yield see
+        def update(status: ExperimentStatus) -> None:
+            progress.update(format_status(status))
+            reporter.update(status)
+
+        yield update
 
 
 @contextlib.contextmanager
 def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
-    """Tell on standard error why processes of an experiment do not start, while something else is done."""
-    with _telling(print_note) as teller:
+    """Report the pending processes of an experiment while the block runs."""
+    with contextlib.closing(ReasonReporter(print_note)) as reporter:
         threading.Thread(
-            target=_look_on, args=(cluster, name, teller), daemon=True, name="starting"
+            target=_observe, args=(cluster, name, reporter), daemon=True, name="starting"
         ).start()
         yield
 
 
-def _look_on(cluster: Cluster, name: str, teller: ReasonReporter) -> None:
-    # What is wrong with the cluster or the experiment, whoever reads the logs meanwhile hears it too.
+def _observe(cluster: Cluster, name: str, reporter: ReasonReporter) -> None:
+    # An error of the cluster or the experiment also reaches the block, which reports it.
     with contextlib.suppress(Exception):
-        cluster.wait(name, until="started", on_change=teller.see)
+        cluster.wait(name, until="started", on_change=reporter.update)

@@ -1,4 +1,4 @@
-"""Writing to standard output: tables, JSON, and the lines of logs, merged with a name each."""
+"""Output to standard output: text, tables, JSON, and lines of logs."""
 
 from __future__ import annotations
 
@@ -8,68 +8,89 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.exit_codes import STANDARD_OUTPUT
 from symphony.commandline.output.tables import Column, Row, format_table
-from symphony.commandline.output.terminal import NAME_COLOURS, RESET, has_colour, terminal_width
+from symphony.commandline.output.terminal import (
+    NAME_COLOURS,
+    RESET,
+    has_colour,
+    terminal_width,
+)
 from symphony.errors import with_filename
 
 if TYPE_CHECKING:
     from symphony.status import LogLine
 
-
-_PIECE = 1 << 16
+_PIECE_CHARACTERS = 1 << 16
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Print a table as it suits standard output."""
+    """Print a table in the width of the terminal, if there is one."""
     show_text("\n".join([*table_lines(columns, rows), ""]))
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    """The lines of a table as it suits standard output."""
+    """Return the lines of a table in the width of the terminal, if there is one."""
     from symphony.commandline.output.views import state_colour
 
-    return format_table(
-        columns, rows, terminal_width(sys.stdout), state_colour if has_colour(sys.stdout) else None
-    )
+    paint = state_colour if has_colour(sys.stdout) else None
+    return format_table(columns, rows, terminal_width(sys.stdout), paint)
 
 
 def show_json(data: Any, *, compact: bool = False) -> None:
-    """Print data as JSON, on one line if ``compact``."""
+    """Print data as JSON, on one line if ``compact`` is true."""
     import json
 
-    written = json.dumps(data, separators=(",", ":")) if compact else json.dumps(data, indent=2)
-    show_text(f"{written}\n")
+    if compact:
+        text = json.dumps(data, separators=(",", ":"))
+    else:
+        text = json.dumps(data, indent=2)
+    show_text(f"{text}\n")
 
 
 def log_formatter(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable[[LogLine], str]:
-    """How to write a line: as it is where there is one process, else after the name of its process."""
-    if as_json:
-        import json
+    """Return a function that formats a line of the logs of the processes ``names``.
 
-        return lambda line: (
-            json.dumps({"process": line.process, "text": line.text}, separators=(",", ":")) + "\n"
-        )
+    The name of the process precedes the line, unless there is only one process.
+    """
+    if as_json:
+        return _json_line
     if len(names) == 1:
         return lambda line: f"{line.text}\n"
     size = max((len(name) for name in names), default=0)
-    prefixes = {name: f"{name.ljust(size)} | " for name in names}
-    if colour:
-        tints = {name: NAME_COLOURS[index % len(NAME_COLOURS)] for index, name in enumerate(names)}
-        prefixes = {name: f"{tints[name]}{prefix}{RESET}" for name, prefix in prefixes.items()}
+    prefixes: dict[str, str] = {}
+    for index, name in enumerate(names):
+        prefix = f"{name.ljust(size)} | "
+        if colour:
+            tint = NAME_COLOURS[index % len(NAME_COLOURS)]
+            prefix = f"{tint}{prefix}{RESET}"
+        prefixes[name] = prefix
     return lambda line: f"{prefixes[line.process]}{line.text}\n"
 
 
+def _json_line(line: LogLine) -> str:
+    import json
+
+    data = {"process": line.process, "text": line.text}
+    return json.dumps(data, separators=(",", ":")) + "\n"
+
+
 def show_text(text: str) -> None:
-    """Write text as it is, a piece at a time: of one big write to a pipe that closes Python may tell nothing."""
+    """Print text unchanged.
+
+    It is written in pieces, because Python may not report the error of one large write to a pipe
+    that is closed.
+    """
     with with_filename(STANDARD_OUTPUT):
-        for start in range(0, len(text), _PIECE):
-            sys.stdout.write(text[start : start + _PIECE])
+        for start in range(0, len(text), _PIECE_CHARACTERS):
+            sys.stdout.write(text[start : start + _PIECE_CHARACTERS])
 
 
-def show_lines(lines: Iterable[LogLine], form: Callable[[LogLine], str], *, at_once: bool) -> None:
-    """Write lines; ``at_once`` shows each when it comes."""
+def show_lines(
+    lines: Iterable[LogLine], format_line: Callable[[LogLine], str], *, at_once: bool
+) -> None:
+    """Print lines of logs. With ``at_once``, flush the output after each line."""
     out = sys.stdout
     for line in lines:
-        text = form(line)
+        text = format_line(line)
         with with_filename(STANDARD_OUTPUT):
             out.write(text)
             if at_once:

@@ -1,9 +1,11 @@
-"""Tables as text. Pure: rows in, lines out.
+"""Tables as text. The functions are pure: they take rows and return lines.
 
-On a terminal a table fits its width: columns that say nothing go first, then those that matter least, and then the
-long ones are cut with ``…``: names in the middle, since they often differ at their ends, and prose at its end.
-In a pipe it is the same columns, aligned, nothing cut; an empty cell is ``-``, so that the n-th word of a line
-is the n-th column. Only the last column may hold spaces.
+On a terminal, a table is as wide as the terminal. First, empty columns are removed, then the
+least important ones. Then long cells are cut: names in the middle, because often only their ends
+differ, and prose at its end.
+
+In a pipe, a table has all columns and nothing is cut. An empty cell is ``-``, so that the n-th
+word of a line is the n-th column. Only the last column may contain spaces.
 """
 
 from __future__ import annotations
@@ -11,24 +13,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-GAP = 2
-SHORTEST = 8
-NOTHING = "-"
+EMPTY_CELL = "-"
+_GAP = 2
+_MIN_CUT_WIDTH = 8
+_UNITS_SECONDS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 Row = Sequence[object]
+Paint = Callable[[str, str], str]
 
 
 class Column(NamedTuple):
-    """A column. ``flexible`` ones may be cut; those with the highest ``drop`` go first, 0 never.
+    """A column of a table.
 
-    Before one is cut to less than ``least``, others go. ``prose`` is cut at its end, other text in the middle.
+    ``flexible`` columns may be cut. Columns with the highest ``drop`` are removed first, those
+    with 0 never. Other columns are removed before this one is cut to less than ``least``
+    characters. ``prose`` is cut at its end, other text in the middle.
     """
 
     title: str
     flexible: bool = False
     drop: int = 0
     right: bool = False
-    least: int = 2 * SHORTEST
+    least: int = 2 * _MIN_CUT_WIDTH
     prose: bool = False
 
 
@@ -36,113 +42,148 @@ def format_table(
     columns: Sequence[Column],
     rows: Sequence[Row],
     width: int | None = None,
-    paint: Callable[[str, str], str] | None = None,
+    paint: Paint | None = None,
 ) -> list[str]:
-    """The lines of a table, its titles first.
+    """Return the lines of a table. The first line has the titles.
 
-    ``width`` is that of the terminal, None for a pipe. ``paint(title, cell)`` gives a cell's colour, or ``""``.
+    ``width`` is the width of the terminal, or None for a pipe. ``paint(title, cell)`` returns the
+    colour of a cell, or an empty string.
     """
     cells = [[format_cell(value) for value in row] for row in rows]
-    sizes = [
-        max(len(column.title), *(len(row[i]) for row in cells), 0)
-        for i, column in enumerate(columns)
-    ]
-    empty = {i for i in range(1, len(columns)) if cells and all(row[i] == NOTHING for row in cells)}
-    shown = _kept(columns, sizes, width, empty)
+    sizes: list[int] = []
+    for index, column in enumerate(columns):
+        texts = [column.title, *(row[index] for row in cells)]
+        sizes.append(max(len(text) for text in texts))
+    shown = _shown_columns(columns, cells, sizes, width)
     if width is not None:
         _shrink(columns, sizes, shown, width)
-    lines = [[column.title for column in columns], *cells]
-    return [
-        _line(
-            [_fitted(line[i], sizes[i], columns[i]) for i in shown],
-            [columns[i].title for i in shown],
-            tint,
-        )
-        for line, tint in zip(lines, [None, *[paint] * len(cells)], strict=True)
-    ]
+
+    titles = [columns[index].title for index in shown]
+    lines = [_join_cells(_fit_row([column.title for column in columns], columns, sizes, shown))]
+    for row in cells:
+        fitted = _fit_row(row, columns, sizes, shown)
+        if paint is not None:
+            fitted = _paint_row(fitted, titles, paint)
+        lines.append(_join_cells(fitted))
+    return lines
 
 
 def format_cell(value: object) -> str:
-    """A value as a cell: one line of printable text, ``-`` for nothing."""
-    text = (
-        "".join(char if char.isprintable() else " " for char in str(value))
-        if value is not None
-        else ""
-    )
-    return " ".join(text.split()) or NOTHING
+    """Return a value as one line of printable text, or ``-`` if it is None or empty."""
+    if value is None:
+        return EMPTY_CELL
+    printable = "".join(char if char.isprintable() else " " for char in str(value))
+    return " ".join(printable.split()) or EMPTY_CELL
 
 
 def format_age(seconds: float) -> str:
-    """How long something lasts, in at most two units.
+    """Return a duration in at most two units.
 
-    >>> [age(5), age(200), age(7_500), age(400_000)]
+    >>> [format_age(5), format_age(200), format_age(7_500), format_age(400_000)]
     ['5s', '3m20s', '2h5m', '4d15h']
     """
     rest = max(0, int(seconds))
-    sizes = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-    first = next((i for i, (_, size) in enumerate(sizes) if rest >= size), 3)
-    parts: list[str] = []
-    for unit, size in sizes[first : first + 2]:
-        parts.append(f"{rest // size}{unit}" if rest >= size or not parts else "")
-        rest %= size
-    return "".join(parts)
-
-
-def _kept(
-    columns: Sequence[Column], sizes: Sequence[int], width: int | None, empty: Collection[int]
-) -> list[int]:
-    """The columns that there is room for."""
-    shown = list(range(len(columns)))
-    while width is not None and _least(columns, sizes, shown) > width:
-        droppable = [i for i in shown if columns[i].drop or i in empty]
-        if not droppable:
+    first = len(_UNITS_SECONDS) - 1
+    for index, (_, size) in enumerate(_UNITS_SECONDS):
+        if rest >= size:
+            first = index
             break
-        shown.remove(max(droppable, key=lambda i: (i in empty, columns[i].drop)))
+    text = ""
+    for unit, size in _UNITS_SECONDS[first : first + 2]:
+        if rest >= size or not text:
+            text += f"{rest // size}{unit}"
+        rest %= size
+    return text
+
+
+def _shown_columns(
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    sizes: Sequence[int],
+    width: int | None,
+) -> list[int]:
+    """Return the indices of the columns that fit into the width."""
+    shown = list(range(len(columns)))
+    if width is None:
+        return shown
+    empty: set[int] = set()
+    for index in range(1, len(columns)):
+        if cells and all(row[index] == EMPTY_CELL for row in cells):
+            empty.add(index)
+    while _least_width(columns, sizes, shown) > width:
+        removable = [index for index in shown if columns[index].drop or index in empty]
+        if not removable:
+            break
+        shown.remove(max(removable, key=lambda index: _removal_order(index, columns, empty)))
     return shown
 
 
-def _least(columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]) -> int:
-    narrow = (min(sizes[i], columns[i].least) if columns[i].flexible else sizes[i] for i in shown)
-    return sum(narrow) + GAP * (len(shown) - 1)
+def _removal_order(
+    index: int, columns: Sequence[Column], empty: Collection[int]
+) -> tuple[bool, int]:
+    return index in empty, columns[index].drop
+
+
+def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]) -> int:
+    """Return the width of a table in which flexible columns are cut as far as they may be."""
+    total = _GAP * (len(shown) - 1)
+    for index in shown:
+        column = columns[index]
+        total += min(sizes[index], column.least) if column.flexible else sizes[index]
+    return total
 
 
 def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], width: int) -> None:
-    """Cut flexible columns until all fits: from the last to the first to their least, and then the longest."""
-    flexible = [i for i in shown if columns[i].flexible]
-    over = sum(sizes[i] for i in shown) + GAP * (len(shown) - 1) - width
-    for i in reversed(flexible):
-        cut = max(0, min(over, sizes[i] - columns[i].least))
-        sizes[i] -= cut
-        over -= cut
-    while flexible and over > 0:
-        longest = max(flexible, key=lambda i: sizes[i])
-        if sizes[longest] <= SHORTEST:
+    """Reduce the sizes of flexible columns until the table fits.
+
+    Columns are reduced from the last to the first, but to no less than `Column.least`. If that is
+    not sufficient, the widest column is reduced repeatedly.
+    """
+    flexible = [index for index in shown if columns[index].flexible]
+    excess = sum(sizes[index] for index in shown) + _GAP * (len(shown) - 1) - width
+    for index in reversed(flexible):
+        cut = max(0, min(excess, sizes[index] - columns[index].least))
+        sizes[index] -= cut
+        excess -= cut
+    while flexible and excess > 0:
+        widest = max(flexible, key=lambda index: sizes[index])
+        if sizes[widest] <= _MIN_CUT_WIDTH:
             break
-        sizes[longest] -= 1
-        over -= 1
+        sizes[widest] -= 1
+        excess -= 1
 
 
-def _fitted(text: str, size: int, column: Column) -> str:
-    short = text if len(text) <= size else _cut(text, size, 0 if column.prose else (size - 1) // 2)
-    return short.rjust(size) if column.right else short.ljust(size)
+def _fit_row(
+    row: Sequence[str], columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]
+) -> list[str]:
+    """Return the shown cells of a row, each cut or padded to the size of its column."""
+    cells: list[str] = []
+    for index in shown:
+        column, size = columns[index], sizes[index]
+        text = row[index]
+        if len(text) > size:
+            text = _cut(text, size, prose=column.prose)
+        cells.append(text.rjust(size) if column.right else text.ljust(size))
+    if cells:
+        cells[-1] = cells[-1].rstrip()
+    return cells
 
 
-def _cut(text: str, size: int, end: int) -> str:
-    """Text cut to a size, of which ``end`` characters are those at its end."""
-    return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"
+def _cut(text: str, size: int, *, prose: bool) -> str:
+    """Return text cut to ``size`` characters: prose at its end, names in the middle."""
+    at_end = 0 if prose else (size - 1) // 2
+    return f"{text[: size - 1 - at_end]}…{text[len(text) - at_end :]}"
 
 
-def _line(
-    cells: Sequence[str], titles: Sequence[str], paint: Callable[[str, str], str] | None
-) -> str:
-    last = len(cells) - 1
-    padded = [text.rstrip() if i == last else text for i, text in enumerate(cells)]
-    if paint is not None:
-        from symphony.commandline.output.terminal import RESET
+def _paint_row(cells: Sequence[str], titles: Sequence[str], paint: Paint) -> list[str]:
+    from symphony.commandline.output.terminal import RESET
 
-        tints = [paint(title, text.strip()) for title, text in zip(titles, padded, strict=True)]
-        padded = [
-            f"{tint}{text}{RESET}" if tint else text
-            for tint, text in zip(tints, padded, strict=True)
-        ]
-    return (" " * GAP).join(padded).rstrip()
+    painted: list[str] = []
+    for cell, title in zip(cells, titles, strict=True):
+        colour = paint(title, cell.strip())
+        painted.append(f"{colour}{cell}{RESET}" if colour else cell)
+    return painted
+
+
+def _join_cells(cells: Sequence[str]) -> str:
+    return (" " * _GAP).join(cells).rstrip()

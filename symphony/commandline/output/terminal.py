@@ -1,4 +1,4 @@
-"""What is known of the terminal: whether there is one, how wide it is, and whether to colour."""
+"""The terminal: its size, its colours, and a line that shows progress."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TextIO
 
 RESET = "\x1b[0m"
 _ERASE_LINE = "\r\x1b[K"
+_DEFAULT_COLUMNS = 80
+_DEFAULT_LINES = 24
 
 STATE_COLOURS = {
     "pending": "\x1b[33m",
@@ -18,12 +20,12 @@ STATE_COLOURS = {
     "failed": "\x1b[31m",
     "unknown": "\x1b[35m",
 }
-# Bright and plain in turn, so that neighbours differ; no red, which is for errors.
+# Adjacent colours differ clearly. Red is not among them because it is the colour of errors.
 NAME_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 33, 32, 35, 34, 96, 93, 92, 95, 94))
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal; one that is closed is none."""
+    """Return whether a stream is a terminal. A closed stream is not."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:
@@ -31,79 +33,89 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def has_colour(stream: TextIO | None) -> bool:
-    """Whether to colour what goes to ``stream``: on a terminal that can, and never with NO_COLOR."""
-    return (
-        is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    )
+    """Return whether output to ``stream`` is coloured.
+
+    The stream must be a terminal that supports colours, and NO_COLOR must not be set.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"
 
 
 def terminal_width(stream: TextIO | None) -> int | None:
-    """How many columns a terminal has; None where ``stream`` is none, and text is not cut."""
+    """Return the number of columns of a terminal, or None if ``stream`` is not a terminal."""
     if stream is None or not is_terminal(stream):
         return None
-    given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
     try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
+        return os.get_terminal_size(stream.fileno()).columns or _DEFAULT_COLUMNS
     except OSError:
-        return 80
+        return _DEFAULT_COLUMNS
 
 
 def terminal_height(stream: TextIO | None) -> int | None:
-    """How many lines a terminal has; None where ``stream`` is none."""
+    """Return the number of lines of a terminal, or None if ``stream`` is not a terminal."""
     if stream is None or not is_terminal(stream):
         return None
     try:
-        return os.get_terminal_size(stream.fileno()).lines or 24
+        return os.get_terminal_size(stream.fileno()).lines or _DEFAULT_LINES
     except OSError:
-        return 24
+        return _DEFAULT_LINES
 
 
 class ProgressLine:
-    """One line on the terminal that says what goes on, and goes away. Nothing where there is no terminal."""
+    """A line on the terminal that shows progress and is erased at the end.
+
+    If the stream is not a terminal, nothing is shown.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream if is_terminal(stream) and os.environ.get("TERM") != "dumb" else None
-        self._shown = False
+        is_capable = is_terminal(stream) and os.environ.get("TERM") != "dumb"
+        self._stream = stream if is_capable else None
+        self._is_shown = False
 
-    def say(self, text: str) -> None:
-        """Show ``text`` in place of what was there."""
+    def update(self, text: str) -> None:
+        """Replace the line by ``text``."""
         if self._stream is not None:
             self._stream.write(self._line(text))
             self._stream.flush()
-            self._shown = True
+            self._is_shown = True
 
-    def say_at_once(self, text: str) -> None:
-        """The same from a signal handler, which may come in the middle of a write."""
+    def update_from_signal_handler(self, text: str) -> None:
+        """Replace the line by ``text`` in a signal handler.
+
+        A signal can interrupt a write to the stream, which must not be entered twice.
+        """
         if self._stream is not None:
             os.write(self._stream.fileno(), self._line(text).encode(errors="replace"))
-            self._shown = True
-
-    def _line(self, text: str) -> str:
-        columns = terminal_width(self._stream) or 80
-        return f"{_ERASE_LINE}{text[: columns - 1]}"
+            self._is_shown = True
 
     def clear(self) -> None:
-        """Take the line away."""
-        if self._stream is not None and self._shown:
+        """Erase the line."""
+        if self._stream is not None and self._is_shown:
             self._stream.write(_ERASE_LINE)
             self._stream.flush()
-            self._shown = False
+            self._is_shown = False
+
+    def _line(self, text: str) -> str:
+        columns = terminal_width(self._stream) or _DEFAULT_COLUMNS
+        return f"{_ERASE_LINE}{text[: columns - 1]}"
 
 
 @contextmanager
 def show_progress(text: str = "") -> Iterator[ProgressLine]:
-    """A `Progress` on standard error that is cleared at the end, however that comes."""
-    shown = ProgressLine(sys.stderr)
+    """Show a `ProgressLine` on standard error within the block."""
+    line = ProgressLine(sys.stderr)
     if text:
-        shown.say(text)
+        line.update(text)
     try:
-        yield shown
+        yield line
     finally:
-        shown.clear()
+        line.clear()
 
 
 def print_note(text: str) -> None:
-    """Tell the user something that is not the answer: one line on standard error."""
+    """Print a line on standard error, for information that is not the result of a command."""
     print(text, file=sys.stderr, flush=True)

@@ -1,8 +1,8 @@
-"""Statuses and records as tables, text and JSON. Pure: what is shown, not where."""
+"""Statuses and records as rows of tables, lines of text, and JSON. All functions are pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from symphony.commandline.output.tables import Column, format_age
@@ -38,30 +38,43 @@ BACKEND_COLUMNS = (
     Column("SUMMARY", flexible=True, least=40, prose=True),
 )
 
-
 STOPPED_STATE = "stopped"
+_FAILURE_STATES = ("failed", "unknown")
+# How `startup_line` describes pending processes, by their reason code.
+_STARTUP_STAGES: Mapping[str, str] = {
+    "waiting": "waiting for others",
+    "scheduling": "unscheduled",
+    "unschedulable": "unscheduled",
+    "pulling-image": "pulling image",
+    "image-unavailable": "without image",
+    "creating": "being created",
+    "backing-off": "restarting",
+}
 
 
 def process_state(process: ProcessStatus) -> str:
-    """The state in a word; what symphony itself ended is ``stopped``, since it is no failure."""
-    return (
-        STOPPED_STATE
-        if process.stopped and process.state.value in _BAD_ENDS
-        else str(process.state)
-    )
+    """Return the state of a process in one word.
+
+    A process that symphony has stopped is ``stopped``, because that is not a failure.
+    """
+    if process.stopped and process.state.value in _FAILURE_STATES:
+        return STOPPED_STATE
+    return str(process.state)
 
 
 def experiment_state(status: ExperimentStatus) -> str:
-    """The same for an experiment."""
-    bad = status.state.value in _BAD_ENDS and not any(process.failed for process in status)
-    return STOPPED_STATE if bad and status.processes else str(status.state)
+    """Return the state of an experiment in one word.
 
-
-_BAD_ENDS = ("failed", "unknown")
+    It is ``stopped`` if processes were stopped by symphony and no other process has failed.
+    """
+    has_failed = any(process.failed for process in status)
+    if status.processes and status.state.value in _FAILURE_STATES and not has_failed:
+        return STOPPED_STATE
+    return str(status.state)
 
 
 def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
-    """One experiment as a row of `EXPERIMENTS`."""
+    """Return an experiment as a row of `EXPERIMENT_COLUMNS`."""
     processes = status.processes
     return [
         status.name,
@@ -75,7 +88,7 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
 
 
 def process_row(process: ProcessStatus, now: float) -> list[object]:
-    """One process as a row of `PROCESSES`; its age is counted from its latest start."""
+    """Return a process as a row of `PROCESS_COLUMNS`. Its age begins at its latest start."""
     return [
         process.path,
         process_state(process),
@@ -89,12 +102,12 @@ def process_row(process: ProcessStatus, now: float) -> list[object]:
 
 
 def backend_row(info: BackendInfo) -> list[object]:
-    """One backend as a row of `BACKENDS`."""
+    """Return a backend as a row of `BACKEND_COLUMNS`."""
     return [info.name, ",".join(info.aliases), ",".join(sorted(info.capabilities)), info.summary]
 
 
 def backend_dict(info: BackendInfo) -> dict[str, Any]:
-    """One backend as JSON knows it."""
+    """Return a backend as data for JSON."""
     return {
         "name": info.name,
         "aliases": list(info.aliases),
@@ -105,85 +118,81 @@ def backend_dict(info: BackendInfo) -> dict[str, Any]:
 
 
 def state_colour(title: str, cell: str) -> str:
-    """The colour of a cell: states have one, other cells none."""
+    """Return the colour of a cell, or an empty string. Only states are coloured."""
     return STATE_COLOURS.get(cell, "") if title == "STATE" else ""
 
 
 def failure_lines(status: ExperimentStatus) -> list[str]:
-    """A line for each process that failed, those that ended first before the others."""
-    failed = sorted(
-        (item for item in status if item.failed), key=lambda item: item.ended or float("inf")
-    )
+    """Return a line for each process that failed, in the order in which they ended."""
+    failed = [process for process in status if process.failed]
+    failed.sort(key=lambda process: process.ended or float("inf"))
     return [failure_line(process) for process in failed]
 
 
 def failure_line(process: ProcessStatus) -> str:
-    """Why a process counts as failed, in one line."""
-    code = "" if process.exit_code is None else f"exit code {process.exit_code}"
-    why = ", ".join(part for part in (code, process.reason) if part)
-    return f"{process.path} {process.state}{': ' if why else ''}{why}"
+    """Return the path, the state, the exit code and the reason of a process in one line."""
+    causes: list[str] = []
+    if process.exit_code is not None:
+        causes.append(f"exit code {process.exit_code}")
+    if process.reason:
+        causes.append(process.reason)
+    text = f"{process.path} {process.state}"
+    return f"{text}: {', '.join(causes)}" if causes else text
 
 
 def summary_line(status: ExperimentStatus) -> str:
-    """How an experiment stands, in one line."""
-    return f"{status.name} {experiment_state(status)}: {_counts(status)}"
+    """Return the state of an experiment and of its processes in one line."""
+    return f"{status.name} {experiment_state(status)}: {_count_states(status)}"
 
 
 def waiting_line(status: ExperimentStatus) -> str:
-    """What is waited for, in one line."""
-    going = [process.path for process in status if process.state.value in ("running", "pending")]
-    return f"waiting for {status.name} ({_counts(status)}): {', '.join(going)}"
+    """Return the processes that have not finished, in one line."""
+    unfinished = [
+        process.path for process in status if process.state.value in ("running", "pending")
+    ]
+    return f"waiting for {status.name} ({_count_states(status)}): {', '.join(unfinished)}"
 
 
 def startup_line(status: ExperimentStatus) -> str:
-    """How far a launch has come, in one line: ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``."""
+    """Return the progress of a launch in one line.
+
+    For example ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``.
+    """
     ready = sum(process.ready for process in status)
-    found: dict[str, int] = {}
-    for process in status:
-        if not process.ready:
-            word = _stage(process)
-            found[word] = found.get(word, 0) + 1
-    parts = [
-        f"{ready} of {len(status.processes)} ready",
-        *(f"{number} {word}" for word, number in found.items()),
-    ]
+    stages = _count_words(_startup_stage(process) for process in status if not process.ready)
+    parts = [f"{ready} of {len(status.processes)} ready", *stages]
     return f"{status.name}: {', '.join(parts)}"
 
 
-# What a process that is pending waits for, by what its reason begins with or holds.
-_STAGES = (
-    ("waiting for ", "waiting for others"),
-    ("Unschedulable", "unscheduled"),
-    ("being scheduled", "unscheduled"),
-    ("pulling image", "pulling image"),
-    ("Image", "without image"),
-    ("ContainerCreating", "being created"),
-    ("init container", "preparing"),
-    ("restarts ", "restarting"),
-)
+def _startup_stage(process: ProcessStatus) -> str:
+    state = str(process.state)
+    if state == "running":
+        return "started"
+    if state != "pending":
+        return process_state(process)
+    return _STARTUP_STAGES.get(str(process.reason_code), "pending")
 
 
-def _stage(process: ProcessStatus) -> str:
-    if str(process.state) != "pending":
-        return "started" if str(process.state) == "running" else process_state(process)
-    return next((word for part, word in _STAGES if part in process.reason), "pending")
+def _count_states(status: ExperimentStatus) -> str:
+    counts = _count_words(process_state(process) for process in status)
+    return ", ".join(counts) or "no processes"
 
 
-def _counts(status: ExperimentStatus) -> str:
-    found: dict[str, int] = {}
-    for process in status:
-        word = process_state(process)
-        found[word] = found.get(word, 0) + 1
-    return ", ".join(f"{number} {word}" for word, number in found.items()) or "no processes"
+def _count_words(words: Iterable[str]) -> list[str]:
+    """Return each word with its number, such as ``3 running``, in the order of first use."""
+    numbers: dict[str, int] = {}
+    for word in words:
+        numbers[word] = numbers.get(word, 0) + 1
+    return [f"{number} {word}" for word, number in numbers.items()]
 
 
 def count_processes(number: int) -> str:
-    """``1 process``, ``3 processes``."""
-    return f"{number} process{'' if number == 1 else 'es'}"
+    """Return a number of processes as text: ``1 process``, ``3 processes``."""
+    return f"{number} process" if number == 1 else f"{number} processes"
 
 
 def align_pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Commands and what they are for, aligned."""
-    rows: Sequence[tuple[str, str]] = list(pairs)
+    """Return indented lines in two aligned columns, such as commands and their descriptions."""
+    rows = list(pairs)
     size = max((len(left) for left, _ in rows), default=0)
     return [f"  {left.ljust(size)}  {right}" for left, right in rows]

@@ -1,4 +1,4 @@
-"""A table that is shown again and again: in place on a terminal, and in a pipe whenever it has changed."""
+"""Output that is updated repeatedly: in place on a terminal, and after each change in a pipe."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ INTERVAL_SECONDS = 2.0
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
-def watch_lines(look: Callable[[], Sequence[str]], every: float = INTERVAL_SECONDS) -> int:
-    """Show the lines that ``look`` gives until Ctrl-C, looking again after ``every`` seconds; the exit code."""
+def watch_lines(get_lines: Callable[[], Sequence[str]], interval: float = INTERVAL_SECONDS) -> int:
+    """Show the result of ``get_lines`` until Ctrl-C, and return the exit code.
+
+    ``get_lines`` is called again after ``interval`` seconds.
+    """
     in_place = is_terminal(sys.stdout)
     shown: list[str] = []
     try:
         while True:
-            lines = _fitting(look(), terminal_height(sys.stdout))
+            lines = _first_lines(get_lines(), terminal_height(sys.stdout))
             if lines != shown:
                 if shown:
                     print(_UP_AND_CLEAR.format(len(shown)) if in_place else "\n", end="")
                 print("\n".join(lines), flush=True)
                 shown = lines
-            time.sleep(every)
-    except KeyboardInterrupt:  # the usual way to end this
+            time.sleep(interval)
+    except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _fitting(lines: Sequence[str], room: int | None) -> list[str]:
-    """What can be shown in place: no more lines than the terminal has."""
-    if room is None or len(lines) < room:
+def _first_lines(lines: Sequence[str], height: int | None) -> list[str]:
+    """Return as many lines as fit on the terminal, so that they can be replaced in place."""
+    if height is None or len(lines) < height:
         return list(lines)
-    kept = max(1, room - 2)
+    kept = max(1, height - 2)
     return [*lines[:kept], f"and {len(lines) - kept} more"]

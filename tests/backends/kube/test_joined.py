@@ -141,14 +141,14 @@ def test_the_command_line_draws_completes_and_says_what_it_would_do(
             "forward",
             name,
             "db",
-        ): f"would lead any free port of this machine to port 7400 of db of {name}",
+        ): f"would forward any free local port to port 7400 of db of {name}",
         (
             "forward",
             name,
             "server",
             "80:8080",
-        ): "would lead port 8080 of this machine to port 80 of server",
-        ("visit", name, "db"): "would lead any free port of this machine to port 7400 of db",
+        ): "would forward local port 8080 to port 80 of server",
+        ("visit", name, "db"): "would forward any free local port to port 7400 of db",
         ("cp", name, "serv:/etc/hosts", "hosts"): f"would copy server:/etc/hosts to hosts ({name})",
     }.items():
         done = symphony(*words, *where, "--dry-run")

@@ -133,7 +133,7 @@ class TestDescribe:
         assert "exit 3" in facts["command"]
         events = lines.index("events")
         assert lines[events + 1].split(" ago  ")[1].startswith("started as process ")
-        assert "exit code 3" in lines[events + 2]
+        assert "exited with code 3" in lines[events + 2]
         assert lines[-11:] == [
             "last lines (of crew/agent)",
             *(f"  {number}" for number in range(21, 31)),

@@ -1,1 +1,1 @@
-"""The tmux backend: processes of this machine in the windows of symphony's own tmux server."""
+"""The tmux backend: processes of this machine in windows of symphony's own tmux server."""

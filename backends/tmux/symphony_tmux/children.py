@@ -1,8 +1,9 @@
-"""The processes of an experiment in windows of tmux: starting them, and hearing of their ends.
+"""Start the processes of an experiment in tmux windows, and report when they exit.
 
-The keeper of a window (`symphony_tmux.keeper`) reports its process, which waits at a gate, a FIFO. That opens when
-tmux has begun to write what the window shows to the process's log: so no byte is lost, and no command runs before
-all windows of its batch are there. Then the process becomes the command.
+The keeper of a window (`symphony_tmux.keeper`) reports its process, which waits at a gate, a FIFO.
+The gate opens when tmux has started to write the output of the window to the log of the process. No
+byte is lost, and no command runs before all windows of its batch exist. Then the process executes
+the command.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 
 from symphony.host.processes.identity import birth_time
 from symphony.host.processes.spec import ProcessSpec
@@ -21,22 +23,23 @@ from symphony.host.run.directory import RunDirectory
 from symphony.host.supervisor.children import ExitCallback, StartRefused
 from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
-from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, Answer
-from symphony_tmux.ending import CLOSED, End, Ends, TmuxChild
+from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
+from symphony_tmux.exits import CLOSED, PendingExits, ProcessExit, TmuxChild
 from symphony_tmux.gates import Gates
 from symphony_tmux.keeper import BEGAN, ENDED, Report
 from symphony_tmux.render import Window
 from symphony_tmux.windows import Windows
 
-# The first batch makes the session, and all others wait for it.
+# The first batch creates the session, and all other batches wait for it.
 FIRST_BATCH, BATCH = 8, 50
-LOOK_EVERY = 0.2
-# What a word of a command costs beside its bytes, and room for the variables that tmux adds.
-_POINTER, _OF_TMUX = 8, 4096
+POLL_SECONDS = 0.2
+# The size of a word of a command in addition to its bytes, and room for the variables that tmux
+# adds, in bytes.
+_POINTER_BYTES, _TMUX_VARIABLES_BYTES = 8, 4096
 
 
 class TmuxChildren:
-    """The windows of one session; see `symphony.host.supervisor.children.Children`."""
+    """The windows of one session; see `symphony.host.processes.children.Children`."""
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class TmuxChildren:
         ended: ExitCallback,
         *,
         server_name: str = DEFAULT_SERVER,
-        answer_within: float = ANSWER_WITHIN,
+        answer_within: float = ANSWER_TIMEOUT_SECONDS,
     ) -> None:
         self._loop = loop
         self._run = run
@@ -53,18 +56,18 @@ class TmuxChildren:
         self._windows = Windows(run, server_name, answer_within)
         raise_open_file_limit()
         self._gates = Gates(run.path / "gates")
-        self._ends = Ends(loop, self._windows, self._gates, self._tell)
+        self._exits = PendingExits(loop, self._windows, self._gates, self._report_exit)
         self._alive: dict[str, TmuxChild] = {}
         self._keepers: dict[int, TmuxChild] = {}
-        self._heard: dict[int, int] = {}
+        self._reported_pids: dict[int, int] = {}
         self._unlogged: dict[str, ProcessSpec] = {}
-        loop.watch(self._gates.fileno(), self._hear)
+        loop.watch(self._gates.fileno(), self._receive_reports)
 
     def __len__(self) -> int:
         return len(self._alive)
 
     def get(self, name: str) -> TmuxChild | None:
-        """The living child of that name."""
+        """Return the running child with that name."""
         return self._alive.get(name)
 
     # --- starting ---
@@ -72,63 +75,75 @@ class TmuxChildren:
     def start(
         self, commands: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
-        """Start processes; see `symphony.host.supervisor.children.Children`.
+        """Start processes; see `symphony.host.processes.children.Children`.
 
-        While tmux makes the windows of one batch, those of the batch before are looked at, and those are told
-        whose keepers have reported: tmux is never kept waiting.
+        While tmux creates the windows of one batch, the windows of the previous batch are examined,
+        and the processes that were reported by their keepers are yielded, so that tmux never has to
+        wait.
         """
-        waiting = list(commands)
+        waiting = deque(commands)
         sent: deque[tuple[list[ProcessSpec], Callable[[], Answer]]] = deque()
-        made: deque[tuple[ProcessSpec, Window | str]] = deque()
+        created: deque[tuple[ProcessSpec, Window | str]] = deque()
         try:
             while waiting:
-                size = BATCH if self._windows.made else FIRST_BATCH
-                batch, waiting = waiting[:size], waiting[size:]
-                able: list[ProcessSpec] = []
-                for command in batch:
+                startable: list[ProcessSpec] = []
+                for spec in self._next_batch(waiting):
                     try:
-                        self._prepare(command, {**env, **command.env})
+                        self._prepare(spec, {**env, **spec.env})
                     except OSError as exc:
-                        yield command, exc
+                        yield spec, exc
                     else:
-                        able.append(command)
-                if able:
-                    sent.append((able, self._windows.send(able, env)))
+                        startable.append(spec)
+                if startable:
+                    sent.append((startable, self._windows.send(startable, env)))
+                # One batch stays in progress, so that tmux never has to wait.
                 if len(sent) > 1:
-                    made += self._take(*sent.popleft(), env)
-                    yield from self._reported(made)
+                    created += self._receive_windows(*sent.popleft(), env)
+                    yield from self._adopt_reported(created)
             while sent:
-                made += self._take(*sent.popleft(), env)
-            yield from self._reported(made, wait=True)
+                created += self._receive_windows(*sent.popleft(), env)
+            yield from self._adopt_reported(created, wait=True)
         finally:
-            for able, answer in sent:  # a launch that fails half-way has to know what it takes back
-                made += self._take(able, answer, env)
-            for _ in self._reported(made, wait=True):
+            # A launch that fails halfway must know which windows to remove.
+            while sent:
+                created += self._receive_windows(*sent.popleft(), env)
+            for _ in self._adopt_reported(created, wait=True):
                 pass
         self._loop.post(self._log_all)
 
+    def _next_batch(self, waiting: deque[ProcessSpec]) -> list[ProcessSpec]:
+        """Remove and return the processes of the next batch."""
+        size = BATCH if self._windows.made else FIRST_BATCH
+        return [waiting.popleft() for _ in range(min(size, len(waiting)))]
+
     def _prepare(self, command: ProcessSpec, env: Mapping[str, str]) -> None:
-        """Make the log and the gate; raises OSError for a folder a command that is not there or too long."""
+        """Create the log and the gate. Raises OSError if the directory or the command does not
+        exist, or if the command is too long.
+        """
         _check(command, env)
         _check_size(self._windows.session.argv(command, env), env)
         log = self._run.log(command.name)
         os.close(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600))
         self._gates.prepare(command.name)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._windows.session.sink(command.name))
+            Path(self._windows.session.sink(command.name)).unlink()
 
-    def _take(
+    def _receive_windows(
         self, batch: Sequence[ProcessSpec], answer: Callable[[], Answer], env: Mapping[str, str]
     ) -> list[tuple[ProcessSpec, Window | str]]:
         taken = self._windows.take(batch, answer(), env)
         return [(command, taken[command.name]) for command in batch]
 
-    def _reported(
+    def _adopt_reported(
         self, made: deque[tuple[ProcessSpec, Window | str]], *, wait: bool = False
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
-        """Take from ``made``, in order, what has a process, or never will; ``wait`` for all of it."""
-        self._take_in(self._gates.hear())
-        while made and (wait or isinstance(made[0][1], str) or made[0][1].pid in self._heard):
+        """Yield the entries at the start of ``made`` that have a process or never will. With
+        ``wait``, wait for all entries.
+        """
+        self._handle_reports(self._gates.read_reports())
+        while made and (
+            wait or isinstance(made[0][1], str) or made[0][1].pid in self._reported_pids
+        ):
             command, window = made.popleft()
             if isinstance(window, str):
                 yield command, StartRefused(errno.EIO, window)
@@ -148,30 +163,34 @@ class TmuxChildren:
         return child
 
     def _process_of(self, keeper: int) -> int:
-        """The process of a keeper, which is about to report it; the keeper itself where it ended before."""
-        while keeper not in self._heard:
+        """Return the process of a keeper, which reports it soon, or the keeper itself if it
+        exited before.
+        """
+        while keeper not in self._reported_pids:
             gone = birth_time(keeper) is None
-            self._take_in(self._gates.hear(0.0 if gone else LOOK_EVERY))
+            self._handle_reports(self._gates.read_reports(0.0 if gone else POLL_SECONDS))
             if gone:
-                return self._heard.pop(keeper, keeper)
-        return self._heard.pop(keeper)
+                return self._reported_pids.pop(keeper, keeper)
+        return self._reported_pids.pop(keeper)
 
     def _log_all(self) -> None:
-        """Begin the logs of a batch of windows, which opens their gates; then of the next."""
+        """Start the logs of a batch of windows, which opens their gates. Then continue with the
+        next batch.
+        """
         batch = [self._unlogged.pop(name) for name in list(self._unlogged)[:BATCH]]
         if batch:
             self._windows.log(batch)
             self._loop.post(self._log_all)
 
-    # --- ending ---
+    # --- exiting ---
 
-    def _hear(self) -> None:
-        self._take_in(self._gates.hear())
+    def _receive_reports(self) -> None:
+        self._handle_reports(self._gates.read_reports())
 
-    def _take_in(self, reports: Iterable[Report]) -> None:
+    def _handle_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
             if report.what == BEGAN:
-                self._heard[report.keeper] = report.value
+                self._reported_pids[report.keeper] = report.value
             elif report.what == ENDED:
                 self._loop.post(lambda report=report: self._process_ends(report))  # type: ignore[misc]
 
@@ -179,29 +198,34 @@ class TmuxChildren:
         child = self._keepers.get(report.keeper)
         if child is not None:
             logged = self._unlogged.pop(child.name, None) is None
-            self._ends.begin(child, report.value, logged=logged)
+            self._exits.add(child, report.value, logged=logged)
 
     def _keeper_ends(self, child: TmuxChild) -> None:
-        """Its window was closed, or all is over. A process may outlive the first."""
-        self._hear()
-        self._loop.post(lambda: self._alone(child))  # after what was just heard
+        """Handle a keeper that exited: its window was closed, or its process has exited too. The
+        process may outlive the window.
+        """
+        self._receive_reports()
+        # This runs after the reports that were just received.
+        self._loop.post(lambda: self._check_keeper(child))
 
-    def _alone(self, child: TmuxChild) -> None:
+    def _check_keeper(self, child: TmuxChild) -> None:
         if self._alive.get(child.name) is not child:
             return
         self._unlogged.pop(child.name, None)
         if birth_time(child.pid) == child.birth:
             child.handle = _pidfd(child.pid)
-            self._watch(child, lambda child: self._ends.begin(child, None, logged=True))
+            self._watch(child, lambda child: self._exits.add(child, None, logged=True))
         else:
-            self._ends.begin(child, None, logged=True)
+            self._exits.add(child, None, logged=True)
 
     def _watch(self, child: TmuxChild, gone: Callable[[TmuxChild], None]) -> None:
-        """Call ``gone`` once what the child's handle is of has ended; where there are no pidfds look now and then."""
+        """Call ``gone`` when the process of the child's handle has exited. Without pidfds, poll
+        for that.
+        """
         handle = child.handle
         if handle is None:
             watched = child.keeper if gone == self._keeper_ends else child.pid
-            self._look_at(child, watched, gone)
+            self._poll_exit(child, watched, gone)
             return
 
         def ended() -> None:
@@ -210,11 +234,11 @@ class TmuxChildren:
 
         self._loop.watch(handle, ended)
 
-    def _look_at(self, child: TmuxChild, pid: int, gone: Callable[[TmuxChild], None]) -> None:
+    def _poll_exit(self, child: TmuxChild, pid: int, gone: Callable[[TmuxChild], None]) -> None:
         if self._alive.get(child.name) is not child:
             return
         if birth_time(pid) is not None:
-            self._loop.after(LOOK_EVERY, lambda: self._look_at(child, pid, gone))
+            self._loop.after(POLL_SECONDS, lambda: self._poll_exit(child, pid, gone))
         else:
             gone(child)
 
@@ -224,18 +248,18 @@ class TmuxChildren:
             os.close(child.handle)
             child.handle = None
 
-    def _tell(self, end: End) -> None:
-        child = end.child
+    def _report_exit(self, pending: ProcessExit) -> None:
+        child = pending.child
         self._unwatch(child)
         del self._alive[child.name]
         del self._keepers[child.keeper]
         self._windows.stop_sink(child.name)
-        if end.reason == CLOSED:
+        if pending.reason == CLOSED:
             self._windows.forget(child.name)
-        self._ended(child, end.code, end.reason)
+        self._ended(child, pending.code, pending.reason)
 
     def discard(self) -> None:
-        """Remove the session of a launch that was taken back."""
+        """Remove the session of a launch that was rolled back."""
         self._windows.remove()
 
 
@@ -247,29 +271,39 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:
-    """Raise what starting would: a window's command could only say it on its screen."""
-    if not os.path.isdir(command.cwd):
+    """Raise the error that a start would raise. The command in a window could only print it on its
+    screen.
+    """
+    directory = Path(command.cwd)
+    if not directory.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), command.cwd)
     program = command.argv[0]
-    folders = [""] if "/" in program else (env.get("PATH") or os.defpath).split(os.pathsep)
+    search_path = [""]
+    if "/" not in program:
+        search_path = (env.get("PATH") or os.defpath).split(os.pathsep)
     found = False
-    for folder in folders:
-        path = os.path.join(command.cwd, folder, program)
+    for entry in search_path:
+        path = directory / entry / program
         if os.access(path, os.X_OK):
             return
-        found = found or os.path.exists(path)
+        found = found or path.exists()
     number = errno.EACCES if found else errno.ENOENT
     raise OSError(number, os.strerror(number), program)
 
 
 def _check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Raise what execve(2) would: one word of a command and its environment is too long, or all together are.
+    """Raise the error of execve(2) if a word of the command or its environment is too long, or all
+    of them together are.
 
-    ``argv`` is that of the keeper, the longest command of a window. Each word ends with a NUL and has a pointer.
+    ``argv`` is that of the keeper, the longest command of a window. Each word has a terminating NUL
+    and a pointer.
     """
     words, variables = (_bytes(part) for part in (argv, [*env, *env.values()]))
     word_limit = 32 * os.sysconf("SC_PAGE_SIZE")
-    too_long = words + variables + _POINTER * (len(argv) + len(env)) + _OF_TMUX > _together()
+    too_long = (
+        words + variables + _POINTER_BYTES * (len(argv) + len(env)) + _TMUX_VARIABLES_BYTES
+        > _argument_limit_bytes()
+    )
     if sys.platform == "linux" and max(words, variables) > word_limit:
         pairs = (f"{key}={value}" for key, value in env.items())
         too_long = too_long or any(_bytes([word]) > word_limit for word in chain(argv, pairs))
@@ -281,8 +315,10 @@ def _bytes(words: Sequence[str]) -> int:
     return len(os.fsencode("\0".join(words))) + 1
 
 
-def _together() -> int:
-    """How many bytes a command and its environment may have; Linux has a bound that sysconf does not tell."""
+def _argument_limit_bytes() -> int:
+    """Return the maximum size of a command and its environment in bytes. Linux has a limit that
+    sysconf does not report.
+    """
     return (
         min(os.sysconf("SC_ARG_MAX"), 6 << 20)
         if sys.platform == "linux"

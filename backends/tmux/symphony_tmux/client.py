@@ -1,4 +1,4 @@
-"""Asking a tmux server, through tmux's own command line, in batches."""
+"""Send commands to a tmux server in batches, with tmux's own command line."""
 
 from __future__ import annotations
 
@@ -16,54 +16,61 @@ from pathlib import Path
 
 from symphony.errors import BackendError
 
-OLDEST = "3.3"
+OLDEST_VERSION = "3.3"
 DEFAULT_SERVER = "symphony"
 
-# What tmux says when its server goes away at the very moment of asking, as it does after its last session.
-_PASSING = ("server exited", "lost server")
-_NO_SERVER = ("no server running", "error connecting", "server exited", "lost server")
-_PATIENCE = 5.0
-# How much a pipe holds unless told otherwise: pipe(7).
+# The errors of tmux if its server exits during the request, as it does after its last session was
+# closed.
+_EXITING_ERRORS = ("server exited", "lost server")
+_NO_SERVER_ERRORS = ("no server running", "error connecting", "server exited", "lost server")
+_EXIT_TIMEOUT_SECONDS = 5.0
+# The default capacity of a pipe in bytes; see pipe(7).
 PIPE = 64 << 10
-# How long a server may take to answer, in seconds, and one that last took longer.
-ANSWER_WITHIN, AGAIN_WITHIN = 30.0, 1.0
+# How long a server may take to respond, in seconds, and how long a server that did not respond last
+# time.
+ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What tmux answered: its lines, and the first line of what went wrong, or ``""``.
+    """The response of tmux: its lines, and the first line of an error, or ``""``.
 
-    ``late`` is of a server that runs but did not answer in time; ``error`` then says what to do about it.
+    ``timed_out`` means that the server is running but did not respond in time. ``error`` then says
+    how to fix that.
     """
 
     lines: list[str]
     error: str
-    late: bool = False
+    timed_out: bool = False
 
     @property
     def no_server(self) -> bool:
-        """Whether there was no server to answer."""
-        return any(words in self.error for words in _NO_SERVER)
+        """Whether there was no server to respond."""
+        return any(words in self.error for words in _NO_SERVER_ERRORS)
 
 
-class Asked:
-    """A batch that was sent. `answer` waits for it."""
+class PendingAnswer:
+    """A batch that was sent. `wait` waits for the response."""
 
     def __init__(self, process: subprocess.Popen[bytes], text: bytes) -> None:
         self._process = process
         self._rest = text
-        self._make_room()
+        self._enlarge_pipe()
         self._write()
 
-    def _make_room(self) -> None:
-        """Let the pipe hold the whole batch, where it can: tmux begins only when it has all of it."""
+    def _enlarge_pipe(self) -> None:
+        """Enlarge the pipe to hold the whole batch, if possible, because tmux starts only when
+        it has all of it.
+        """
         size = getattr(fcntl, "F_SETPIPE_SZ", None)
         if self._process.stdin is not None and size is not None and len(self._rest) > PIPE:
-            with contextlib.suppress(OSError):  # above what this user may have
+            with contextlib.suppress(OSError):  # The size exceeds the limit of this user.
                 fcntl.fcntl(self._process.stdin.fileno(), size, len(self._rest))
 
     def _write(self) -> None:
-        """Write what tmux can take now: one that hangs must not hang us. The rest is written by `answer`."""
+        """Write as much as tmux accepts without blocking, because the server may hang. `answer`
+        writes the rest.
+        """
         if self._process.stdin is None:
             return
         pipe = self._process.stdin.fileno()
@@ -74,18 +81,22 @@ class Asked:
             self._process.stdin.close()
             self._process.stdin = None
 
-    def answer(self, within: float) -> Answer | None:
-        """Wait until the batch is done; None, and what was not yet begun will never be, after so many seconds."""
+    def wait(self, timeout: float) -> Answer | None:
+        """Wait until the batch is done. Return None after ``timeout`` seconds; commands that have
+        not started by then never will.
+        """
         try:
-            output, error = self._process.communicate(self._rest or None, timeout=within)
+            output, error = self._process.communicate(self._rest or None, timeout=timeout)
         except subprocess.TimeoutExpired:
-            self._give_up()
+            self._kill_client()
             return None
-        said = error.decode(errors="replace").strip().splitlines()
-        return Answer(output.decode(errors="replace").splitlines(), said[0] if said else "")
+        errors = error.decode(errors="replace").strip().splitlines()
+        return Answer(output.decode(errors="replace").splitlines(), errors[0] if errors else "")
 
-    def _give_up(self) -> None:
-        """End the client. Its pipes are not read to their ends: the server that hangs has them too."""
+    def _kill_client(self) -> None:
+        """Kill the client. Its pipes are not read to their end, because the hanging server holds
+        them open.
+        """
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
@@ -95,53 +106,65 @@ class Asked:
 
 
 class Tmux:
-    """A tmux server that need not run yet, by its name (``-L``) or by its socket (``-S``).
+    """A tmux server, which need not be running yet, by its name (``-L``) or its socket (``-S``).
 
-    It may take ``within`` seconds for an answer. Who had to wait so long in vain does not do so again and again.
+    It may take ``timeout`` seconds to respond. After one timeout, the next requests wait for a
+    shorter time.
     """
 
     def __init__(
-        self, *, name: str | None = None, socket: str | None = None, within: float = ANSWER_WITHIN
+        self,
+        *,
+        name: str | None = None,
+        socket: str | None = None,
+        timeout: float = ANSWER_TIMEOUT_SECONDS,
     ) -> None:
-        self.program = program()
-        self._within = within
-        self._late = False
+        self.program = find_tmux()
+        self._timeout = timeout
+        self._timed_out = False
         self._name = name or DEFAULT_SERVER
-        self._socket = socket or _socket_of(self._name)
+        self._socket = socket or _socket_path(self._name)
         self._server = ["-S", socket] if socket else ["-L", self._name]
 
     def send(self, commands: Sequence[str], *, start: bool = False) -> Callable[[], Answer]:
-        """Send commands in one batch, through standard input: neither ``ps`` nor a file shows them.
+        """Send commands in one batch through standard input, so that neither ``ps`` nor a file
+        shows them.
 
-        ``start`` begins the server where there is none. It reads no configuration file. Returns what waits for the
-        answer.
+        ``start`` starts the server if it is not running. It reads no configuration file. Return a
+        function that waits for the response.
         """
-        asked = self._batch(commands, start=start)
+        asked = self._send_batch(commands, start=start)
         return lambda: self._answer(asked)
 
-    def ask(
-        self, commands: Sequence[str], *, start: bool = False, within: float | None = None
+    def run(
+        self, commands: Sequence[str], *, start: bool = False, timeout: float | None = None
     ) -> Answer:
-        """Send commands and wait; with ``start`` a server that is just ending is given the time to go."""
-        deadline = time.monotonic() + _PATIENCE
+        """Send commands and wait. With ``start``, wait for a server that is exiting before a new
+        one is started.
+        """
+        deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
         while True:
-            answer = self._answer(self._batch(commands, start=start), within)
+            answer = self._answer(self._send_batch(commands, start=start), timeout)
             passing = (
-                start and not answer.lines and any(words in answer.error for words in _PASSING)
+                start
+                and not answer.lines
+                and any(words in answer.error for words in _EXITING_ERRORS)
             )
             if not passing or time.monotonic() >= deadline:
                 return answer
             time.sleep(0.02)
 
-    def tell(self, words: Sequence[str]) -> Answer:
-        """Send one command, which ``ps`` may show, and wait. A server that hangs will obey when it is continued."""
-        return self._answer(self._begin(words, b""))
+    def run_one(self, words: Sequence[str]) -> Answer:
+        """Send one command, which ``ps`` may show, and wait. A server that hangs executes it
+        when it is continued.
+        """
+        return self._answer(self._start_client(words, b""))
 
-    def _batch(self, commands: Sequence[str], *, start: bool) -> Asked:
+    def _send_batch(self, commands: Sequence[str], *, start: bool) -> PendingAnswer:
         begin = ["start-server", ";"] if start else []
-        return self._begin([*begin, "source-file", "-"], "\n".join([*commands, ""]).encode())
+        return self._start_client([*begin, "source-file", "-"], "\n".join([*commands, ""]).encode())
 
-    def _begin(self, words: Sequence[str], text: bytes) -> Asked:
+    def _start_client(self, words: Sequence[str], text: bytes) -> PendingAnswer:
         process = subprocess.Popen(
             [self.program, *self._server, "-f", os.devnull, *words],
             stdin=subprocess.PIPE,
@@ -151,28 +174,30 @@ class Tmux:
             cwd="/",
             start_new_session=True,
         )
-        return Asked(process, text)
+        return PendingAnswer(process, text)
 
-    def _answer(self, asked: Asked, within: float | None = None) -> Answer:
-        within = self._within if within is None else min(within, self._within)
-        answer = asked.answer(min(within, AGAIN_WITHIN) if self._late else within)
-        self._late = answer is None
-        return Answer([], self._silence(), late=True) if answer is None else answer
+    def _answer(self, asked: PendingAnswer, timeout: float | None = None) -> Answer:
+        timeout = self._timeout if timeout is None else min(timeout, self._timeout)
+        answer = asked.wait(min(timeout, RETRY_TIMEOUT_SECONDS) if self._timed_out else timeout)
+        self._timed_out = answer is None
+        return Answer([], self._timeout_error(), timed_out=True) if answer is None else answer
 
-    def _silence(self) -> str:
-        """What to do about a server that does not answer."""
-        pid = _listener(self._socket)
+    def _timeout_error(self) -> str:
+        """Return how to fix a server that does not respond."""
+        pid = _listener_pid(self._socket)
         name = Path(self._socket).name
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -KILL {pid})" if pid else "end it"
-        return f"the tmux server {name!r} does not answer; {remedy}, and try again"
+        return f"the tmux server {name!r} does not respond; {remedy}, and try again"
 
 
-def _socket_of(name: str) -> str:
+def _socket_path(name: str) -> str:
     return f"{os.environ.get('TMUX_TMPDIR') or '/tmp'}/tmux-{os.getuid()}/{name}"
 
 
-def _listener(path: str) -> int | None:
-    """The process that listens on a socket; None where that cannot be learned."""
+def _listener_pid(path: str) -> int | None:
+    """Return the pid of the process that listens on a socket, or None if it cannot be
+    determined.
+    """
     if not hasattr(socket, "SO_PEERCRED"):
         return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -188,18 +213,21 @@ def _listener(path: str) -> int | None:
     return pid
 
 
-def program() -> str:
-    """The tmux of this machine; raises `BackendError` where there is none."""
+def find_tmux() -> str:
+    """Return the path of tmux. Raises `BackendError` if it is not installed."""
     found = shutil.which("tmux")
     if found is None:
-        raise BackendError(f"tmux was not found on the PATH; install tmux {OLDEST} or newer")
+        raise BackendError(
+            f"tmux was not found on the PATH; install tmux {OLDEST_VERSION} or newer"
+        )
     return found
 
 
 def clean_environment() -> dict[str, str]:
-    """What the server begins with, and hands on to its windows: nothing but where its socket is.
+    """Return the environment of the server, which its windows inherit. It has only the variables
+    that locate its socket.
 
-    A client's PATH in particular would take the place of the one that a window is given.
+    In particular, PATH of a client would override the PATH of a window.
     """
     kept = {key: os.environ[key] for key in ("TMUX_TMPDIR", "HOME") if key in os.environ}
     return {"LANG": "C.UTF-8", **kept}

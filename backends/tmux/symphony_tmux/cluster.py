@@ -1,4 +1,4 @@
-"""The tmux backend: what `HostCluster` does, with a window of tmux for each process."""
+"""The tmux backend: a `HostCluster` with a tmux window for each process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from symphony.errors import BackendError, NotFound, SpecError
 from symphony.host.cluster import HostCluster
 from symphony.host.run.directory import RunDirectory
 from symphony.status import LogLine, ReasonCode
-from symphony_tmux.client import ANSWER_WITHIN, DEFAULT_SERVER, program
+from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, find_tmux
 from symphony_tmux.keeper import clean, is_mark, last_lines
 
 if TYPE_CHECKING:
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 if (
     importlib.util.find_spec("libtmux") is None
-):  # to import it here would make every launch wait for it
+):  # libtmux is not imported here, because that would delay every launch.
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
 
 USERS_SERVER = "default"
 
 
 class TmuxCluster(HostCluster):
-    """Processes of this machine, each in a window of a tmux server of symphony's own.
+    """Runs processes of this machine, each in a window of symphony's own tmux server.
 
-    An experiment is a session of its name, a process a window ``process`` or ``group:process`` in declaration
-    order. A window stays when its process has ended. ``server_name`` is the server (tmux's ``-L``), which may take
-    ``answer_within`` seconds for an answer; the other options are those of `HostCluster`. What a process writes is
-    on its screen and whole in its log.
+    An experiment is a session with its name. A process is a window ``process`` or
+    ``group:process``, in declaration order. A window stays open when its process has exited.
+    ``server_name`` is the name of the server (tmux's ``-L``), which may take ``answer_within``
+    seconds to respond. The other options are those of `HostCluster`. The output of a process is on
+    its screen, and complete in its log.
     """
 
     backend: ClassVar[str] = "tmux"
@@ -48,7 +49,7 @@ class TmuxCluster(HostCluster):
         self,
         *,
         server_name: str = DEFAULT_SERVER,
-        answer_within: float = ANSWER_WITHIN,
+        answer_within: float = ANSWER_TIMEOUT_SECONDS,
         **options: Any,
     ) -> None:
         super().__init__(**options)
@@ -58,14 +59,14 @@ class TmuxCluster(HostCluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
-        program()  # the error that says what is missing comes before anything is touched
+        find_tmux()  # This reports a missing tmux before anything is changed.
         return super()._launch(experiment, force=force, on_change=on_change)
 
     def _children_options(self) -> dict[str, Any]:
         return {"server_name": self._server_name, "answer_within": self._answer_within}
 
     def _remove(self, run: RunDirectory) -> None:
-        """Remove the session of an experiment of which nothing runs, and its run directory."""
+        """Remove the session of an experiment without running processes, and its run directory."""
         socket = _socket(run)
         if socket is not None:
             from symphony_tmux.server import Server
@@ -73,13 +74,15 @@ class TmuxCluster(HostCluster):
             try:
                 with contextlib.suppress(FileNotFoundError):
                     Server(socket, self._answer_within).kill(run.name, _run_id(run))
-            finally:  # a server that hangs removes the session when it is continued
+            finally:  # A server that hangs removes the session when it is continued.
                 super()._remove(run)
         else:
             super()._remove(run)
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        """The status; without a supervisor the processes are found by their windows' keepers."""
+        """Return the status. Without a supervisor, the keepers of the windows identify the
+        processes.
+        """
         status = super()._describe(run)
         from symphony_tmux.windows import process_of
 
@@ -92,7 +95,7 @@ class TmuxCluster(HostCluster):
         return replace(status, processes=tuple(found))
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Attach the terminal to the window of a process, whether that still runs or has ended."""
+        """Attach the terminal to the window of a process, which may be running or have exited."""
         found = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
         socket = _socket(run)
@@ -112,7 +115,8 @@ class TmuxCluster(HostCluster):
             + (f" ({found.reason})" if found.reason else "")
         )
 
-    # The log has what the terminal got: see `keeper.clean`. A mark after the last line counts as one more line.
+    # The log has the output of the terminal; see `keeper.clean`. A mark after the last line counts
+    # as one more line.
 
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
@@ -130,7 +134,7 @@ class TmuxCluster(HostCluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """What processes wrote, line by line; see `Cluster.iter_logs`."""
+        """Yield the output of processes line by line; see `Cluster.iter_logs`."""
         lines = super().iter_logs(experiment, processes, follow=follow, since=since, tail=tail)
         return (
             LogLine(process=line.process, text=clean(line.text).removesuffix("\r"))
@@ -148,7 +152,7 @@ class TmuxCluster(HostCluster):
 
 
 def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
-    """The last lines of each process, as many as ``wanted`` says."""
+    """Return the last lines of each process. ``wanted`` has their number."""
     last: list[LogLine] = []
     for line in reversed(lines):
         if wanted[line.process] > 0:
@@ -158,7 +162,9 @@ def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
 
 
 def _unfinished(log: LogTail) -> bool:
-    """Whether a line was left unfinished where a log was left, which is one of the last; a mark alone is none."""
+    """Return whether the log was read up to an incomplete line, which counts as one of the last.
+    A mark alone is not a line.
+    """
     from symphony.host.logs import line_start
 
     start = line_start(log.path, log.offset)
@@ -170,7 +176,9 @@ def _unfinished(log: LogTail) -> bool:
 
 
 def _run_id(run: RunDirectory) -> str:
-    """The mark of a run. FileNotFoundError where its record is gone or broken: its session then stays."""
+    """Return the identifier of a run. Raises FileNotFoundError if its record is missing or
+    damaged; its session is then kept.
+    """
     try:
         return str(run.load_manifest()["run_id"])
     except BackendError as exc:
@@ -178,7 +186,9 @@ def _run_id(run: RunDirectory) -> str:
 
 
 def _socket(run: RunDirectory) -> str | None:
-    """The socket of the server on which an experiment was launched, once it has a session there."""
+    """Return the socket of the server on which an experiment was launched, or None if it has no
+    session yet.
+    """
     try:
         return (run.path / "socket").read_text()
     except FileNotFoundError:
@@ -191,10 +201,11 @@ def _server_name(name: object) -> str:
         or not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name)
         or name.startswith(".")
     ):
-        raise SpecError(f"server_name is letters, digits, '-', '_' and '.', not {name!r}")
+        raise SpecError(f"server_name must be letters, digits, '-', '_' and '.', not {name!r}")
     if name == USERS_SERVER:
         raise SpecError(
-            f"server_name {USERS_SERVER!r} is the user's own tmux server, which is left alone; choose another"
+            f"server_name {USERS_SERVER!r} is your own tmux server, which symphony does not use; "
+            "choose another name"
         )
     return name
 
@@ -205,5 +216,5 @@ def _seconds(value: object) -> float:
         or not isinstance(value, (int, float))
         or not 0 < value < float("inf")
     ):
-        raise SpecError(f"answer_within is a number of seconds above 0, not {value!r}")
+        raise SpecError(f"answer_within must be a number of seconds above 0, not {value!r}")
     return float(value)

@@ -1,4 +1,6 @@
-"""The FIFOs between a supervisor and the keepers of its windows: a gate for each, and one for all their reports."""
+"""The FIFOs between a supervisor and the keepers of its windows: a gate for each keeper, and one
+FIFO for all reports.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from pathlib import Path
 
 from symphony_tmux.keeper import SCRIPT, Report, reports
 
-# No process has such a name.
+# No process can have these names.
 KEEPER, REPORTS = ".keeper", ".reports"
 _CHUNK = 1 << 16
 
 
 class Gates:
-    """The folder of a run that holds them. Each is open here as long as the supervisor lives: keepers see it end."""
+    """The directory of a run with its FIFOs. The supervisor holds each one open, so that keepers
+    notice when it exits.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -26,24 +30,26 @@ class Gates:
         self._rest = b""
 
     def fileno(self) -> int:
-        """What is readable when there are reports."""
+        """Return the descriptor that is readable when there are reports."""
         return self._reports
 
     def prepare(self, process: str) -> None:
-        """Make the gate of a process, closed."""
+        """Create the gate of a process, closed."""
         if process not in self._open:
             self._open[process] = _fifo(f"{self._folder}/{process}")
             return
-        with contextlib.suppress(BlockingIOError):  # what its last keeper did not wait for
+        with contextlib.suppress(BlockingIOError):  # A previous keeper may have left a line unread.
             os.read(self._open[process], _CHUNK)
 
     def release(self, process: str) -> None:
-        """Let the keeper of a process, which has ended, go."""
+        """Release the keeper of a process that has exited."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._open[process], b"\n")
 
-    def hear(self, timeout: float = 0.0) -> list[Report]:
-        """What keepers have reported; where that is nothing, what they do within ``timeout`` seconds."""
+    def read_reports(self, timeout: float = 0.0) -> list[Report]:
+        """Return the reports of keepers. If there are none, wait for them, at most ``timeout``
+        seconds.
+        """
         poll = select.poll()
         poll.register(self._reports, select.POLLIN)
         poll.poll(timeout * 1000)
@@ -54,6 +60,8 @@ class Gates:
 
 
 def _fifo(path: str) -> int:
-    """A FIFO, open at both ends: nobody who opens it waits for us, and it never ends while we live."""
+    """Create a FIFO that is open at both ends. Opening it never blocks, and it is not closed
+    while this process is running.
+    """
     os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

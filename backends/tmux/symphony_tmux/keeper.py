@@ -1,9 +1,12 @@
-r"""The keeper: the shell of a window, which runs the process as its child and stays until its last word is read.
+r"""The keeper: the shell of a window, which runs the process as its child and exits when all of its
+output has been read.
 
-tmux closes a terminal when the window's own process has ended and ``FIONREAD`` finds nothing to read. The kernel
-moves what was written there from one buffer to another a little later: in between, ``FIONREAD`` is 0 and the bytes
-are lost. So the window's own process is not the process but its keeper. When the process has ended it writes a mark,
-which shows on no screen, and ends itself when that mark has arrived in the log: then all before it has, too.
+tmux closes a terminal when the process of the window has exited and ``FIONREAD`` finds nothing to
+read. The kernel moves written bytes from one buffer to another with a delay. During the delay,
+``FIONREAD`` returns 0, and the bytes would be lost. Therefore the process of the window is a
+keeper, and the process of the experiment is its child. When the child has exited, the keeper writes
+a mark, which is invisible on the screen. It exits when that mark has arrived in the log, because
+all output before the mark has arrived by then.
 """
 
 from __future__ import annotations
@@ -11,33 +14,50 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# A command for terminals (OSC) of a number that none knows: ignored, and passed on to the log.
+# This is an operating system command (OSC) with an unknown number. Terminals ignore it, and tmux
+# passes it on to the log.
 _MARK = "\x1b]5379;symphony;{}\x1b\\"
 _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 
 BEGAN, ENDED = "began", "ended"
 
-# Its words: where to report, the gate, umask, open files, folder, and the command.
+# The arguments of the script: the FIFO for reports, the gate, umask, open files, directory, and the
+# command.
 #
-# With job control (set -m) the process leads a group of its own, to which the terminal belongs. A stop by Ctrl-Z or by
-# signal makes the shell go on as if the process had ended. After Ctrl-Z, which in a window without a shell to return
-# to has to do nothing, it is continued at once; one stopped on purpose (SIGSTOP) gets the terminal back, and no
-# signal, when somebody has continued it, or when it was stopped again because it had none: that tells wait, which in
-# bash would rather wait for the end. (No loop: bash leaves one when its process is stopped.) The keeper itself
-# minds no signal but a hang-up. It sets no variable before the process: that could be one of the process's own.
+# With job control (set -m), the process leads its own process group, which owns the terminal. When
+# the process is stopped, by Ctrl-Z or by a signal, the shell continues as if it had exited. After
+# Ctrl-Z, the keeper continues it at once, because the window has no shell to return to. A process
+# that was stopped with SIGSTOP gets the terminal back, without a signal, when another program has
+# continued it, or when it was stopped again because it did not own the terminal. `wait` reports
+# that; in bash, however, `wait` would wait for the exit. The function calls itself because bash
+# leaves a loop when its process is stopped. The keeper ignores every signal except a hang-up. It
+# sets no variable before the process starts, because the process could have a variable of that
+# name.
 #
-# Shells tell on standard error that a process was killed; there bash needs its terminal, others open one themselves.
+# Shells report on standard error that a process was killed. bash needs its terminal there; other
+# shells open the terminal themselves.
 #
-# The gate gives a line when the log has begun, and one when all has been read; with the supervisor it ends. Without
-# one, a second is time enough for the kernel. Nor is there then who makes tmux look when it misses an end, which it
-# does while it tears a window down: somebody keeps the terminal open beyond the keeper's end, and makes it look.
+# The gate delivers one line when the log has started and one when all output has been read. It is
+# closed when the supervisor exits. Without a supervisor, the keeper waits one second, which is
+# enough for the kernel. In that case no process makes tmux check for the exit either, which tmux
+# can miss while it closes a window. A background process therefore keeps the terminal open after
+# the keeper has exited, and sends SIGCHLD to tmux.
 SCRIPT = r"""exec 8>"$1" 9<"$2" 7>&2
 trap '' INT QUIT TERM PIPE
-if [ "$BASH_VERSION" ]; then trap : KILL ALRM USR1 USR2 ABRT SEGV BUS FPE ILL SYS TRAP; else exec 2>/dev/null; fi
+if [ "$BASH_VERSION" ]; then
+    trap : KILL ALRM USR1 USR2 ABRT SEGV BUS FPE ILL SYS TRAP
+else
+    exec 2>/dev/null
+fi
 set -m
 (
     trap - INT QUIT TERM PIPE
-    if cd -P /proc/self; then echo "began $$ ${PWD##*/}"; cd /; else echo "began $$ $(exec sh -c 'echo $PPID')"; fi >&8
+    if cd -P /proc/self; then
+        echo "began $$ ${PWD##*/}"
+        cd /
+    else
+        echo "began $$ $(exec sh -c 'echo $PPID')"
+    fi >&8
     read -r _ <&9
     umask "$3"
     ulimit -S -n "$4" 2>/dev/null
@@ -47,7 +67,7 @@ set -m
     exec "$@" 7>&- 8>&- 9<&-
 )
 code=$?
-go_on() {
+continue_job() {
     pid=
     case $code in 14[5-9] | 150) jobs %1 >/dev/null 2>&1 || return ;; *) return ;; esac
     if [ "$code" = 147 ]; then
@@ -59,9 +79,9 @@ go_on() {
     fi
     fg %1 >/dev/null
     code=$?
-    go_on
+    continue_job
 }
-go_on
+continue_job
 echo "ended $$ $code" >&8
 printf '\033]5379;symphony;%s\033\\' $$
 if ! read -r _ <&9; then
@@ -74,7 +94,9 @@ exit "$code"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a keeper reports: that its process ``began``, with its id, or ``ended``, with its exit code."""
+    """A report of a keeper: its process ``began``, with its pid, or ``ended``, with its exit
+    code.
+    """
 
     what: str
     keeper: int
@@ -82,7 +104,7 @@ class Report:
 
 
 def reports(text: str) -> list[Report]:
-    """The reports in whole lines.
+    """Return the reports in complete lines.
 
     >>> reports("began 12 13")
     [Report(what='began', keeper=12, value=13)]
@@ -92,12 +114,13 @@ def reports(text: str) -> list[Report]:
 
 
 def mark(keeper: int) -> str:
-    """What a keeper writes when its process has ended."""
+    """Return the text that a keeper writes when its process has exited."""
     return _MARK.format(keeper)
 
 
 def clean(text: str) -> str:
-    r"""What a process wrote, of what its window got: a terminal ends lines with ``\r\n``, a keeper leaves its mark.
+    r"""Return the output of a process from the output of its window, without ``\r`` before newlines
+    and without the mark of a keeper.
 
     >>> clean("one\r\ntwo" + mark(12))
     'one\ntwo'
@@ -106,12 +129,12 @@ def clean(text: str) -> str:
 
 
 def is_mark(line: str) -> bool:
-    """Whether a line is marks of keepers and nothing else: no line at all."""
+    """Return whether a line has only marks of keepers, and therefore does not count as a line."""
     return _MARKS.fullmatch(line) is not None
 
 
 def last_lines(text: str, count: int) -> str:
-    r"""The last lines of a text. They end at newlines alone, as everywhere in logs.
+    r"""Return the last lines of a text. Only newlines end a line, as everywhere in logs.
 
     >>> last_lines("one\ntwo\nthree", 2)
     'two\nthree'

@@ -1,4 +1,4 @@
-"""How symphony finds the tmux backend."""
+"""The plug-in with which symphony finds the tmux backend."""
 
 from symphony.hookspecs import BackendInfo, hookimpl
 

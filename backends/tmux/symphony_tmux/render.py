@@ -1,7 +1,7 @@
-r"""What tmux is told, as text. Pure.
+r"""Render commands for tmux, and parse its output. Pure.
 
-tmux reads commands in a language of its own (tmux(1), "Parsing syntax"). Every word is written in double quotes
-with each byte that could mean something as ``\ooo``, so that a word arrives as it is, whatever is in it.
+tmux has its own command language (tmux(1), "Parsing syntax"). Every word is written in double
+quotes, and each byte with a special meaning as ``\ooo``, so that any word arrives unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from symphony.host.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 
 HISTORY_LINES = 10_000
-# Options of symphony's own: a session has the id of its run, a window the name of its process.
+# symphony's own options: a session has the identifier of its run, and a window the name of its
+# process.
 RUN_OPTION, PROCESS_OPTION = "@symphony_run", "@symphony_process"
-# A session for a terminal to which none was attached after so many seconds ends.
-UNATTACHED = 10
+# An attached session to which no terminal connects within this many seconds is removed.
+UNATTACHED_SECONDS = 10
 
-# What describes a terminal or the shell that was in it: those of the launcher would be wrong in a window.
-OF_A_TERMINAL = frozenset(
+# These variables describe a terminal or its shell. The values of the launcher would be wrong in a
+# window.
+TERMINAL_VARIABLES = frozenset(
     {
         "TERM",
         "TERM_PROGRAM",
@@ -38,11 +40,12 @@ OF_A_TERMINAL = frozenset(
         "_",
     }
 )
-# What the server itself was given (see `symphony_tmux.client.clean_environment`), and its windows are not.
-OF_THE_SERVER = ("HOME", "LANG", "TMUX_TMPDIR")
-# What tmux, or the keeper, may set whatever it was told: env(1) sets it after them.
-OVERRULED = OF_A_TERMINAL | {"SHELL"}
-ENV = "/usr/bin/env"  # not by PATH, which is the process's own
+# The server has these variables (see `symphony_tmux.client.clean_environment`), but its windows
+# must not.
+SERVER_VARIABLES = ("HOME", "LANG", "TMUX_TMPDIR")
+# tmux or the keeper may override these variables. env(1) sets them afterwards.
+OVERRIDDEN_VARIABLES = TERMINAL_VARIABLES | {"SHELL"}
+ENV = "/usr/bin/env"  # An absolute path, because PATH is that of the process.
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -50,19 +53,21 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a process inherits from its launcher beside its environment: umask and open files."""
+    """The settings that a process inherits from its launcher in addition to its environment:
+    umask and open files.
+    """
 
     umask: int
     files: int
 
 
 def quote(word: str) -> str:
-    r"""A word of tmux's language.
+    r"""Return a word in tmux's language.
 
     >>> print(quote('a "b"'))
     "a \042b\042"
     """
-    # As latin-1 each character is one byte, and what leaves is ASCII.
+    # In latin-1, each character is one byte. The result is ASCII.
     return (
         '"'
         + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1"))
@@ -72,7 +77,9 @@ def quote(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of one experiment. ``windows`` has the place of each process, in declaration order."""
+    """The session of one experiment. ``windows`` has the index of each process, in declaration
+    order.
+    """
 
     run: RunDirectory
     run_id: str
@@ -82,29 +89,35 @@ class Session:
 
     @property
     def target(self) -> str:
-        """The session, exactly, as a target."""
+        """The exact target of the session."""
         return f"={self.run.name}:"
 
     @property
     def gates(self) -> str:
-        """The folder of what stands between a supervisor and its windows."""
+        """The directory of the FIFOs between the supervisor and its windows."""
         return f"{self.run.path}/gates"
 
     def gate(self, process: str) -> str:
-        """The FIFO at which a process waits for its log, and its keeper for what reads it."""
+        """Return the path of the FIFO at which a process waits for its log, and its keeper for
+        its release.
+        """
         return f"{self.gates}/{process}"
 
     def sink(self, process: str) -> str:
-        """The file that holds the id of what writes the log of a process."""
+        """Return the path of the file with the pid of the process that writes the log of a
+        process.
+        """
         return f"{self.gates}/{process}.pid"
 
     # --- commands ---
 
     def create(self, commands: Sequence[ProcessSpec], env: Mapping[str, str]) -> list[str]:
-        """Make the session with its first windows. ``env`` is what all of its windows get.
+        """Return the commands that create the session with its first windows. ``env`` is the
+        environment of all windows.
 
-        It is all or nothing: one line, of which tmux leaves the rest where something fails. First it is asked for
-        an option that tmux has since 3.3, as it has ``pane_dead_signal``: there an older one stops.
+        They are all or nothing: on an error, tmux skips the rest of the line. The line starts with
+        an option that tmux has since 3.3, the version that also introduced ``pane_dead_signal``, so
+        an older tmux stops there.
         """
         first, *others = commands
         index = self.windows[first.name]
@@ -113,10 +126,11 @@ class Session:
         shared = _shared(env)
         move = [f"move-window -s {self.target} -t {self.target}{index}"] if index else []
         return [
-            "set-option -s message-limit 0",  # the messages would show every command with its variables
+            # Otherwise the message log would show every command with its variables.
+            "set-option -s message-limit 0",
             f"set-option -g history-limit {HISTORY_LINES}",
             'set-option -g update-environment ""',
-            *(f"set-environment -gu {name}" for name in OF_THE_SERVER),
+            *(f"set-environment -gu {name}" for name in SERVER_VARIABLES),
             f"set-option -g base-index 0 ; set-option -g default-shell {shell}",
             " ; ".join(
                 [
@@ -133,14 +147,18 @@ class Session:
         ]
 
     def add(self, command: ProcessSpec, env: Mapping[str, str], *, anywhere: bool = False) -> str:
-        """Add the window of a process, at its place or, where somebody has that, at the end."""
+        """Return the command that adds the window of a process at its index, or at the end if
+        ``anywhere`` is set.
+        """
         index = self.windows[command.name]
         place = "" if anywhere else str(index)
         keep = "" if anywhere else f" ; {self._keep(command, f'{self.target}{index}')}"
         return f"new-window -d -t {self.target}{place} {self._window(command, env)}{keep}"
 
     def keep(self, command: ProcessSpec, window: Window) -> str:
-        """Mark a window that was added anywhere, and let it stay when its process has ended."""
+        """Return the command that marks a window which was added at the end, and keeps it open
+        when its process has exited.
+        """
         return self._keep(command, window.id)
 
     def _keep(self, command: ProcessSpec, window: str) -> str:
@@ -150,22 +168,27 @@ class Session:
         )
 
     def respawn(self, command: ProcessSpec, env: Mapping[str, str], pane: str) -> str:
-        """Start a process again in the window that it had."""
-        told = f'display-message -p -t {pane} "{_told(self.windows[command.name])}"'
-        return f"respawn-pane -k -t {pane} -c / {self._environment(command, env)} -- {self._argv(command, env)} ; {told}"
+        """Return the command that starts a process again in its window."""
+        report = f'display-message -p -t {pane} "{_window_format(self.windows[command.name])}"'
+        environment, argv = self._environment(command, env), self._argv(command, env)
+        return f"respawn-pane -k -t {pane} -c / {environment} -- {argv} ; {report}"
 
     def log(self, command: ProcessSpec, pane: str) -> str:
-        """Write what a window shows to the log of its process, then open its gate."""
+        """Return the command that writes the output of a window to the log of its process and
+        then opens its gate.
+        """
         places = self.gate(command.name), self.sink(command.name), str(self.run.log(command.name))
         gate, sink, log = map(_shell_word, places)
         return f"pipe-pane -t {pane} {quote(f'echo $$ >{sink}; echo >{gate}; exec cat >>{log}')}"
 
-    def look(self) -> str:
-        """Tell how the panes of the session are, each as `PANE` says."""
+    def list_panes(self) -> str:
+        """Return the command that lists the panes of the session in the format `PANE`."""
         return f'list-panes -s -t {self.target} -F "{PANE}"'
 
     def _unshare(self, key: str, shared: Mapping[str, str]) -> str:
-        """Take a variable of the first process back out of the session's, which all its windows would get."""
+        """Return the command that restores a variable of the session that the first process
+        overrode, because all windows would inherit it.
+        """
         if key in shared:
             return f"set-environment -t {self.target} -- {quote(key)} {quote(shared[key])}"
         return f"set-environment -t {self.target} -u -- {quote(key)}"
@@ -175,15 +198,17 @@ class Session:
     ) -> str:
         name = f"{command.group}:{command.name}" if command.group else command.name
         variables = [f"-e {quote(f'{key}={value}')}" for key, value in (shared or {}).items()]
-        told = f'-P -F "{_told(self.windows[command.name])}"'
-        words = [f"-n {quote(name)} -c / {told}", *variables, self._environment(command, env)]
+        report = f'-P -F "{_window_format(self.windows[command.name])}"'
+        words = [f"-n {quote(name)} -c / {report}", *variables, self._environment(command, env)]
         return f"{' '.join(words)} -- {self._argv(command, env)}"
 
     def _environment(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
-        """The variables of one window: its own, but for those that env(1) sets, and the mark."""
+        """Return the variables of one window: those of its process, except for those that env(1)
+        sets, and the mark of the run.
+        """
         variables = {
             RUN_ID_VARIABLE: env[RUN_ID_VARIABLE],
-            **{key: value for key, value in command.env.items() if key not in OVERRULED},
+            **{key: value for key, value in command.env.items() if key not in OVERRIDDEN_VARIABLES},
         }
         return " ".join(f"-e {quote(f'{key}={value}')}" for key, value in variables.items())
 
@@ -191,9 +216,9 @@ class Session:
         return " ".join(map(quote, self.argv(command, env)))
 
     def argv(self, command: ProcessSpec, env: Mapping[str, str]) -> list[str]:
-        """The command of a window: its keeper, and what that runs."""
+        """Return the command of a window: its keeper, followed by the command of the process."""
         chosen = {**self.own_env, **command.env}
-        overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRULED & chosen.keys())]
+        overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRIDDEN_VARIABLES & chosen.keys())]
         return [
             self._shell(env, command),
             f"{self.gates}/{KEEPER}",
@@ -207,38 +232,44 @@ class Session:
         ]
 
     def _shell(self, env: Mapping[str, str], command: ProcessSpec) -> str:
-        """The shell that is the keeper: bash for names like ``BASH_FUNC_ml%%``, which a POSIX shell drops."""
+        """Return the shell for the keeper: bash for variables like ``BASH_FUNC_ml%%``, which a
+        POSIX shell drops.
+        """
         odd = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
         return (which("bash") if odd else None) or "/bin/sh"
 
 
-def kill_words(session: str, run_id: str) -> list[str]:
-    """The command that removes a session if it is the one of that run, and nobody else's of the same name.
+def kill_command(session: str, run_id: str) -> list[str]:
+    """Return the command that removes a session if it belongs to that run, and not another session
+    of the same name.
 
-    It then tells which sessions are left: terminals that are attached to the run have sessions of their own, which
-    keep the windows. See `of_run`.
+    The command then lists the remaining sessions: terminals that are attached to the run have their
+    own sessions, which keep its windows open. See `remaining_sessions`.
     """
     remove = [
         "if-shell",
         "-F",
         "-t",
         f"={session}:",
-        _is_of(run_id),
+        _belongs_to_run(run_id),
         f"kill-session -t ={session}:",
     ]
     return [*remove, ";", "list-sessions", "-F", f"session #{{session_id}} #{{{RUN_OPTION}}}"]
 
 
-def attached(
+def attach_command(
     session: str, run_id: str, *, name: str, window: str, env: Mapping[str, str]
 ) -> list[str]:
-    """Make, for a terminal, a session ``name`` of the same windows, which shows one of them.
+    """Return the command that creates, for a terminal, a session ``name`` with the same windows,
+    and selects one of them.
 
-    So each terminal has a current window of its own. ``env`` is for windows that are opened in it by hand. It tells
-    its id, or nothing where there is no such session of that run.
+    Each terminal therefore has its own current window. ``env`` is the environment of windows that
+    the user opens in it. The command prints its identifier, or nothing if there is no session of
+    that run.
 
-    It ends when the terminal is detached, or where none comes. (tmux has ``destroy-unattached`` for that, which in some
-    versions ends the server instead when two clients go at once.)
+    The session is removed when the terminal detaches, or if none attaches. (The option
+    ``destroy-unattached`` does that too, but in some versions it kills the server if two clients
+    detach at the same time.)
     """
     variables = " ".join(f"-e {quote(f'{key}={value}')}" for key, value in _shared(env).items())
     own = f"={name}:"
@@ -247,41 +278,43 @@ def attached(
         f"set-option -t {own} {RUN_OPTION} {run_id}",
         f'set-option -t {own} status-left "[{session}] "',
         f"select-window -t {own}{window}",
-        f"run-shell -b -d {UNATTACHED} -C {{ {_unused(name)} }}",
-        f"set-hook -t {own} client-detached {{ {_unused(name)} }}",
+        f"run-shell -b -d {UNATTACHED_SECONDS} -C {{ {_kill_if_unattached(name)} }}",
+        f"set-hook -t {own} client-detached {{ {_kill_if_unattached(name)} }}",
     ]
-    return [f'if-shell -F -t ={session}: "{_is_of(run_id)}" {{ {" ; ".join(commands)} }}']
+    return [f'if-shell -F -t ={session}: "{_belongs_to_run(run_id)}" {{ {" ; ".join(commands)} }}']
 
 
-def _unused(name: str) -> str:
-    """Remove a session to which no terminal is attached."""
+def _kill_if_unattached(name: str) -> str:
+    """Return the command that removes a session without an attached terminal."""
     return (
         f'if-shell -F -t ={name}: "#{{==:#{{session_attached}},0}}" {{ kill-session -t ={name}: }}'
     )
 
 
-def _is_of(run_id: str) -> str:
-    """The condition that a session is one of that run."""
+def _belongs_to_run(run_id: str) -> str:
+    """Return the condition that a session belongs to that run."""
     return f"#{{==:#{{{RUN_OPTION}}},{run_id}}}"
 
 
 def _shared(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a session gives to all of its windows."""
+    """Return the variables that a session gives to all of its windows."""
     return {
         key: value
         for key, value in env.items()
-        if key not in OF_A_TERMINAL and key != RUN_ID_VARIABLE
+        if key not in TERMINAL_VARIABLES and key != RUN_ID_VARIABLE
     }
 
 
-# --- what tmux answers ---
+# --- output of tmux ---
 
 PANE = "#{pane_id},#{pane_pid},#{pane_dead},#{pane_dead_status},#{pane_dead_signal}"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window as tmux told it when it was made: the place of its process, its pane, and that pane's keeper."""
+    """A window as tmux reported it on creation: the index of its process, its pane, and the
+    keeper of that pane.
+    """
 
     index: int
     id: str
@@ -291,33 +324,35 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """A pane as it is. ``pid`` is its keeper's, ``code`` how that ended: 128 + n for signal n, None if untold."""
+    """The state of a pane. ``pid`` is that of its keeper, and ``code`` its exit code: 128 + n
+    for signal n, None if unknown.
+    """
 
     pid: int
     dead: bool
     code: int | None
 
 
-def _told(index: int) -> str:
+def _window_format(index: int) -> str:
     return f"window {index} #{{window_id}} #{{pane_id}} #{{pane_pid}}"
 
 
 def windows(answer: Sequence[str]) -> dict[int, Window]:
-    """The windows that were made, by place."""
+    """Return the created windows by index."""
     found = (line.split() for line in answer if line.startswith("window "))
     return {
         int(place): Window(int(place), name, pane, int(pid)) for _, place, name, pane, pid in found
     }
 
 
-def of_run(answer: Sequence[str], run_id: str) -> list[str]:
-    """The ids of the sessions of a run that are left, as `kill_words` tells them."""
+def remaining_sessions(answer: Sequence[str], run_id: str) -> list[str]:
+    """Return the remaining sessions of a run from the output of `kill_command`."""
     found = (line.split() for line in answer if line.startswith("session "))
     return [words[1] for words in found if words[2:] == [run_id]]
 
 
 def panes(answer: Sequence[str]) -> dict[str, Pane]:
-    """The panes of a session, by id."""
+    """Return the panes of a session by identifier."""
     found = {}
     for line in answer:
         pane, pid, dead, status, signal = line.split(",")
@@ -327,7 +362,7 @@ def panes(answer: Sequence[str]) -> dict[str, Pane]:
 
 
 def server(answer: Sequence[str]) -> tuple[int, str] | None:
-    """The id and the socket of the server that made the session."""
+    """Return the pid and the socket of the server that created the session."""
     for line in answer:
         if line.startswith("server "):
             _, pid, socket = line.split(" ", 2)
@@ -336,7 +371,9 @@ def server(answer: Sequence[str]) -> tuple[int, str] | None:
 
 
 def _shell_word(path: str) -> str:
-    """A path in a shell line that tmux expands first: neither ``#`` nor ``%`` may stand in it."""
+    """Return a path for a shell line that tmux expands first. It must contain neither ``#`` nor
+    ``%``.
+    """
     quoted = path.replace("'", "'\"'\"'")
     for mark, octal in (("#", "043"), ("%", "045")):
         quoted = quoted.replace(mark, f"'\"$(printf '\\{octal}')\"'")

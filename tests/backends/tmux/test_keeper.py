@@ -375,5 +375,5 @@ def test_a_window_that_is_closed_leaves_a_stubborn_process_supervised(cluster, e
     process = ended(cluster)
     assert (process.state, process.reason) == (
         State.UNKNOWN,
-        "exit status unknown: its window was closed by hand",
+        "exit status unknown: its window was closed",
     )

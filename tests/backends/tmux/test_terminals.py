@@ -170,16 +170,16 @@ def test_a_window_that_is_opened_in_a_terminal_has_the_addresses(
 
 def test_a_session_to_which_no_terminal_came_ends(cluster, launched, monkeypatch):
     """As of somebody who was killed just when they attached."""
-    monkeypatch.setattr(render, "UNATTACHED", 1)
+    monkeypatch.setattr(render, "UNATTACHED_SECONDS", 1)
     run_id = json.loads((cluster._root / "exp" / "manifest.json").read_text())["run_id"]
-    words = render.attached("exp", run_id, name="exp@1", window="1", env={})
-    made = Tmux(name="test").ask([*words, 'list-sessions -F "#S"'])  # asked with it: it ends soon
+    words = render.attach_command("exp", run_id, name="exp@1", window="1", env={})
+    made = Tmux(name="test").run([*words, 'list-sessions -F "#S"'])  # asked with it: it ends soon
     assert (made.lines[1:], made.error) == (["exp", "exp@1"], "")
     eventually(lambda: sessions() == ["exp"])
     assert len(windows()) == 2
     assert (
         Tmux(name="test")
-        .ask(render.attached("exp", "other", name="exp@2", window="1", env={}))
+        .run(render.attach_command("exp", "other", name="exp@2", window="1", env={}))
         .lines
         == []
     )

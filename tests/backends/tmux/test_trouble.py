@@ -21,7 +21,7 @@ STUBBORN = (
     "import signal, time, os; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; print('up', flush=True)\n"
     "while True: time.sleep(100)"
 )
-GONE = "the tmux server has gone (it died, or its last session was closed by hand)"
+GONE = "the tmux server is not running (it was killed, or its last session was closed)"
 WITH_CHILD = "import subprocess as s, time; s.Popen(['sleep', '1000'], start_new_session=True); print('up'); time.sleep(1000)"
 
 
@@ -93,7 +93,7 @@ def test_a_session_that_is_killed_by_hand(cluster, running):
     tmux("new-session", "-d", "-s", "mine", "sleep", "1000")
     tmux("kill-session", "-t", "=exp")
     status = ended_first(cluster)
-    assert status.processes[0].reason == "exit status unknown: its tmux session was closed by hand"
+    assert status.processes[0].reason == "exit status unknown: its tmux session was closed"
     is_clean(cluster, running)
     assert windows("mine")
 
@@ -101,9 +101,7 @@ def test_a_session_that_is_killed_by_hand(cluster, running):
 def test_the_last_session_that_is_killed_by_hand(cluster, running):
     """The server ends with it, a little later: from then on nobody can tell that from its death."""
     tmux("kill-session", "-t", "=exp")
-    reasons = [
-        f"exit status unknown: {said}" for said in (GONE, "its tmux session was closed by hand")
-    ]
+    reasons = [f"exit status unknown: {said}" for said in (GONE, "its tmux session was closed")]
     assert ended_first(cluster).processes[0].reason in reasons
     is_clean(cluster, running)
 
@@ -111,7 +109,7 @@ def test_the_last_session_that_is_killed_by_hand(cluster, running):
 def test_a_window_that_is_closed_by_hand(cluster, running):
     tmux("kill-window", "-t", "=exp:0")
     status = ended_first(cluster)
-    assert status.processes[0].reason == "exit status unknown: its window was closed by hand"
+    assert status.processes[0].reason == "exit status unknown: its window was closed"
     assert status.processes[1].state is State.RUNNING
     is_clean(cluster, running)
 
@@ -193,7 +191,7 @@ def test_a_session_of_that_name_on_our_server(cluster, experiment):
     for index in range(3):
         python(experiment, f"worker-{index}", FOREVER)
     with pytest.raises(
-        LaunchFailed, match="has a session 'exp' that is not of these experiments.*kill-session"
+        LaunchFailed, match="has a session 'exp' that does not belong to.*kill-session"
     ):
         cluster.launch(experiment)
     assert windows(what="#{pane_pid}") == before
@@ -206,7 +204,7 @@ def test_a_name_in_use(cluster, running):
     again = cluster.new_experiment("exp")
     python(again, "other", FOREVER)
     before = windows(what="#{pane_pid}")
-    with pytest.raises(AlreadyExists, match="'exp' is live"):
+    with pytest.raises(AlreadyExists, match="'exp' is running"):
         cluster.launch(again)
     assert windows(what="#{pane_pid}") == before
 
@@ -273,7 +271,7 @@ def test_tmux_is_too_old(cluster, experiment, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
         nothing_was_made(
-            cluster, experiment, LaunchFailed, "is older than 3.3; install a newer one"
+            cluster, experiment, LaunchFailed, "is older than 3.3; install a newer version"
         )
 
 
@@ -328,7 +326,7 @@ def test_a_server_that_hangs_refuses_a_launch(hangs, running, options):
     experiment = cluster.new_experiment("other")
     for number in range(100):
         python(experiment, f"worker-{number}", FOREVER, "x" * 10_000)  # more than a pipe takes
-    match = rf"'worker-0' got no window: the tmux server 'test' does not answer; continue it .kill -CONT {pid}. or end"
+    match = rf"'worker-0' got no window: the tmux server 'test' does not respond; continue it .kill -CONT {pid}. or end"
     with pytest.raises(LaunchFailed, match=match) as caught:
         cluster.launch(experiment)
     assert "\n" not in str(caught.value)
@@ -362,7 +360,7 @@ def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options
     try:
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-            with pytest.raises(LaunchFailed, match="does not answer; continue it") as caught:
+            with pytest.raises(LaunchFailed, match="does not respond; continue it") as caught:
                 Cluster.new("tmux", **options, answer_within=1).launch(other)
         assert "\n" not in str(caught.value)
         assert cluster.list_experiments() == ["exp"]
@@ -384,7 +382,7 @@ def test_a_server_that_hangs_lets_delete_do_the_rest(cluster, experiment, option
     server.suspend()
     try:
         impatient = Cluster.new("tmux", **options, answer_within=1)
-        match = rf"'test' does not answer; continue it .kill -CONT {server.pid}."
+        match = rf"'test' does not respond; continue it .kill -CONT {server.pid}."
         with pytest.raises(BackendError, match=match) as caught:
             impatient.delete("exp")
         assert "\n" not in str(caught.value)
@@ -404,7 +402,7 @@ def is_over(process):
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf"), float("nan")])
 def test_no_time_to_answer_in(seconds):
-    with pytest.raises(SpecError, match="answer_within is a number of seconds above 0"):
+    with pytest.raises(SpecError, match="answer_within must be a number of seconds above 0"):
         Cluster.new("tmux", answer_within=seconds)
 
 

@@ -1,0 +1,205 @@
+"""Determine how processes in windows exited, and when all of their output is in their logs.
+
+A keeper reports the exit of its process, waits until its mark is in the log, and exits too. Then
+tmux is queried.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from symphony.host.processes.identity import birth_time
+from symphony.host.supervisor.event_loop import EventLoop
+from symphony_tmux.client import Answer
+from symphony_tmux.gates import Gates
+from symphony_tmux.keeper import mark
+from symphony_tmux.render import Pane
+from symphony_tmux.windows import SERVER_GONE, SERVER_SILENT, SESSION_CLOSED, Windows
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.002, 0.05
+TIMEOUT_SECONDS = 5.0
+# If a mark has not arrived after this many seconds, the terminal may be stopped with Ctrl-S.
+UNFREEZE_AFTER_SECONDS = 1.0
+# The largest distance of the mark from the end of a log, in bytes, because other processes may
+# write after it.
+_MARK_DISTANCE_BYTES = 1 << 20
+
+CLOSED = "its window was closed"
+MISSED = "tmux did not report its exit"
+RESPAWNED = "its window was respawned"
+
+
+@dataclass(slots=True)
+class TmuxChild:
+    """A process in a window whose exit has not been reported. ``keeper`` is its parent, and the
+    process of the window.
+    """
+
+    name: str
+    pid: int
+    birth: float
+    pane: str
+    keeper: int
+    handle: int | None = None
+
+
+class ProcessExit:
+    """The exit of a process that is not fully known yet. ``code`` is the exit code that its
+    keeper reported.
+    """
+
+    def __init__(self, child: TmuxChild, code: int | None, log: str) -> None:
+        self.child = child
+        self.code = code
+        self.reason = ""
+        self.known = False
+        self.read = code is None  # A keeper that does not report leaves no mark.
+        self.waited = 0.0
+        self.unfrozen = False
+        self._log = log
+        self._offset: int | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time limit has passed."""
+        return self.waited >= TIMEOUT_SECONDS
+
+    def update(self, pane: Pane | None, answer: Answer) -> None:
+        """Use the state of the pane that tmux reported."""
+        if self.code is not None:
+            self.known = (
+                pane is None or pane.dead or pane.pid != self.child.keeper or self.timed_out
+            )
+        elif pane is None:
+            self.known, self.reason = True, _missing_pane_reason(answer)
+        elif pane.pid != self.child.keeper:
+            self.known, self.reason = True, RESPAWNED
+        elif pane.dead and pane.code is not None:
+            self.known, self.code = True, pane.code
+        elif self.timed_out:
+            self.known, self.code = True, pane.code
+            self.reason = MISSED if pane.code is None else ""
+
+    def is_marked(self) -> bool:
+        """Return whether the mark of the keeper is in the log."""
+        wanted = mark(self.child.keeper).encode()
+        try:
+            log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            if self._offset is None:
+                self._offset = max(0, os.fstat(log).st_size - _MARK_DISTANCE_BYTES)
+            while block := os.pread(log, _MARK_DISTANCE_BYTES, self._offset):
+                if wanted in block:
+                    return True
+                self._offset += max(0, len(block) - len(wanted))
+                if len(block) < _MARK_DISTANCE_BYTES:
+                    return False
+            return False
+        finally:
+            os.close(log)
+
+
+class PendingExits:
+    """The exits that are being determined. ``on_known`` is called with each one when it is fully
+    known.
+    """
+
+    def __init__(
+        self,
+        loop: EventLoop,
+        windows: Windows,
+        gates: Gates,
+        on_known: Callable[[ProcessExit], None],
+    ) -> None:
+        self._loop = loop
+        self._windows = windows
+        self._gates = gates
+        self._on_known = on_known
+        self._all: dict[str, ProcessExit] = {}
+        self._pause = FIRST_PAUSE_SECONDS
+        self._check_scheduled = False
+
+    def add(self, child: TmuxChild, code: int | None, *, logged: bool) -> None:
+        """Start to determine how a process exited. ``code`` is the exit code if its keeper
+        reported one.
+        """
+        if child.name in self._all:
+            return
+        pending = self._all[child.name] = ProcessExit(
+            child, code, str(self._windows.session.run.log(child.name))
+        )
+        if not pending.read and not logged:
+            self._release(pending)
+        self._pause = FIRST_PAUSE_SECONDS
+        self._check_soon()
+
+    def _release(self, pending: ProcessExit) -> None:
+        pending.read = True
+        self._pause = FIRST_PAUSE_SECONDS
+        self._gates.release(pending.child.name)
+
+    def _check_soon(self) -> None:
+        if not self._check_scheduled:
+            self._check_scheduled = True
+            self._loop.after(self._pause, self._check)
+
+    def _check(self) -> None:
+        """Release keepers whose mark has arrived, query tmux once for all that have exited, and
+        report the exits that are known.
+        """
+        self._check_scheduled = False
+        for pending in self._all.values():
+            if not pending.read:
+                self._check_mark(pending)
+        unknown = [
+            pending
+            for pending in self._all.values()
+            if pending.read and (_keeper_exited(pending.child) or pending.timed_out)
+        ]
+        if unknown:
+            panes, answer = self._windows.query_panes()
+            for pending in unknown:
+                pending.update(panes.get(pending.child.pane), answer)
+        for pending in unknown:
+            if pending.known:
+                del self._all[pending.child.name]
+                self._on_known(pending)
+        if self._all:
+            for pending in self._all.values():
+                pending.waited += self._pause
+            self._pause = min(self._pause * 1.5, LONGEST_PAUSE_SECONDS)
+            self._check_soon()
+
+    def _check_mark(self, pending: ProcessExit) -> None:
+        if (
+            pending.is_marked()
+            or pending.timed_out
+            or _keeper_exited(pending.child)
+            or self._windows.sink(pending.child.name) is None
+        ):
+            self._release(pending)
+        elif pending.waited >= UNFREEZE_AFTER_SECONDS and not pending.unfrozen:
+            pending.unfrozen = True
+            if not self._windows.unfreeze(
+                pending.child.pane
+            ):  # tmux hangs, and a query for each window would take too long.
+                for other in self._all.values():
+                    if not other.read:
+                        self._release(other)
+
+
+def _keeper_exited(child: TmuxChild) -> bool:
+    """Return whether the keeper has exited."""
+    return birth_time(child.keeper) is None
+
+
+def _missing_pane_reason(answer: Answer) -> str:
+    if answer.timed_out:
+        return SERVER_SILENT
+    if answer.no_server:
+        return SERVER_GONE
+    return SESSION_CLOSED if answer.error else CLOSED

@@ -255,7 +255,7 @@ class HostCluster(Cluster):
     def _roll_back(self, manifest: HostManifest) -> None:
         """Delete the experiment if it is the one of this manifest."""
         found = directory.find(self._root, manifest.experiment)
-        # Another launch may have the name by now, and a caller of it may delete it concurrently.
+        # The directory may belong to another launch, which may be deleted at the same moment.
         with contextlib.suppress(FileNotFoundError):
             if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
                 self.delete(manifest.experiment)

@@ -16,9 +16,6 @@ from symphony.plan.topology import Service, Topology, of_status
 from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ExperimentStatus, ProcessStatus
 
-# --- one process ---
-
-
 def process_details(
     manifest: Mapping[str, Any], status: ProcessStatus, events: Iterable[Event], log: Path
 ) -> ProcessDetails:
@@ -56,9 +53,6 @@ _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
     "exited": _exited_text,
     "never": lambda event: _with_reason("will not start", event),
 }
-
-
-# --- the experiment ---
 
 
 def topology(manifest: Mapping[str, Any], status: ExperimentStatus) -> Topology:

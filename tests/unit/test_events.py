@@ -1,4 +1,4 @@
-"""The event log: literal histories and what they come to, and reading a log that is still being written."""
+"""The event log: the state after literal histories, and reading a log while it is written."""
 
 from __future__ import annotations
 
@@ -22,93 +22,114 @@ def started(at: float = 1.0, *, ready: bool = True, pid: int = 10) -> dict[str, 
     return event("started", at=at, pid=pid, birth=5.0, ready=ready)
 
 
-def exited(code: int, at: float = 2.0, **details: Any) -> dict[str, Any]:
+def exited(code: int | None, at: float = 2.0, **details: Any) -> dict[str, Any]:
     return event("exited", at=at, code=code, **details)
 
 
 RUNNING: dict[str, Any] = {"state": State.RUNNING, "started": 1.0, "pid": 10, "birth": 5.0}
+READY: dict[str, Any] = {**RUNNING, "ready": True, "was_ready": True}
+ENDED: dict[str, Any] = {"started": 1.0, "ended": 2.0, "was_ready": True}
+NOT_READY = event("not-ready", reason="r")
+RESTARTS = exited(1, restarts_in=0.0, in_row=1, reason="r", reason_code="backing-off")
+LATE: dict[str, Any] = {
+    "not_ready_in_time": True, "reason": "r", "reason_code": ReasonCode.NOT_READY,
+}  # fmt: skip
+SECOND_RUN: dict[str, Any] = {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1}
 
-HISTORIES: list[tuple[str, list[dict[str, Any]], dict[str, Any]]] = [
-    ("nothing yet", [], {}),
-    ("waits", [event("waiting", reason="waiting for db")], {"reason": "waiting for db", "reason_code": ReasonCode.WAITING}),
-    ("runs", [started()], {**RUNNING, "ready": True, "was_ready": True}),
-    ("runs, not ready", [started(ready=False)], RUNNING),
-    ("waited, then runs", [event("waiting", reason="r"), started()], {**RUNNING, "ready": True, "was_ready": True}),
-    ("gets ready", [started(ready=False), event("ready")], {**RUNNING, "ready": True, "was_ready": True}),
-    (
-        "is not ready in time",
-        [started(ready=False), event("not-ready", reason="not ready within 5 s")],
-        {**RUNNING, "never_ready": True, "not_ready_in_time": True, "reason": "not ready within 5 s",
-         "reason_code": ReasonCode.NOT_READY},
+HISTORIES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+    "no events": ([], {}),
+    "waiting": (
+        [event("waiting", reason="waiting for db")],
+        {"reason": "waiting for db", "reason_code": ReasonCode.WAITING},
     ),
-    (
-        "is ready after all",
-        [started(ready=False), event("not-ready", reason="r"), event("ready")],
-        {**RUNNING, "ready": True, "was_ready": True},
+    "running": ([started()], READY),
+    "running, not ready": ([started(ready=False)], RUNNING),
+    "running after waiting": ([event("waiting", reason="r"), started()], READY),
+    "ready": ([started(ready=False), event("ready")], READY),
+    "not ready in time": (
+        [started(ready=False), NOT_READY],
+        {**RUNNING, **LATE, "never_ready": True},
     ),
-    (
-        "was ready once, but its second run is not",
-        [started(), exited(1, restarts_in=0.0, in_row=1), started(3.0, ready=False), event("not-ready", reason="r")],
-        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "was_ready": True, "not_ready_in_time": True,
-         "reason": "r", "reason_code": ReasonCode.NOT_READY},
+    "ready after the timeout": ([started(ready=False), NOT_READY, event("ready")], READY),
+    "second run not ready in time": (
+        [started(), RESTARTS, started(3.0, ready=False), NOT_READY],
+        {**SECOND_RUN, **LATE, "was_ready": True},
     ),
-    (
-        "was not ready in time, and is given time again in its second run",
-        [started(ready=False), event("not-ready", reason="r"), exited(1, restarts_in=0.0, in_row=1, reason="r"),
-         started(3.0, ready=False)],
-        {**RUNNING, "started": 3.0, "restarts": 1, "failures_in_row": 1, "never_ready": True},
+    "second run has a new timeout": (
+        [started(ready=False), NOT_READY, RESTARTS, started(3.0, ready=False)],
+        {**SECOND_RUN, "never_ready": True},
     ),
-    (
-        "succeeds",
-        [started(), exited(0)],
-        {"state": State.SUCCEEDED, "started": 1.0, "ended": 2.0, "exit_code": 0, "was_ready": True},
+    "succeeded": (
+        [started(), exited(0, reason_code="exited")],
+        {**ENDED, "state": State.SUCCEEDED, "exit_code": 0, "reason_code": ReasonCode.EXITED},
     ),
-    (
-        "fails",
-        [started(), exited(137, reason="killed by SIGKILL")],
-        {"state": State.FAILED, "started": 1.0, "ended": 2.0, "exit_code": 137, "was_ready": True,
-         "reason": "killed by SIGKILL"},
+    "failed": (
+        [started(), exited(137, reason="killed by SIGKILL", reason_code="killed")],
+        {
+            **ENDED,
+            "state": State.FAILED,
+            "exit_code": 137,
+            "reason": "killed by SIGKILL",
+            "reason_code": ReasonCode.KILLED,
+        },
     ),
-    (
-        "is stopped",
+    "exit not observed": (
+        [started(), exited(None, reason="r", reason_code="lost")],
+        {**ENDED, "state": State.UNKNOWN, "reason": "r", "reason_code": ReasonCode.LOST},
+    ),
+    "exit without or with an unknown reason code": (
+        [started(), exited(1), exited(1, reason_code="from-the-future")],
+        {**ENDED, "state": State.FAILED, "exit_code": 1},
+    ),
+    "stopped": (
         [started(), event("stopping", None), exited(143, stopped=True, reason="stopped")],
-        {"state": State.FAILED, "started": 1.0, "ended": 2.0, "exit_code": 143, "was_ready": True, "stopped": True,
-         "reason": "stopped"},
+        {
+            **ENDED,
+            "state": State.FAILED,
+            "exit_code": 143,
+            "stopped": True,
+            "reason": "stopped",
+        },
     ),
-    (
-        "waits to start again",
-        [started(), exited(1, reason="restarts in 10 s (exit code 1)", restarts_in=10.0, in_row=2)],
-        {"state": State.PENDING, "started": 1.0, "ended": 2.0, "exit_code": 1, "was_ready": True, "failures_in_row": 2,
-         "reason": "restarts in 10 s (exit code 1)"},
+    "backing off": (
+        [started(), RESTARTS | {"restarts_in": 10.0, "in_row": 2}],
+        {
+            **ENDED,
+            "state": State.PENDING,
+            "exit_code": 1,
+            "failures_in_row": 2,
+            "reason": "r",
+            "reason_code": ReasonCode.BACKING_OFF,
+        },
     ),
-    (
-        "runs again",
-        [started(), exited(1, restarts_in=0.0, in_row=1, reason="r"), started(3.0, pid=11)],
-        {**RUNNING, "started": 3.0, "pid": 11, "ready": True, "was_ready": True, "restarts": 1, "failures_in_row": 1},
+    "restarted": (
+        [started(), RESTARTS, started(3.0, pid=11)],
+        {**SECOND_RUN, "pid": 11, "ready": True, "was_ready": True},
     ),
-    (
-        "never starts",
-        [event("waiting", reason="r"), event("never", at=4.0, reason="never started: db failed")],
-        {"state": State.FAILED, "ended": 4.0, "reason": "never started: db failed"},
+    "never started": (
+        [event("waiting", reason="w"), event("never", at=4.0, reason="r", reason_code="stopped")],
+        {"state": State.FAILED, "ended": 4.0, "reason": "r", "reason_code": ReasonCode.STOPPED},
     ),
-    (
-        "is stopped before it starts",
-        [event("never", at=4.0, reason="stopped before it started", stopped=True)],
-        {"state": State.FAILED, "ended": 4.0, "reason": "stopped before it started", "stopped": True},
+    "stopped before the start": (
+        [event("never", at=4.0, reason="r", stopped=True)],
+        {"state": State.FAILED, "ended": 4.0, "reason": "r", "stopped": True},
     ),
-]  # fmt: skip
+}
 
 
-@pytest.mark.parametrize(
-    ("history", "track"), [item[1:] for item in HISTORIES], ids=[item[0] for item in HISTORIES]
-)
-def test_a_history_of_one_process(history: list[dict[str, Any]], track: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("history", "track"), HISTORIES.values(), ids=HISTORIES.keys())
+def test_history_of_a_process(history: list[dict[str, Any]], track: dict[str, Any]) -> None:
     run = fold(["p", "other"], history)
     assert run.tracks["p"] == Track(**track)
     assert run.tracks["other"] == Track()
+    for cut in range(len(history) + 1):
+        partial = fold(["p", "other"], history[:cut])
+        for item in history[cut:]:
+            apply(partial, item)
+        assert partial == run, "a fold may be interrupted after any event"
 
 
-def test_a_history_of_an_experiment() -> None:
+def test_history_of_an_experiment() -> None:
     run = fold(["p"], [event("launched", None, 7.0)])
     assert run == RunState(tracks={"p": Track()}, created=7.0)
     apply(run, event("stopping", None))
@@ -121,22 +142,13 @@ def test_a_history_of_an_experiment() -> None:
     "unknown",
     [event("migrated", reason="r"), event("migrated", None), started() | {"process": "stranger"}],
 )
-def test_what_is_not_known_changes_nothing(unknown: dict[str, Any]) -> None:
+def test_unknown_events_are_ignored(unknown: dict[str, Any]) -> None:
     run = fold(["p"], [event("launched", None, 7.0), unknown, started()])
-    assert run.tracks == {"p": Track(**RUNNING, ready=True, was_ready=True)}
+    assert run.tracks == {"p": Track(**READY)}
     assert run.created == 7.0
 
 
-@pytest.mark.parametrize("cut", range(len(HISTORIES[8][1]) + 1))
-def test_a_fold_may_stop_anywhere_and_go_on(cut: int) -> None:
-    history = HISTORIES[8][1]
-    run = fold(["p"], history[:cut])
-    for item in history[cut:]:
-        apply(run, item)
-    assert run == fold(["p"], history)
-
-
-# --- the log itself ---
+# --- the log file ---
 
 histories = st.lists(
     st.fixed_dictionaries(
@@ -147,51 +159,41 @@ histories = st.lists(
 
 
 @given(histories, st.lists(st.integers(0, 400), max_size=6))
-def test_reading_while_it_is_written_gives_every_event_once_and_whole(
+def test_growing_log_is_read_without_loss_or_repetition(
     tmp_path_factory: pytest.TempPathFactory, history: list[dict[str, Any]], cuts: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "events.jsonl"
     written = b"".join(map(encode, history))
     reader, read = EventReader(path), []
     ends = sorted({min(cut, len(written)) for cut in cuts} | {0, len(written)})
-    for begin, end in itertools.pairwise(ends):
+    for start, end in itertools.pairwise(ends):
         with path.open("ab") as log:
-            log.write(written[begin:end])
+            log.write(written[start:end])
         read += reader.read_new()
     read += reader.read_new()
     assert read == history
 
 
-def test_a_torn_last_line_is_not_there_yet(tmp_path: Path) -> None:
+def test_missing_log_has_no_events(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
-    line = encode(started())
-    log.write_bytes(encode(event("launched", None)) + line[:-5])
     reader = EventReader(log)
-    assert [item["event"] for item in reader.read_new()] == ["launched"]
     assert reader.read_new() == []
-    log.write_bytes(encode(event("launched", None)) + line)
+    log.write_bytes(encode(started()))
     assert reader.read_new() == [started()]
-
-
-def test_a_log_that_is_not_there_has_no_events(tmp_path: Path) -> None:
-    reader = EventReader(tmp_path / "events.jsonl")
-    assert reader.read_new() == []
-    (tmp_path / "events.jsonl").write_bytes(encode(started()))
-    assert reader.read_new() == [started()]
-    (tmp_path / "events.jsonl").unlink()
+    log.unlink()
     assert reader.read_new() == []
 
 
-def test_an_event_is_one_line_of_ascii() -> None:
+def test_event_is_one_line_of_ascii() -> None:
     line = encode(event("waiting", reason="é\n\u2028"))
     assert line.isascii()
     assert line.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(
-    "broken", [b'{"event":"waiting","at":1{"event":"x","at":2}\n', b"\n", b"\xff\n"], ids=repr
+    "damaged", [b'{"event":"waiting","at":1{"event":"x","at":2}\n', b"\n", b"\xff\n"], ids=repr
 )
-def test_a_broken_line_in_the_middle_hides_no_other(tmp_path: Path, broken: bytes) -> None:
+def test_damaged_line_is_skipped(tmp_path: Path, damaged: bytes) -> None:
     log = tmp_path / "events.jsonl"
-    log.write_bytes(encode(event("launched", None)) + broken + encode(started()))
+    log.write_bytes(encode(event("launched", None)) + damaged + encode(started()))
     assert [item["event"] for item in EventReader(log).read_new()] == ["launched", "started"]

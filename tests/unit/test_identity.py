@@ -1,4 +1,4 @@
-"""Who a process is: the same for as long as it lives, nobody once it has ended, reaped or not."""
+"""The identity of processes: stable while a process runs, and gone after its exit."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from symphony.host.processes.identity import ProcessId, birth_time, identify, is_alive
 
 
-def test_a_process_is_itself_while_it_lives() -> None:
-    me = identify(os.getpid())
-    assert me is not None
-    assert me == identify(os.getpid())
-    assert is_alive(me)
-    assert not is_alive(ProcessId(me.pid, me.birth + 1))
+def test_running_process_has_a_stable_identity() -> None:
+    own = identify(os.getpid())
+    assert own is not None
+    assert own == identify(os.getpid())
+    assert is_alive(own)
+    assert not is_alive(ProcessId(own.pid, own.birth + 1))
 
 
-def test_a_process_that_ended_is_nobody_reaped_or_not() -> None:
+def test_exited_process_has_no_identity_before_and_after_it_is_reaped() -> None:
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     found = identify(child.pid)
     assert found is not None
@@ -25,19 +27,20 @@ def test_a_process_that_ended_is_nobody_reaped_or_not() -> None:
     assert child.stdin is not None
     child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not is_alive(found), "its corpse"
+    assert not is_alive(found), "a zombie"
     child.wait()
     assert not is_alive(found)
     assert birth_time(child.pid) is None
 
 
-def test_a_name_may_hold_anything() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_process_name_may_contain_any_character() -> None:
     program = (
-        "import sys, pathlib; pathlib.Path('/proc/self/comm').write_text('a) Z 1 (');"
-        "from symphony.host.processes.identity import birth_time; import os; print(birth_time(os.getpid()) is not None)"
+        "import os, pathlib; pathlib.Path('/proc/self/comm').write_text('a) Z 1 (');"
+        "from symphony.host.processes.identity import birth_time;"
+        "print(birth_time(os.getpid()) is not None)"
     )
-    if sys.platform == "linux":
-        done = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        )
-        assert done.stdout == "True\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"

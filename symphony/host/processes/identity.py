@@ -33,7 +33,7 @@ class ProcessId:
 def birth_time(pid: int) -> float | None:
     """Return the creation time of a process, or None if there is no such process.
 
-    A zombie counts as no process. `ProcessId` has the unit.
+    A zombie counts as an exited process. See `ProcessId` for the unit.
     """
     if not sys.platform.startswith("linux"):
         return _birth_time_from_psutil(pid)

@@ -1,4 +1,4 @@
-"""Ports that are taken, but that a launch may use: those of an experiment that is going away."""
+"""Reserved ports that a launch may use: those of experiments that are replaced or about to end."""
 
 from __future__ import annotations
 

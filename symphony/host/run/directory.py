@@ -252,7 +252,7 @@ def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
 
 @contextlib.contextmanager
 def launch_lock(root: Path) -> Iterator[None]:
-    """Hold the lock that serialises the launches of this user.
+    """Hold the lock that allows only one launch of this user at a time.
 
     Use it for a check and an action that must happen without another launch in between.
     """

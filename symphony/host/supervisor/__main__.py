@@ -1,9 +1,9 @@
 """The program of the supervisor: ``python -I -S __main__.py EXPERIMENT``.
 
 Its standard input is a socket of the launcher. The first line that it receives there has the import
-path. The program leaves the session and the process family of the launcher, imports its modules
-while the launcher still prepares, receives its orders, takes the name of the run directory, starts
-the processes, reports on a pipe, and supervises.
+path. The program detaches itself from the launcher and imports its modules while the launcher still
+prepares. Then it receives its orders, takes the name of the run directory, starts the processes,
+reports on a pipe, and supervises.
 
 It is started by path and without ``site``, so that it uses exactly the import path of the launcher.
 """
@@ -16,7 +16,7 @@ import sys
 
 
 def main() -> None:
-    """Leave the process family of the launcher, use its import path, and run the supervisor."""
+    """Detach from the launcher, use its import path, and run the supervisor."""
     # The descriptors of the launcher follow the first line. Reading without a buffer leaves them in
     # the socket.
     with os.fdopen(0, "rb", buffering=0, closefd=False) as channel:

@@ -1,0 +1,118 @@
+"""The status of an experiment with a running supervisor, without one, and on another host."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from symphony import ExperimentStatus, State
+from symphony.host.processes.identity import ProcessId
+from symphony.host.run.events import RunState, Track
+from symphony.host.run.status import SUPERVISOR_KILLED, compute_status
+from symphony.status import ReasonCode
+
+MANIFEST = {
+    "experiment": "e",
+    "backend": "local",
+    "processes": [{"name": "p", "group": "g"}, {"name": "q", "group": None}],
+}
+RUNNING = Track(state=State.RUNNING, started=1.0, pid=10, birth=5.0, ready=True, was_ready=True)
+WAITING = Track(reason="waiting for q to be ready", reason_code=ReasonCode.WAITING)
+BACKING_OFF = Track(
+    state=State.PENDING,
+    started=1.0,
+    ended=2.0,
+    exit_code=3,
+    reason="restarts in 10 s",
+    reason_code=ReasonCode.BACKING_OFF,
+    restarts=2,
+)
+SUCCEEDED = Track(
+    state=State.SUCCEEDED, started=1.0, ended=2.0, exit_code=0, reason_code=ReasonCode.EXITED
+)
+FAILED = dataclasses.replace(SUCCEEDED, state=State.FAILED, exit_code=3, reason="r")
+NOT_READY = Track(
+    state=State.RUNNING,
+    started=1.0,
+    not_ready_in_time=True,
+    never_ready=True,
+    reason="not ready within 5 s",
+    reason_code=ReasonCode.NOT_READY,
+)
+COPIED_FIELDS = (
+    "state", "ready", "exit_code", "reason", "reason_code", "restarts", "started", "ended", "stopped",
+)  # fmt: skip
+
+
+def status(track: Track, **options: Any) -> ExperimentStatus:
+    run = RunState(tracks={"p": track, "q": SUCCEEDED}, created=7.0)
+    return compute_status(MANIFEST, run, **options)
+
+
+@pytest.mark.parametrize("track", [RUNNING, WAITING, BACKING_OFF, SUCCEEDED, FAILED, NOT_READY])
+def test_status_shows_the_events(track: Track) -> None:
+    found = status(track)
+    process = found.processes[0]
+    assert (found.name, found.backend, found.created, found.note) == ("e", "local", 7.0, "")
+    assert process.path == "g/p"
+    for name in COPIED_FIELDS:
+        assert getattr(process, name) == getattr(track, name)
+    assert process.pid == (10 if track is RUNNING else None)
+    assert process.not_ready_in_time is (track is NOT_READY)
+
+
+def test_only_a_running_process_is_not_ready_in_time() -> None:
+    track = dataclasses.replace(NOT_READY, state=State.FAILED)
+    assert not status(track).processes[0].not_ready_in_time
+
+
+WILL_NOT_START = (State.UNKNOWN, f"will not start: {SUPERVISOR_KILLED}", ReasonCode.NEVER_STARTED)
+LOST = (State.UNKNOWN, f"exit status unknown: {SUPERVISOR_KILLED}", ReasonCode.LOST)
+UNSUPERVISED = (State.RUNNING, SUPERVISOR_KILLED, ReasonCode.SUPERVISOR_KILLED)
+
+
+@pytest.mark.parametrize(
+    ("track", "is_alive", "expected"),
+    [
+        (RUNNING, True, UNSUPERVISED),
+        (RUNNING, False, LOST),
+        (WAITING, False, WILL_NOT_START),
+        # The supervisor was killed between the start and the record of it.
+        (WAITING, True, UNSUPERVISED),
+        (BACKING_OFF, False, WILL_NOT_START),
+        (BACKING_OFF, True, UNSUPERVISED),
+        (SUCCEEDED, False, (State.SUCCEEDED, "", ReasonCode.EXITED)),
+        (FAILED, False, (State.FAILED, "r", ReasonCode.EXITED)),
+    ],
+)
+def test_status_after_the_supervisor_was_killed(
+    track: Track, is_alive: bool, expected: tuple[State, str, ReasonCode]
+) -> None:
+    before = dataclasses.replace(track)
+    found = status(track, orphans={"p": ProcessId(10, 5.0)} if is_alive else {})
+    assert found.note.startswith(f"{SUPERVISOR_KILLED}; delete the experiment")
+    process = found.processes[0]
+    assert (process.state, process.reason, process.reason_code) == expected
+    assert process.pid == (10 if is_alive else None)
+    assert process.ready == (is_alive and track.ready)
+    assert process.not_ready_in_time == (process.state is State.RUNNING and not track.ready)
+    assert found.processes[1].state is State.SUCCEEDED
+    assert track == before, "the state of the run is not changed"
+
+
+@pytest.mark.parametrize("track", [RUNNING, WAITING, BACKING_OFF])
+def test_process_of_another_host_is_unknown(track: Track) -> None:
+    found = status(track, other_host="node-7")
+    process = found.processes[0]
+    assert found.note == (
+        "launched on node-7; its processes cannot be observed from this host"
+    )
+    assert (process.state, process.ready, process.pid) == (State.UNKNOWN, False, None)
+    assert (process.reason, process.reason_code) == (found.note, ReasonCode.LOST)
+
+
+def test_recorded_exit_on_another_host_is_kept() -> None:
+    found = status(FAILED, other_host="node-7").processes[0]
+    assert (found.state, found.exit_code, found.reason) == (State.FAILED, 3, "r")

@@ -1,0 +1,172 @@
+"""The decisions of a supervisor: when a process starts, and when it starts again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from symphony.host.run.events import Track
+from symphony.host.supervisor.restart_policy import Backoff, Restart, decide_restart
+from symphony.plan.start_order import START, Verdict, verdict
+from symphony.status import State
+
+# --- restarts ---
+
+
+def test_default_delays_are_those_of_kubernetes() -> None:
+    delays = [Backoff().delay(in_row) for in_row in (*range(9), 10**6)]
+    assert delays == [0, 10, 20, 40, 80, 160, 300, 300, 300, 300]
+    assert Backoff().reset == 600
+
+
+@given(st.integers(0, 200), st.floats(0.001, 100), st.floats(0.001, 1000))
+def test_delays_never_decrease_or_exceed_the_longest(
+    in_row: int, first: float, longest: float
+) -> None:
+    backoff = Backoff(first=first, longest=longest)
+    assert backoff.delay(in_row) <= backoff.delay(in_row + 1) <= longest
+
+
+@pytest.mark.parametrize(
+    ("policy", "restarted_codes"),
+    [("Never", []), ("OnFailure", [1, 137, None]), ("Always", [0, 1, 137, None])],
+)
+@pytest.mark.parametrize("code", [0, 1, 137, None])
+def test_policy_decides_by_exit_code(
+    policy: str, restarted_codes: list[int | None], code: int | None
+) -> None:
+    found = decide_restart(policy, Track(started=0.0), code, 1.0, Backoff())
+    assert found == (Restart(0.0, 1) if code in restarted_codes else None)
+
+
+@pytest.mark.parametrize(
+    ("in_row", "run_seconds", "expected"),
+    [
+        (0, 1, Restart(0.0, 1)),
+        (1, 1, Restart(10.0, 2)),
+        (2, 1, Restart(20.0, 3)),
+        (6, 599.9, Restart(300.0, 7)),
+        (6, 600, Restart(0.0, 1)),
+    ],
+)
+def test_long_run_resets_the_delay(in_row: int, run_seconds: float, expected: Restart) -> None:
+    track = Track(started=1000.0, failures_in_row=in_row)
+    assert decide_restart("Always", track, 1, 1000.0 + run_seconds, Backoff()) == expected
+
+
+# --- the start order ---
+
+# The state of the process "db", and the verdict for a process that starts after it, by condition.
+WAITS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "pending": (
+        {"reason": "waiting for x to start"},
+        {
+            "ready": "waiting for db to be ready",
+            "started": "waiting for db to start",
+            "succeeded": "waiting for db to succeed",
+        },
+    ),
+    "running": (
+        {"state": State.RUNNING, "started": 1.0},
+        {
+            "ready": "waiting for db to be ready",
+            "started": "start",
+            "succeeded": "waiting for db to succeed",
+        },
+    ),
+    "ready": (
+        {"state": State.RUNNING, "started": 1.0, "ready": True, "was_ready": True},
+        {"ready": "start", "started": "start", "succeeded": "waiting for db to succeed"},
+    ),
+    "not ready in time": (
+        {
+            "state": State.RUNNING,
+            "started": 1.0,
+            "never_ready": True,
+            "reason": "not ready within 5 s",
+        },
+        {
+            "ready": "never started: db was not ready within 5 s",
+            "started": "start",
+            "succeeded": "waiting for db to succeed",
+        },
+    ),
+    "succeeded": (
+        {"state": State.SUCCEEDED, "started": 1.0, "was_ready": True, "exit_code": 0},
+        {"ready": "start", "started": "start", "succeeded": "start"},
+    ),
+    "succeeded before it was ready": (
+        {"state": State.SUCCEEDED, "started": 1.0, "exit_code": 0},
+        {
+            "ready": "never started: db ended before it was ready",
+            "started": "start",
+            "succeeded": "start",
+        },
+    ),
+    "failed": (
+        {"state": State.FAILED, "started": 1.0, "exit_code": 1},
+        {
+            "ready": "never started: db failed",
+            "started": "start",
+            "succeeded": "never started: db failed",
+        },
+    ),
+    "failed with a reason": (
+        {"state": State.FAILED, "started": 1.0, "reason": "killed by SIGKILL"},
+        {
+            "ready": "never started: db failed (killed by SIGKILL)",
+            "started": "start",
+            "succeeded": "never started: db failed (killed by SIGKILL)",
+        },
+    ),
+    "failed after it was ready": (
+        {"state": State.FAILED, "started": 1.0, "was_ready": True, "exit_code": 1},
+        {"ready": "start", "started": "start", "succeeded": "never started: db failed"},
+    ),
+    "never started": (
+        {"state": State.FAILED, "ended": 2.0, "reason": "never started: x failed"},
+        dict.fromkeys(
+            ("ready", "started", "succeeded"),
+            "never started: db failed (never started: x failed)",
+        ),
+    ),
+    "backing off": (
+        {"state": State.PENDING, "started": 1.0, "exit_code": 1, "reason": "restarts in 10 s"},
+        {
+            "ready": "waiting for db to be ready",
+            "started": "start",
+            "succeeded": "waiting for db to succeed",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("condition", ["ready", "started", "succeeded"])
+@pytest.mark.parametrize("state", WAITS)
+def test_verdict_depends_on_the_awaited_process(state: str, condition: str) -> None:
+    fields, expected = WAITS[state]
+    found = verdict({"db": condition}, {"db": Track(**fields)})
+    if expected[condition] == "start":
+        assert found is START
+    else:
+        word = "never" if expected[condition].startswith("never") else "wait"
+        assert found == Verdict(word, expected[condition])
+
+
+def test_process_without_conditions_may_start() -> None:
+    assert verdict({}, {}) is START
+
+
+def test_verdict_names_every_unmet_condition() -> None:
+    tracks = {"a": Track(state=State.RUNNING, started=1.0), "b": Track(), "c": Track()}
+    waits = {"a": "started", "b": "ready", "c": "succeeded"}
+    assert verdict(waits, tracks) == Verdict("wait", "waiting for b to be ready and c to succeed")
+
+
+def test_impossible_condition_outweighs_an_unmet_one() -> None:
+    tracks = {"a": Track(), "b": Track(state=State.FAILED, started=1.0)}
+    found = verdict({"a": "ready", "b": "succeeded"}, tracks)
+    assert found == Verdict("never", "never started: b failed")

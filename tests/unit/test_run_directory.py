@@ -1,7 +1,8 @@
-"""Run directories: made aside, named in one step, swept when nobody keeps them, found by name alone."""
+"""Run directories: staging, claiming a name, cleaning up, and finding the supervisor."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
@@ -14,70 +15,64 @@ from symphony.host.processes.identity import ProcessId, boot_id, identify
 from symphony.host.run import directory
 from symphony.host.run.directory import RunDirectory
 
+MANIFEST = '{"run_id": "r", "processes": []}'
+
 
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def named(root: Path, name: str) -> tuple[RunDirectory, int]:
-    """A directory that was made aside and took its name, and the descriptor that keeps its lock."""
+def make_run(root: Path, name: str) -> tuple[RunDirectory, int]:
+    """Return a complete run directory, and the descriptor that keeps its lock."""
     with directory.staging_directory(root) as (run, lock):
-        run.manifest.write_text('{"run_id": "r", "processes": []}')
+        run.manifest.write_text(MANIFEST)
         kept = os.dup(lock)
         return run.claim(root / name), kept
 
 
-def visible(root: Path) -> list[str]:
+def names_in(root: Path) -> list[str]:
     return sorted(name for name in os.listdir(root) if name != ".lock")
 
 
-def test_a_directory_is_private_and_has_a_lock_and_a_place_for_logs(tmp_path: Path) -> None:
+def test_staging_directory_is_private_and_locked(tmp_path: Path) -> None:
     root = tmp_path / "a" / "b"
     with directory.staging_directory(root) as (run, lock):
         assert mode(root) == mode(run.path) == mode(run.logs) == 0o700
         assert run.is_locked()
         assert os.get_inheritable(lock) is False
         assert directory.find_all(root) == []
-
-
-def test_one_that_nobody_keeps_is_removed(tmp_path: Path) -> None:
-    with directory.staging_directory(tmp_path) as (run, _):
-        run.manifest.write_text('{"run_id": "r", "processes": []}')
-    assert visible(tmp_path) == []
-
-
-def test_one_that_fails_half_way_is_removed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), directory.staging_directory(tmp_path):
+    assert names_in(root) == [], "no process has inherited the lock"
+    with pytest.raises(RuntimeError), directory.staging_directory(root):
         raise RuntimeError
-    assert visible(tmp_path) == []
+    assert names_in(root) == []
 
 
-def test_one_that_is_kept_has_its_name_and_everything_in_it(tmp_path: Path) -> None:
-    run, kept = named(tmp_path, "e")
-    assert (run.name, visible(tmp_path)) == ("e", ["e"])
-    assert run.load_manifest() == {"run_id": "r", "processes": []}
+def test_claimed_directory_is_complete_and_locked(tmp_path: Path) -> None:
+    run, kept = make_run(tmp_path, "e")
+    assert (run.name, names_in(tmp_path)) == ("e", ["e"])
+    assert run.load_manifest() == json.loads(MANIFEST)
     assert run.is_locked()
     os.close(kept)
     assert not run.is_locked()
 
 
-def test_of_two_claims_of_one_name_one_wins(tmp_path: Path) -> None:
-    first, kept = named(tmp_path, "e")
+def test_claimed_name_cannot_be_claimed_again(tmp_path: Path) -> None:
+    first, kept = make_run(tmp_path, "e")
     (first.path / "mine").touch()
     with directory.staging_directory(tmp_path) as (second, _), pytest.raises(FileExistsError):
         second.claim(tmp_path / "e")
-    assert visible(tmp_path) == ["e"]
+    assert names_in(tmp_path) == ["e"]
     assert (first.path / "mine").exists()
     os.close(kept)
 
 
-def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
+def test_one_of_many_concurrent_claims_succeeds(tmp_path: Path) -> None:
     count = 8
-    ready, outcomes, kept = threading.Barrier(count), list[str](), list[int]()
+    barrier, outcomes, kept = threading.Barrier(count), list[str](), list[int]()
 
     def claim() -> None:
         with directory.staging_directory(tmp_path) as (run, lock):
-            ready.wait()
+            barrier.wait()
             try:
                 run.claim(tmp_path / "e")
             except FileExistsError:
@@ -92,11 +87,11 @@ def test_of_many_claims_at_once_one_wins(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == ["lost"] * (count - 1) + ["won"]
-    assert visible(tmp_path) == ["e"]
+    assert names_in(tmp_path) == ["e"]
     os.close(kept[0])
 
 
-def test_the_next_launch_sweeps_what_killed_ones_left_and_nothing_else(tmp_path: Path) -> None:
+def test_next_launch_removes_what_killed_launches_left(tmp_path: Path) -> None:
     for name in (".new-stale", ".old-trash", "e", ".other"):
         (tmp_path / name / "inside").mkdir(parents=True)
     (tmp_path / ".new-unlocked").mkdir()
@@ -105,25 +100,26 @@ def test_the_next_launch_sweeps_what_killed_ones_left_and_nothing_else(tmp_path:
         directory.staging_directory(tmp_path) as (held, _),
         directory.staging_directory(tmp_path) as (run, _),
     ):
-        assert visible(tmp_path) == sorted([held.name, run.name, "e", ".other"])
+        assert names_in(tmp_path) == sorted([held.name, run.name, "e", ".other"])
 
 
-def test_removing_takes_the_name_away_and_all_below_it(tmp_path: Path) -> None:
-    run, kept = named(tmp_path, "e")
+def test_remove_is_idempotent(tmp_path: Path) -> None:
+    run, kept = make_run(tmp_path, "e")
     os.close(kept)
-    run.remove()
-    assert visible(tmp_path) == []
-    run.remove()
+    for _ in range(2):
+        run.remove()
+        assert names_in(tmp_path) == []
 
 
-# --- finding ---
+# --- finding directories ---
 
 
 def test_directories_are_found_by_name(tmp_path: Path) -> None:
-    kept = [named(tmp_path, name)[1] for name in ("b", "a")]
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "directory").mkdir()
+    kept = [make_run(tmp_path, name)[1] for name in ("b", "a")]
     assert [run.name for run in directory.find_all(tmp_path)] == ["a", "b"]
-    found = directory.find(tmp_path, "a")
-    assert found == RunDirectory(tmp_path / "a")
+    assert directory.find(tmp_path, "a") == RunDirectory(tmp_path / "a")
     assert directory.find(tmp_path, "c") is None
     assert directory.find(tmp_path, ".lock") is None
     assert directory.find_all(tmp_path / "none") == []
@@ -132,23 +128,15 @@ def test_directories_are_found_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "e/logs", "e/../e", "e/../../other/f", "/"])
-def test_a_path_is_no_name(tmp_path: Path, name: str) -> None:
+def test_path_is_not_a_name(tmp_path: Path, name: str) -> None:
     root = tmp_path / "root"
-    for folder in (root / "e" / "logs", tmp_path / "other" / "f"):
-        folder.mkdir(parents=True)
+    for path in (root / "e" / "logs", tmp_path / "other" / "f"):
+        path.mkdir(parents=True)
+        (path / "lock").touch()
     assert directory.find(root, name) is None
 
 
-def test_what_symphony_did_not_make_is_not_listed(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").touch()
-    (tmp_path / "folder").mkdir()
-    assert directory.find_all(tmp_path) == []
-
-
-# --- where they are ---
-
-
-def test_where_run_directories_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_state_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "s"))
     assert directory.state_root("local") == tmp_path / "s" / "local"
     monkeypatch.delenv("SYMPHONY_STATE_DIR")
@@ -159,7 +147,7 @@ def test_where_run_directories_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert directory.state_root("local") == tmp_path / ".local" / "state" / "symphony" / "local"
 
 
-# --- who supervises ---
+# --- the supervisor ---
 
 
 @pytest.fixture
@@ -167,55 +155,52 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path)
 
 
-def me() -> ProcessId:
+def own_identity() -> ProcessId:
     found = identify(os.getpid())
     assert found is not None
     return found
 
 
-def lock(run: RunDirectory) -> int:
-    import fcntl
-
-    descriptor = os.open(run.path / "lock", os.O_RDWR | os.O_CREAT)
+def take_lock(run: RunDirectory) -> int:
+    descriptor = os.open(run.lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
-def test_a_supervisor_is_known_while_it_lives_and_holds_the_lock(run: RunDirectory) -> None:
+def test_supervisor_must_run_and_hold_the_lock(run: RunDirectory) -> None:
     assert run.supervisor() is None
-    run.record_supervisor(me())
-    assert run.supervisor() is None, "it holds no lock"
-    held = lock(run)
-    assert run.supervisor() == me()
-    run.record_supervisor(ProcessId(os.getpid(), me().birth + 1))
-    assert run.supervisor() is None, "another process has its id now"
-    os.close(held)
+    run.record_supervisor(own_identity())
+    assert run.supervisor() is None, "it does not hold the lock"
+    lock = take_lock(run)
+    assert run.supervisor() == own_identity()
+    run.record_supervisor(ProcessId(os.getpid(), own_identity().birth + 1))
+    assert run.supervisor() is None, "another process has its pid"
+    os.close(lock)
 
 
-def test_what_another_machine_or_boot_runs(run: RunDirectory) -> None:
+def test_supervisor_of_another_boot_or_host(run: RunDirectory) -> None:
+    record_file = run.path / "supervisor.json"
     assert run.other_host() is None
-    run.record_supervisor(me())
+    run.record_supervisor(own_identity())
     assert run.other_host() is None
-    record = json.loads((run.path / "supervisor.json").read_text())
-    (run.path / "supervisor.json").write_text(json.dumps({**record, "boot": "another"}))
-    assert run.other_host() is None, "this host, before it was booted"
-    held = lock(run)
+    record = json.loads(record_file.read_text())
+    assert record["boot"] == boot_id()
+    record_file.write_text(json.dumps({**record, "boot": "another"}))
+    assert run.other_host() is None, "an earlier boot of this host"
+    lock = take_lock(run)
     assert run.supervisor() is None
-    os.close(held)
-    (run.path / "supervisor.json").write_text(
-        json.dumps({**record, "boot": "another", "host": "node-7"})
-    )
+    os.close(lock)
+    record_file.write_text(json.dumps({**record, "boot": "another", "host": "node-7"}))
     assert run.other_host() == "node-7"
-    (run.path / "supervisor.json").write_text("{")
+    record_file.write_text("{")
     assert run.other_host() is None
-    assert boot_id() == record["boot"]
 
 
-def test_looking_at_a_lock_does_not_take_it(run: RunDirectory) -> None:
+def test_checking_the_lock_does_not_take_it(run: RunDirectory) -> None:
     assert not run.is_locked()
-    os.close(lock(run))
+    os.close(take_lock(run))
     assert not run.is_locked()
-    held = lock(run)
+    lock = take_lock(run)
     assert run.is_locked()
     assert run.is_locked()
-    os.close(held)
+    os.close(lock)

@@ -106,9 +106,7 @@ def test_status_after_the_supervisor_was_killed(
 def test_process_of_another_host_is_unknown(track: Track) -> None:
     found = status(track, other_host="node-7")
     process = found.processes[0]
-    assert found.note == (
-        "launched on node-7; its processes cannot be observed from this host"
-    )
+    assert found.note == ("launched on node-7; its processes cannot be observed from this host")
     assert (process.state, process.ready, process.pid) == (State.UNKNOWN, False, None)
     assert (process.reason, process.reason_code) == (found.note, ReasonCode.LOST)
 

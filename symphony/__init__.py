@@ -1,6 +1,6 @@
-"""Describe a multi-process experiment once, launch it unchanged on local processes, in tmux or on Kubernetes.
+"""Describe a multi-process experiment once, and launch it locally, in tmux or on Kubernetes.
 
-Everything here is loaded when it is first used: ``import symphony`` imports the standard library alone.
+Each name is imported on first use: ``import symphony`` only imports the standard library.
 """
 
 from __future__ import annotations
@@ -29,35 +29,63 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_NAMES = {
     "application": ("Address", "address"),
     "cluster": ("Cluster", "ExecResult", "Manifest"),
     "config": ("SymphonyConfig",),
     "errors": (
-        "AlreadyExists", "BackendError", "LaunchFailed", "NotFound", "PluginError", "SpecError",
-        "SymphonyError", "Unreachable", "Unsupported",
+        "AlreadyExists",
+        "BackendError",
+        "LaunchFailed",
+        "NotFound",
+        "PluginError",
+        "SpecError",
+        "SymphonyError",
+        "Unreachable",
+        "Unsupported",
     ),
     "plan.addresses": ("AddressBook", "Endpoint"),
     "plan.resolve": ("Plan",),
     "model": ("Experiment", "Process", "ProcessGroup"),
     "status": ("ExperimentStatus", "LogLine", "ProcessStatus", "State"),
-}  # fmt: skip
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
-    "Address", "AddressBook", "AlreadyExists", "BackendError", "Cluster", "Endpoint", "ExecResult", "Experiment",
-    "ExperimentStatus", "LaunchFailed", "LogLine", "Manifest", "NotFound", "Plan", "PluginError", "Process",
-    "ProcessGroup", "ProcessStatus", "SpecError", "State", "SymphonyConfig", "SymphonyError", "Unreachable",
-    "Unsupported", "address",
-]  # fmt: skip
+    "Address",
+    "AddressBook",
+    "AlreadyExists",
+    "BackendError",
+    "Cluster",
+    "Endpoint",
+    "ExecResult",
+    "Experiment",
+    "ExperimentStatus",
+    "LaunchFailed",
+    "LogLine",
+    "Manifest",
+    "NotFound",
+    "Plan",
+    "PluginError",
+    "Process",
+    "ProcessGroup",
+    "ProcessStatus",
+    "SpecError",
+    "State",
+    "SymphonyConfig",
+    "SymphonyError",
+    "Unreachable",
+    "Unsupported",
+    "address",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'symphony' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f"symphony.{_HOME[name]}"), name)
+    value = getattr(importlib.import_module(f"symphony.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,6 +1,6 @@
-"""For the programs that symphony launches: the address of a service, as an object.
+"""Finding services from a program that symphony has launched.
 
-Standard library only, so that a program needs nothing else to ask.
+This module only needs the standard library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from symphony.plan.addresses import PREFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a service is: connect to ``host:port``, listen on ``bind_host:port``."""
+    """The address of a service: connect to ``host:port``, listen on ``bind_host:port``."""
 
     service: str
     host: str
@@ -25,12 +25,12 @@ class Address:
 
     @property
     def tcp(self) -> str:
-        """``tcp://host:port``, for a ZeroMQ ``connect``."""
+        """``tcp://host:port``, for ``connect`` of ZeroMQ."""
         return f"tcp://{self.host}:{self.port}"
 
     @property
     def bind_tcp(self) -> str:
-        """``tcp://bind_host:port``, for a ZeroMQ ``bind``."""
+        """``tcp://bind_host:port``, for ``bind`` of ZeroMQ."""
         return f"tcp://{self.bind_host}:{self.port}"
 
     def __str__(self) -> str:
@@ -38,40 +38,41 @@ class Address:
 
 
 def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
-    """The address of a service, from the environment that symphony gave this process.
+    """Return the address of a service from the environment variables that symphony sets.
 
-    Raises `NotFound`, naming the services that are there, where there is none of that name, and the variable
-    that is missing or wrong.
+    ``environ`` defaults to the environment of this process. Raises `NotFound` if a variable of the
+    service is missing or wrong. The message contains the variable, and the services that exist.
     """
     environ = os.environ if environ is None else environ
     prefix = PREFIX + env_name(service)
-    missing = [
-        variable for variable in (f"{prefix}_HOST", f"{prefix}_PORT") if variable not in environ
-    ]
-    if missing:
-        known = _services(environ)
-        hint = did_you_mean(service, known) or f"; there are {join_names(known)}"
-        if "SYMPHONY_EXPERIMENT" not in environ:
-            hint = "; this process was not launched by symphony"
-        raise NotFound(f"no service {service!r} in the environment ({missing[0]}){hint}")
-    host, port = environ[f"{prefix}_HOST"], environ[f"{prefix}_PORT"]
+    for variable in (f"{prefix}_HOST", f"{prefix}_PORT"):
+        if variable not in environ:
+            hint = _hint_for_missing(service, environ)
+            raise NotFound(f"no service {service!r} in the environment ({variable}){hint}")
+    host = environ[f"{prefix}_HOST"]
+    port = environ[f"{prefix}_PORT"]
     if not (port.isascii() and port.isdigit()):
         raise NotFound(
-            f"no service {service!r} in the environment: {prefix}_PORT is {port!r}, which is no port"
+            f"no service {service!r} in the environment: {prefix}_PORT is {port!r}, "
+            "which is not a port"
         )
-    return Address(
-        service=service,
-        host=host,
-        port=int(port),
-        bind_host=environ.get(f"{prefix}_BIND_HOST", host),
-    )
+    bind_host = environ.get(f"{prefix}_BIND_HOST", host)
+    return Address(service=service, host=host, port=int(port), bind_host=bind_host)
 
 
-def _services(environ: Mapping[str, str]) -> list[str]:
-    ends = "_BIND_HOST"
-    names = [
-        key[len(PREFIX) : -len(ends)]
-        for key in environ
-        if key.startswith(PREFIX) and key.endswith(ends)
-    ]
-    return sorted(name.lower().replace("_", "-") for name in names)
+def _hint_for_missing(service: str, environ: Mapping[str, str]) -> str:
+    if "SYMPHONY_EXPERIMENT" not in environ:
+        return "; this process was not launched by symphony"
+    known = _service_names(environ)
+    return did_you_mean(service, known) or f"; the services are: {join_names(known)}"
+
+
+def _service_names(environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the services that have variables in the environment, sorted."""
+    suffix = "_BIND_HOST"
+    names = []
+    for variable in environ:
+        if variable.startswith(PREFIX) and variable.endswith(suffix):
+            name = variable[len(PREFIX) : -len(suffix)]
+            names.append(name.lower().replace("_", "-"))
+    return sorted(names)

@@ -1,4 +1,4 @@
-"""The core under the import path that programs rely on; each name is loaded when it is first used."""
+"""The core of symphony under a stable import path. Each name is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from symphony.config import SymphonyConfig
     from symphony.plan.addresses import AddressBook
 
-_HOMES = {
+_MODULES = {
     "AddressBook": "symphony.plan.addresses",
     "Cluster": "symphony.cluster",
     "SymphonyConfig": "symphony.config",
@@ -19,11 +19,11 @@ __all__ = ["AddressBook", "Cluster", "SymphonyConfig"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'symphony.engine' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,17 +1,17 @@
-"""The one tree of errors.
+"""All errors that symphony raises.
 
     SymphonyError
-    ├── SpecError (also a ValueError)   the description is wrong; nothing was started
-    ├── PluginError                     a backend cannot be found, loaded or trusted
+    ├── SpecError (also a ValueError)   the experiment or the configuration is wrong
+    ├── PluginError                     a backend cannot be found or loaded
     ├── NotFound                        no such experiment, process, group or service
-    ├── AlreadyExists                   that name is live; it was left alone
-    ├── Unsupported                     this backend cannot do that
+    ├── AlreadyExists                   an experiment of that name is running
+    ├── Unsupported                     the backend cannot do this
     └── BackendError                    the backend failed
-        ├── LaunchFailed                a launch failed and took back what it had made
-        └── Unreachable                 the backend does not answer
+        ├── LaunchFailed                a launch failed and was rolled back
+        └── Unreachable                 the backend does not respond
 
-A message says what is wrong, where, and how to mend it, in one line. An error of a foreign library is
-translated in one place of each adapter and kept as ``__cause__``.
+The message of an error is one line. It contains the problem, its position and the solution. An
+error of another library is translated in one place of each adapter and kept as ``__cause__``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from contextlib import contextmanager
 
 
 class SymphonyError(Exception):
-    """The root of everything that symphony raises on purpose."""
+    """The base class of all errors that symphony raises."""
 
 
 class SpecError(SymphonyError, ValueError):
-    """The description of an experiment is wrong.
+    """The description of an experiment, or the configuration, is wrong. Nothing was started.
 
-    ``path`` leads to the wrong place in the file form, from the root: ``("processes", "db", "env")``.
+    ``path`` is the position of the error in the file form, from the root, such as
+    ``("processes", "db", "env")``.
     """
 
     def __init__(self, message: str, *, path: tuple[str | int, ...] = ()) -> None:
@@ -37,7 +38,7 @@ class SpecError(SymphonyError, ValueError):
 
 
 class PluginError(SymphonyError):
-    """A backend cannot be found, loaded or trusted."""
+    """A backend cannot be found or loaded."""
 
 
 class NotFound(SymphonyError):
@@ -45,11 +46,11 @@ class NotFound(SymphonyError):
 
 
 class AlreadyExists(SymphonyError):
-    """A live experiment has that name; it was left alone."""
+    """The name is in use by a running or saved experiment, which was not changed."""
 
 
 class Unsupported(SymphonyError):
-    """This backend cannot do that."""
+    """The backend cannot do this."""
 
 
 class BackendError(SymphonyError):
@@ -57,9 +58,10 @@ class BackendError(SymphonyError):
 
 
 class LaunchFailed(BackendError):
-    """A launch failed; what it had started was taken back.
+    """A launch failed. Everything that it had started was removed.
 
-    ``trouble`` says that the backend was away, or had trouble of its own: what was to be launched may be right.
+    ``trouble`` is true if the backend failed or did not respond. The experiment itself may be
+    correct, and a later launch may succeed.
     """
 
     def __init__(self, message: str = "", *, trouble: bool = False) -> None:
@@ -68,12 +70,12 @@ class LaunchFailed(BackendError):
 
 
 class Unreachable(BackendError):
-    """The backend does not answer."""
+    """The backend does not respond."""
 
 
 @contextmanager
 def error_path(*path: str | int) -> Iterator[None]:
-    """Put ``path`` before the path of every `SpecError` that passes."""
+    """Insert ``path`` before the path of each `SpecError` that is raised inside the context."""
     try:
         yield
     except SpecError as exc:
@@ -83,7 +85,10 @@ def error_path(*path: str | int) -> Iterator[None]:
 
 @contextmanager
 def with_filename(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name ``path`` in every `OSError` that passes and names no file: a write that finds the disk full knows none."""
+    """Set ``path`` as the file name of each `OSError` inside the context that has none.
+
+    The error of a write to a full disk, for example, has no file name.
+    """
     try:
         yield
     except OSError as exc:

@@ -1,18 +1,21 @@
-"""What a backend's plug-in provides: one hook that returns one record.
+"""The hook that the plug-in of a backend implements.
 
-A plug-in is a module that a distribution names in its entry-point group ``symphony.backends``, once by the
-backend's name and once by each of its aliases::
+A plug-in is a module in the entry-point group ``symphony.backends`` of a distribution. There is one
+entry for the name of the backend, and one for each of its aliases::
 
     [project.entry-points."symphony.backends"]
     slurm = "symphony_slurm.plugin"
 
-The module holds one hook, and imports nothing heavy::
+The module implements one hook. It is imported whenever backends are listed, so it must not import
+other libraries::
 
     from symphony.hookspecs import BackendInfo, hookimpl
 
     @hookimpl
     def symphony_backend() -> BackendInfo:
-        return BackendInfo(name="slurm", summary="Jobs on Slurm", load="symphony_slurm.cluster:SlurmCluster")
+        return BackendInfo(
+            name="slurm", summary="Jobs on Slurm", load="symphony_slurm.cluster:SlurmCluster"
+        )
 """
 
 from __future__ import annotations
@@ -29,25 +32,26 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 CAPABILITIES = {
     "launch": "starts processes",
-    "logs": "keeps what they print",
-    "exec": "runs a command beside a process",
+    "logs": "keeps the output of processes",
+    "exec": "runs a command in the environment of a process",
     "login": "attaches a terminal to a process",
-    "copy": "moves files to and from a process",
-    "forward": "leads a port of this machine to one of a process",
-    "external-url": "tells where an exposed service is reached from outside",
-    "topology": "tells who is joined with whom in what runs",
-    "restart": "restarts processes by policy",
-    "gpu": "gives GPUs to processes",
+    "copy": "copies files to and from a process",
+    "forward": "forwards a local port to a process",
+    "external-url": "gives exposed services an external address",
+    "topology": "reports the connections of a running experiment",
+    "restart": "restarts processes by their restart policy",
+    "gpu": "assigns GPUs to processes",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option of a backend's `Cluster` that the command line takes too, where that backend is chosen.
+    """An option of a backend's `Cluster` that is also an option of the command line.
 
-    ``name`` is the keyword, ``flags`` are what is typed (``("-n", "--namespace")``). A ``switch`` takes no value and
-    means True; ``choices`` are the only values, where there are any. ``where`` is for one that says where experiments
-    are, which every command on one of them needs, and not only its launch.
+    ``name`` is the keyword of the class. ``flags`` are the options of the command line, such as
+    ``("-n", "--namespace")``. A ``switch`` takes no value and sets the keyword to True. If there
+    are ``choices``, other values are refused. ``where`` is true if the option decides which
+    experiments there are: all commands for experiments then take it, and not only a launch.
     """
 
     name: str
@@ -61,16 +65,16 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendInfo:
-    """What is known of a backend without loading it.
+    """The description of a backend, which is available without loading the backend.
 
-    ``load`` names its `Cluster` as ``"package.module:Class"``. ``capabilities`` are among `CAPABILITIES`.
-    ``options`` are those of its `Cluster` that the command line takes. ``extra`` is the extra of
-    symphony-launcher whose packages it needs, if any.
+    ``load`` is its `Cluster` class in the form ``"package.module:Class"``. ``capabilities`` are
+    keys of `CAPABILITIES`. ``options`` are the options of the class that the command line takes.
+    ``extra`` is the extra of symphony-launcher that installs the packages it needs, if any.
 
-    ``place`` is for a backend that takes long to tell which experiments there are: the name,
-    ``"package.module:function"``, of a function that imports nothing heavy. From a mapping of the options it returns
-    what JSON can hold, the same as long as these options lead to the same experiments. Completion then offers what
-    it heard from there within the last minutes.
+    ``place`` is for a backend that needs time to list its experiments: a function in the form
+    ``"package.module:function"`` that imports no other libraries. It takes the options as a mapping
+    and returns a value that can be written as JSON. Two sets of options with the same value select
+    the same experiments. Shell completion then offers the names of the last minutes for that value.
     """
 
     name: str
@@ -84,5 +88,5 @@ class BackendInfo:
 
 
 @hookspec
-def symphony_backend() -> BackendInfo:  # type: ignore[empty-body]  # a specification: pluggy never calls it
-    """Describe the one backend of this plug-in."""
+def symphony_backend() -> BackendInfo:  # type: ignore[empty-body]  # pluggy never calls it
+    """Return the description of the backend of this plug-in."""

@@ -1,7 +1,7 @@
-"""Kubernetes under the import path that programs rely on: the cluster, the dispatchers, and what they place.
+"""The Kubernetes backend under a stable import path: the cluster and the dispatchers.
 
-A backend is found by name and never imported by the core: each name is loaded when it is first used. None of them
-needs the ``kubernetes`` package before a cluster is asked.
+The core does not import backends, so each name is imported on first use. The ``kubernetes`` package
+is only needed for requests to a cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {
+_MODULES = {
     "KubeCluster": "symphony_kube.cluster",
     "GKEDispatcher": "symphony_kube.node_pools.dispatcher",
     "NodePoolDispatcher": "symphony_kube.node_pools.dispatcher",
@@ -31,9 +31,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'symphony.kube' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,7 +1,7 @@
-"""Names: what is allowed, what would be right instead, and what a name becomes in the environment.
+"""The names of experiments, processes, groups and services, and lists of names in messages.
 
-A name is a DNS-1035 label on every backend (RFC 1035, section 2.3.1, as Kubernetes applies it to
-Services), so that what runs locally runs on Kubernetes.
+A name is a DNS-1035 label (RFC 1035, section 2.3.1) on every backend, because Kubernetes requires
+it for Services. An experiment that runs locally therefore has names that are valid on Kubernetes.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_name(name: str) -> bool:
-    """Whether this may be a name."""
+    """Return whether ``name`` is a valid name."""
     return len(name) <= MAX_LENGTH and _LABEL.fullmatch(name) is not None
 
 
 def check_name(name: object, what: str) -> str:
-    """Return ``name`` if it is valid, else raise `SpecError` with the corrected name.
+    """Return ``name`` if it is valid. Raise `SpecError` with a valid name otherwise.
 
-    ``what`` says whose name it is, for the message: ``"process"``.
+    ``what`` is the kind of object that has the name, for the message, such as ``"process"``.
     """
     if not isinstance(name, str):
-        raise SpecError(f"the name of {_article(what)} is text, not {name!r}")
+        raise SpecError(f"the name of {_with_article(what)} must be text, not {name!r}")
     if is_name(name):
         return name
-    hint = corrected(name)
-    rule = f"use a-z, 0-9 and '-', a letter first, at most {MAX_LENGTH}"
-    mend = f"; for example {hint!r}" if hint else ""
-    raise SpecError(f"{what} name {name!r} is not valid: {rule}{mend}")
+    suggestion = suggested_name(name)
+    example = f"; for example {suggestion!r}" if suggestion else ""
+    raise SpecError(
+        f"{what} name {name!r} is not valid: use a-z, 0-9 and '-', begin with a letter, "
+        f"at most {MAX_LENGTH} characters{example}"
+    )
 
 
-def corrected(name: str) -> str:
-    """The valid name nearest to ``name``, or ``""`` where nothing of it can be used."""
+def suggested_name(name: str) -> str:
+    """Return a valid name that is similar to ``name``, or ``""`` if it has no usable character."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
     words = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
     words = re.sub(r"^[0-9]", lambda digit: f"p{digit.group()}", words)
@@ -44,32 +46,38 @@ def corrected(name: str) -> str:
 
 
 def env_name(service: str) -> str:
-    """``replay-server`` as it stands in environment variables: ``REPLAY_SERVER``."""
+    """Return the name of a service in environment variables: ``REPLAY_SERVER``."""
     return service.upper().replace("-", "_")
 
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
-    """A hint for a message: ``; did you mean 'x' or 'y'?``, or ``""`` where nothing is near.
+    """Return ``; did you mean 'x' or 'y'?`` for the known names that are similar, or ``""``.
 
-    Near is what is spelled alike, else what has the name as one of its words: ``image`` and ``container_image``.
+    If no spelling is similar, the names that contain ``name`` as a word are used, for example
+    ``container_image`` for ``image``.
     """
     import difflib
 
     known = list(known)
     matches = difflib.get_close_matches(name, known, n=limit, cutoff=0.6)
+    if not matches and name:
+        with_word = [other for other in known if name in other.replace("-", "_").split("_")]
+        matches = with_word[:limit]
     if not matches:
-        matches = [other for other in known if name and name in other.replace("-", "_").split("_")][
-            :limit
-        ]
-    return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""
+        return ""
+    return f"; did you mean {' or '.join(map(repr, matches))}?"
 
 
 def join_names(names: Iterable[str], *, limit: int = 8) -> str:
-    """``a, b, c and 4 more`` for messages; ``none`` for no names."""
+    """Return a list of names for a message: ``a, b, c and 4 more``, or ``none``."""
     names = list(names)
-    head = ", ".join(names[:limit]) or "none"
-    return f"{head} and {len(names) - limit} more" if len(names) > limit else head
+    if not names:
+        return "none"
+    shown = ", ".join(names[:limit])
+    if len(names) > limit:
+        return f"{shown} and {len(names) - limit} more"
+    return shown
 
 
-def _article(word: str) -> str:
-    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -1,4 +1,4 @@
-"""What is known of one process, beyond how it is."""
+"""Details of one process in addition to its status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from symphony.status import ProcessStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEvent:
-    """Something that happened to a process: when, in seconds since the epoch (None: unknown), and what, in a line."""
+    """An event in the life of a process.
+
+    ``at`` is the time in seconds since the epoch, or None if it is not known. ``text`` is one line.
+    """
 
     at: float | None
     text: str
@@ -19,11 +22,11 @@ class ProcessEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDetails:
-    """All that matters about one process.
+    """The status of a process, with its settings, its addresses and its events.
 
-    ``facts`` are what it is and where it runs, in words (``command``, ``image``, ``node``), ``resources`` what it
-    asks for and may use at most, ``addresses`` where it reaches each service (``host:port``), ``events`` what
-    happened to it, oldest first.
+    ``facts`` are its properties as text, such as ``command``, ``image`` and ``node``.
+    ``resources`` are its requests and limits. ``addresses`` has the address (``host:port``) at
+    which the process reaches each service. ``events`` are sorted by time, the oldest first.
     """
 
     status: ProcessStatus
@@ -33,7 +36,7 @@ class ProcessDetails:
     events: tuple[ProcessEvent, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The details as JSON knows them: what the status has, and the others beside it."""
+        """Return the details, and the fields of the status, as a dictionary for JSON."""
         return {
             **self.status.to_dict(),
             "facts": dict(self.facts),

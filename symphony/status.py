@@ -1,4 +1,4 @@
-"""What is known of running processes: one portable set of states for every backend."""
+"""The status of experiments and processes, in the same terms for every backend."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class State(str, enum.Enum):
-    """Where a process is in its life."""
+    """The state of a process."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -22,38 +22,56 @@ class State(str, enum.Enum):
 
 
 class ReasonCode(str, enum.Enum):
-    """Why a process is in its state, as a value that programs can compare.
+    """The reason for the state of a process, as a value that programs can compare.
 
-    Every backend uses the same codes. `ProcessStatus.reason` has the words for a person, which differ
-    between backends and may change.
+    Every backend uses the same codes. `ProcessStatus.reason` is text for people. It differs between
+    backends and can change.
     """
 
-    # The process has not started yet.
-    WAITING = "waiting"  # for another process, because of `starts_after`
-    SCHEDULING = "scheduling"  # no machine has been chosen yet
-    UNSCHEDULABLE = "unschedulable"  # no machine fits
+    # --- The process has not started yet. ---
+
+    # It waits for another process, because of `starts_after`.
+    WAITING = "waiting"
+    # No machine has been selected yet.
+    SCHEDULING = "scheduling"
+    # No machine has the resources that it needs.
+    UNSCHEDULABLE = "unschedulable"
     PULLING_IMAGE = "pulling-image"
     IMAGE_UNAVAILABLE = "image-unavailable"
-    CREATING = "creating"  # volumes, the network and init containers are being set up
+    # Its volumes, its network or its init containers are being set up.
+    CREATING = "creating"
     MOUNT_FAILED = "mount-failed"
-    NOT_PERMITTED = "not-permitted"  # a quota or a policy refuses it
-    CANNOT_START = "cannot-start"  # the command or its directory cannot be used
-    BACKING_OFF = "backing-off"  # it failed, and starts again after a delay
+    # A quota or a policy does not allow it.
+    NOT_PERMITTED = "not-permitted"
+    # Its command cannot be run, or its working directory cannot be used.
+    CANNOT_START = "cannot-start"
+    # It failed and will be restarted after a delay.
+    BACKING_OFF = "backing-off"
 
-    # The process is running.
-    NOT_READY = "not-ready"  # the time to become ready has passed
-    DELETING = "deleting"  # it is being stopped and removed
-    SUPERVISOR_KILLED = "supervisor-killed"  # nothing restarts it any more or probes its readiness
+    # --- The process is running. ---
 
-    # The process has exited, or will never start.
-    EXITED = "exited"  # on its own, with an exit code
-    KILLED = "killed"  # by a signal that symphony did not send
+    # It did not become ready before its timeout.
+    NOT_READY = "not-ready"
+    # It is being stopped and removed.
+    DELETING = "deleting"
+    # It is no longer restarted, and its readiness is no longer probed.
+    SUPERVISOR_KILLED = "supervisor-killed"
+
+    # --- The process has exited, or will never start. ---
+
+    # It exited by itself with an exit code.
+    EXITED = "exited"
+    # A signal that symphony did not send killed it.
+    KILLED = "killed"
     OUT_OF_MEMORY = "out-of-memory"
     DEADLINE_EXCEEDED = "deadline-exceeded"
     EVICTED = "evicted"
-    STOPPED = "stopped"  # by symphony
-    NEVER_STARTED = "never-started"  # what it waited for cannot happen any more
-    LOST = "lost"  # no process saw how it ended
+    # symphony stopped it.
+    STOPPED = "stopped"
+    # The condition that it waited for can no longer be met.
+    NEVER_STARTED = "never-started"
+    # Its exit status is unknown, because no process was waiting for it.
+    LOST = "lost"
 
     def __str__(self) -> str:
         return self.value
@@ -64,13 +82,13 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStatus:
-    """One process as it was when somebody looked.
+    """The status of a process at one moment.
 
-    ``exit_code`` follows the shell: 128 + n for a process that signal n ended. ``started`` and ``ended``
-    are seconds since the epoch, of the latest start where it was restarted. ``stopped`` says that
-    symphony itself ended the process, which is no failure. ``pid`` is set where the backend has one.
-    ``not_ready_in_time`` means that the process runs and was not ready before its timeout. A backend that keeps
-    probing clears it once the process is ready.
+    ``exit_code`` is 128 + n if signal n killed the process. ``started`` and ``ended`` are times in
+    seconds since the epoch. After a restart they are those of the latest start. ``stopped`` is true
+    if symphony stopped the process, which is not a failure. ``pid`` is None if the backend has no
+    process IDs. ``not_ready_in_time`` is true if the process is running and did not become ready
+    before its timeout. A backend that continues to probe clears it once the process is ready.
     """
 
     name: str
@@ -89,27 +107,29 @@ class ProcessStatus:
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` where it is in no group."""
+        """``group/process``, or ``process`` if it is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
     @property
     def failed(self) -> bool:
-        """Whether this is a failure of the process's own."""
+        """Whether the process failed. A process that symphony stopped did not."""
         return self.state in (State.FAILED, State.UNKNOWN) and not self.stopped
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as JSON knows it."""
+        """Return the status as a dictionary that can be written as JSON."""
         code = None if self.reason_code is None else str(self.reason_code)
         data = {**asdict(self), "state": str(self.state), "reason_code": code}
-        data["late"] = data.pop("not_ready_in_time")  # the JSON format has the short key
+        # The name of this key in the JSON format is shorter.
+        data["late"] = data.pop("not_ready_in_time")
         return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
-    """An experiment and its processes, in declaration order.
+    """The status of an experiment and its processes, in the order in which they were declared.
 
-    ``note`` is for what concerns all of it (``the supervisor was killed``), ``created`` seconds since the epoch.
+    ``created`` is a time in seconds since the epoch. ``note`` is a message about the whole
+    experiment, such as ``the supervisor was killed``.
     """
 
     name: str
@@ -123,17 +143,20 @@ class ExperimentStatus:
 
     @property
     def state(self) -> State:
-        """All in one word: what is worst among those that ended, else what still goes on."""
+        """The combined state of all processes; see `combined_state`."""
         return combined_state(process.state for process in self.processes)
 
     @property
     def ended(self) -> bool:
-        """Whether every process has ended."""
+        """Whether every process has finished."""
         return all(process.state in ENDED for process in self.processes)
 
     @property
     def exit_code(self) -> int:
-        """0 when all succeeded, else that of the failure that came first (1 where it has none)."""
+        """The exit code of the process that failed first, or 0 if none failed.
+
+        It is 1 if that process has no exit code.
+        """
         failures = [process for process in self.processes if process.failed]
         if not failures:
             return 0
@@ -141,7 +164,7 @@ class ExperimentStatus:
         return first.exit_code or 1
 
     def to_dict(self) -> dict[str, Any]:
-        """The status as JSON knows it."""
+        """Return the status as a dictionary that can be written as JSON."""
         return {
             "name": self.name,
             "backend": self.backend,
@@ -154,20 +177,26 @@ class ExperimentStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line that a process wrote, without its newline."""
+    """One line of the output of a process, without its newline."""
 
     process: str
     text: str
 
 
-_WORST_FIRST = (State.RUNNING, State.PENDING, State.UNKNOWN, State.FAILED, State.SUCCEEDED)
+# The priority of states in a combined state.
+_STATE_PRIORITY = (State.RUNNING, State.PENDING, State.UNKNOWN, State.FAILED, State.SUCCEEDED)
 
 
 def combined_state(states: Iterable[State]) -> State:
-    """One state for many: what still goes on outranks what has ended, and the worst end the better.
+    """Return one state for several processes.
+
+    It is running or pending as long as one of them is. Otherwise it is the worst of their states.
 
     >>> combined_state([State.SUCCEEDED, State.FAILED]).value
     'failed'
     """
     present = set(states)
-    return next((state for state in _WORST_FIRST if state in present), State.SUCCEEDED)
+    for state in _STATE_PRIORITY:
+        if state in present:
+            return state
+    return State.SUCCEEDED

@@ -1,6 +1,6 @@
-"""tmux under the import path that programs rely on: the cluster, and what is launched on it.
+"""The tmux backend under a stable import path.
 
-A backend is found by name and never imported by the core: each name is loaded when it is first used.
+The core does not import backends, so each name is imported on first use.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {"Process": "symphony.model", "ProcessGroup": "symphony.model"}
+_MODULES = {"Process": "symphony.model", "ProcessGroup": "symphony.model"}
 
 __all__ = ["TmuxCluster", "Process", "ProcessGroup"]
 
@@ -17,9 +17,10 @@ def __getattr__(name: str) -> Any:
     if name == "TmuxCluster":
         from symphony.cluster.plugins import open_backend
 
-        value: Any = open_backend("tmux")  # which says what to install where something is missing
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        # The error of a missing package contains the command that installs it.
+        value: Any = open_backend("tmux")
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
     else:
         raise AttributeError(f"module 'symphony.tmux' has no attribute {name!r}")
     globals()[name] = value

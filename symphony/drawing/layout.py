@@ -119,17 +119,17 @@ def _reverse_cycles(keys: Sequence[str], edges: Sequence[Edge]) -> dict[Edge, Ed
         stack = [(start, iter(targets[start]))]
         while stack:
             key, remaining = stack[-1]
-            target = next(remaining, None)
-            if target is None:
+            successor = next(remaining, None)
+            if successor is None:
                 on_path.discard(key)
                 stack.pop()
                 continue
-            closes_cycle = target in on_path
-            forward[key, target] = (target, key) if closes_cycle else (key, target)
-            if target not in visited:
-                visited.add(target)
-                on_path.add(target)
-                stack.append((target, iter(targets[target])))
+            closes_cycle = successor in on_path
+            forward[key, successor] = (successor, key) if closes_cycle else (key, successor)
+            if successor not in visited:
+                visited.add(successor)
+                on_path.add(successor)
+                stack.append((successor, iter(targets[successor])))
     return forward
 
 

@@ -1,4 +1,4 @@
-"""Names: what is valid is taken as it is, what is not is refused with the name that would do."""
+"""Valid names, suggestions for other names, and names in messages."""
 
 from __future__ import annotations
 
@@ -9,40 +9,47 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from symphony.errors import SpecError
-from symphony.names import MAX_LENGTH, check_name, corrected, did_you_mean, env_name, join_names
+from symphony.names import (
+    MAX_LENGTH,
+    check_name,
+    did_you_mean,
+    env_name,
+    join_names,
+    suggested_name,
+)
 from tests.unit.strategies import names
 
-# RFC 1035, section 2.3.1, written out once more rather than imported from what is tested.
+# RFC 1035, section 2.3.1. Written independently of the code under test.
 DNS_1035 = re.compile(r"\A[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?\Z")
 
 
 @given(names)
-def test_a_valid_name_is_returned_as_it_is(name: str) -> None:
+def test_a_valid_name_is_returned_unchanged(name: str) -> None:
     assert DNS_1035.match(name)
     assert check_name(name, "process") == name
 
 
 @given(st.text(max_size=80))
-def test_a_corrected_name_is_valid_or_nothing(name: str) -> None:
-    hint = corrected(name)
+def test_a_suggested_name_is_valid_or_empty(name: str) -> None:
+    hint = suggested_name(name)
     assert not hint or DNS_1035.match(hint)
 
 
 @given(st.text(st.characters(codec="ascii"), min_size=1))
-def test_something_can_be_made_of_every_text_with_a_letter_or_digit(name: str) -> None:
-    assert bool(corrected(name)) == any(char.isalnum() for char in name)
+def test_there_is_a_suggestion_for_text_with_a_letter_or_digit(name: str) -> None:
+    assert bool(suggested_name(name)) == any(char.isalnum() for char in name)
 
 
 @given(st.one_of(st.text(max_size=80), st.from_regex(r"[A-Za-z0-9_. -]{1,70}", fullmatch=True)))
-def test_every_other_name_is_refused_with_the_corrected_one(name: str) -> None:
+def test_other_names_are_refused_with_a_suggestion(name: str) -> None:
     assume(not DNS_1035.match(name))
-    with pytest.raises(SpecError) as refusal:
+    with pytest.raises(SpecError) as error:
         check_name(name, "process")
-    message = str(refusal.value)
+    message = str(error.value)
     assert repr(name) in message
     assert message.startswith("process name")
     assert len(message.splitlines()) == 1
-    assert repr(corrected(name)) in message or not corrected(name)
+    assert repr(suggested_name(name)) in message or not suggested_name(name)
 
 
 @pytest.mark.parametrize(
@@ -64,19 +71,19 @@ def test_every_other_name_is_refused_with_the_corrected_one(name: str) -> None:
         ("___", ""),
     ],
 )
-def test_corrected(name: str, hint: str) -> None:
-    assert corrected(name) == hint
+def test_suggested_name(name: str, hint: str) -> None:
+    assert suggested_name(name) == hint
 
 
 @pytest.mark.parametrize("name", ["a\n", "\na", "a\0", "\uff41", "a²", "x" * (MAX_LENGTH + 1)])
-def test_what_looks_valid_but_is_not_is_refused(name: str) -> None:
+def test_names_that_look_valid_are_refused(name: str) -> None:
     with pytest.raises(SpecError):
         check_name(name, "process")
 
 
 @pytest.mark.parametrize("name", [None, 1, b"a", ["a"], True])
-def test_a_name_is_text(name: object) -> None:
-    with pytest.raises(SpecError, match=r"the name of an experiment is text, not "):
+def test_a_name_must_be_text(name: object) -> None:
+    with pytest.raises(SpecError, match=r"the name of an experiment must be text, not "):
         check_name(name, "experiment")
 
 
@@ -85,7 +92,7 @@ def test_env_name() -> None:
 
 
 @given(names, names)
-def test_two_names_are_two_variables(one: str, other: str) -> None:
+def test_different_names_have_different_variables(one: str, other: str) -> None:
     assert (env_name(one) == env_name(other)) == (one == other)
 
 
@@ -105,7 +112,7 @@ def test_two_names_are_two_variables(one: str, other: str) -> None:
         ("a", [], ""),
     ],
 )
-def test_near(name: str, known: list[str], hint: str) -> None:
+def test_did_you_mean(name: str, known: list[str], hint: str) -> None:
     assert did_you_mean(name, known) == hint
 
 
@@ -118,5 +125,5 @@ def test_near(name: str, known: list[str], hint: str) -> None:
         (["a", "b", "c"], 2, "a, b and 1 more"),
     ],
 )
-def test_listing(names: list[str], limit: int, text: str) -> None:
+def test_join_names(names: list[str], limit: int, text: str) -> None:
     assert join_names(names, limit=limit) == text

@@ -1,4 +1,4 @@
-"""Status: many states in one word, and the exit code of the failure that came first."""
+"""The combined state and the exit code of an experiment, and the JSON form of a status."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def process(name: str = "p", **fields: Any) -> ProcessStatus:
     return ProcessStatus(name=name, **fields)
 
 
-def of(*processes: ProcessStatus) -> ExperimentStatus:
+def experiment_of(*processes: ProcessStatus) -> ExperimentStatus:
     return ExperimentStatus(name="e", backend="paper", processes=processes)
 
 
@@ -27,7 +27,7 @@ def failed(name: str, code: int | None, ended: float | None, **fields: Any) -> P
 
 
 @pytest.mark.parametrize(
-    ("states", "together"),
+    ("states", "expected"),
     [
         ("", "succeeded"),
         ("succeeded", "succeeded"),
@@ -40,20 +40,23 @@ def failed(name: str, code: int | None, ended: float | None, **fields: Any) -> P
         ("succeeded failed unknown pending running", "running"),
     ],
 )
-def test_many_states_in_one_word(states: str, together: str) -> None:
-    assert combined_state(State(word) for word in states.split()) == State(together)
-    assert str(of(*(process(state=State(word)) for word in states.split())).state) == together
+def test_combined_state(states: str, expected: str) -> None:
+    assert combined_state(State(word) for word in states.split()) == State(expected)
+    assert (
+        str(experiment_of(*(process(state=State(word)) for word in states.split())).state)
+        == expected
+    )
 
 
 @given(st.lists(st.sampled_from(list(State))))
-def test_the_order_of_processes_says_nothing(states: list[State]) -> None:
+def test_the_order_of_processes_does_not_matter(states: list[State]) -> None:
     assert combined_state(states) == combined_state(reversed(states)) == combined_state(set(states))
-    status = of(*(process(state=state) for state in states))
+    status = experiment_of(*(process(state=state) for state in states))
     assert status.ended == all(state in ENDED for state in states)
     assert status.ended == (status.state in ENDED)
 
 
-def test_a_state_is_its_word() -> None:
+def test_a_state_is_equal_to_its_value() -> None:
     assert [str(state) for state in State] == [
         "pending",
         "running",
@@ -70,8 +73,8 @@ FIRST, SECOND = failed("first", 3, 10.0), failed("second", 4, 20.0)
 @pytest.mark.parametrize(
     "order", list(itertools.permutations([FIRST, SECOND, process(state=State.SUCCEEDED)]))
 )
-def test_the_failure_that_came_first_decides(order: tuple[ProcessStatus, ...]) -> None:
-    assert of(*order).exit_code == 3
+def test_the_first_failure_decides_the_exit_code(order: tuple[ProcessStatus, ...]) -> None:
+    assert experiment_of(*order).exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -89,8 +92,8 @@ def test_the_failure_that_came_first_decides(order: tuple[ProcessStatus, ...]) -
         ([failed("killed", 137, 1.0)], 137),
     ],
 )
-def test_the_exit_code(processes: list[ProcessStatus], code: int) -> None:
-    assert of(*processes).exit_code == code
+def test_exit_code(processes: list[ProcessStatus], code: int) -> None:
+    assert experiment_of(*processes).exit_code == code
 
 
 @pytest.mark.parametrize(
@@ -104,15 +107,21 @@ def test_the_exit_code(processes: list[ProcessStatus], code: int) -> None:
         (process(state=State.PENDING), False),
     ],
 )
-def test_what_is_a_failure(status: ProcessStatus, is_failure: bool) -> None:
+def test_failed(status: ProcessStatus, is_failure: bool) -> None:
     assert status.failed is is_failure
 
 
-def test_a_status_as_json_knows_it() -> None:
+def test_json_form() -> None:
     status = ExperimentStatus(
-        name="e", backend="paper", created=1.0, note="n",
-        processes=(process("a", group="g", state=State.FAILED, exit_code=2, ended=2.0), process("b")),
-    )  # fmt: skip
+        name="e",
+        backend="paper",
+        created=1.0,
+        note="n",
+        processes=(
+            process("a", group="g", state=State.FAILED, exit_code=2, ended=2.0),
+            process("b"),
+        ),
+    )
     data = json.loads(json.dumps(status.to_dict()))
     assert data["state"] == "pending"
     assert (data["name"], data["backend"], data["created"], data["note"]) == (
@@ -122,7 +131,18 @@ def test_a_status_as_json_knows_it() -> None:
         "n",
     )
     assert data["processes"][0] == {
-        "name": "a", "group": "g", "state": "failed", "ready": False, "exit_code": 2, "reason": "", "restarts": 0,
-        "started": None, "ended": 2.0, "stopped": False, "pid": None, "late": False, "reason_code": None,
-    }  # fmt: skip
+        "name": "a",
+        "group": "g",
+        "state": "failed",
+        "ready": False,
+        "exit_code": 2,
+        "reason": "",
+        "restarts": 0,
+        "started": None,
+        "ended": 2.0,
+        "stopped": False,
+        "pid": None,
+        "late": False,
+        "reason_code": None,
+    }
     assert [item.path for item in status] == ["g/a", "b"]

@@ -113,7 +113,7 @@ def test_kept(read: Callable[..., Any], given: Any, kept: Any) -> None:
             {"a": False},
             "the port of 'a' is a number from 1 to 65535, not False",
         ),
-        (validators.services, [None], "the name of a service is text, not None"),
+        (validators.services, [None], "the name of a service must be text, not None"),
         (validators.mapping, [], "it is a mapping, not []"),
         (validators.mapping, {1: 2}, "it has a key that is not text: 1; quote it"),
         (validators.files, "/", "it: '' is no plain file name"),

@@ -1,4 +1,4 @@
-"""The conditions of `Cluster.wait`, its timeout, and the line that shows the progress of a launch."""
+"""The conditions of `Cluster.wait`, its timeout, and the progress line of a launch."""
 
 from __future__ import annotations
 

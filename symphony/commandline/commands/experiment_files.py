@@ -19,7 +19,7 @@ from types import (
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, SymphonyError
-from symphony.names import corrected, did_you_mean, join_names
+from symphony.names import suggested_name, did_you_mean, join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
@@ -208,7 +208,7 @@ def _experiment_name(module: ModuleType, path: Path) -> str:
     """Return the constant ``NAME`` of a file, or a name that is derived from the file name."""
     name = vars(module).get(NAME_CONSTANT)
     if name is None:
-        name = corrected(path.stem)
+        name = suggested_name(path.stem)
         if not name:
             raise SpecError(
                 f"{path}: cannot derive an experiment name from {path.stem!r}; "

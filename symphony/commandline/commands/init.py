@@ -11,7 +11,7 @@ from symphony.commandline.commands.base import BaseCommands
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note
 from symphony.errors import AlreadyExists, SpecError
-from symphony.names import check_name, corrected, join_names
+from symphony.names import check_name, suggested_name, join_names
 
 # The files of the starter project, in the order in which the command reports them.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")
@@ -95,7 +95,7 @@ def experiment_name(directory: Path, given: str | None) -> str:
     """
     if given is not None:
         return check_name(given, "experiment")
-    name = corrected(directory.name)
+    name = suggested_name(directory.name)
     if not name:
         raise SpecError(
             f"cannot derive an experiment name from the directory {str(directory)!r}; pass --name"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from symphony.errors import SpecError, SymphonyError
 from symphony.model.durations import parse_time_limit, parse_whole_seconds
 from symphony.model.quantities import parse_quantity, quantity_text
-from symphony.names import corrected
+from symphony.names import suggested_name
 
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
@@ -186,7 +186,7 @@ def default_name(command: Sequence[str]) -> str:
     'simulate'
     """
     program = _program(command)
-    name = corrected(PurePath(program).stem)
+    name = suggested_name(PurePath(program).stem)
     if not name:
         raise SpecError(f"cannot derive a job name from {program!r}; pass --name")
     return name

@@ -1,9 +1,8 @@
-"""The screens that the golden files hold: help, and the tables of a fixed experiment, at three widths.
+"""The golden screens: the help of all commands and the tables of a fixed experiment.
 
-    python -m tests.cli.screens
-
-writes the golden files again. What differs from run to run (times, process ids, ports, paths) stands in them by a
-constant, and the escape character as ``␛``.
+``python -m tests.cli.screens`` writes the golden files again, and with ``help`` only those of the
+help. Values that differ between runs (times, process IDs, ports, paths) are replaced by constants,
+and the escape character by ``␛``.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import io
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ from symphony.commandline import SymphonyParser
 from symphony.config import SymphonyConfig
 from symphony.status import ExperimentStatus
 from symphony.testing.contract import until
-from tests.cli.conftest import Program, running
+from tests.cli.conftest import Program, cleaned_up
 
 GOLDEN = Path(__file__).with_name("golden")
 WIDTHS = (60, 80, 160)
@@ -43,7 +43,7 @@ SCREENS = {
     "check": ["check", "--offline", "portable.yml"],
 }
 
-# --- the experiments that are shown ---
+# --- the experiments ---
 
 _SHELL = ["/bin/sh", "-c"]
 _ON = "echo up; exec sleep 1000"
@@ -75,15 +75,16 @@ def _process(line: str, **keys: object) -> dict[str, object]:
 
 
 def stage(program: Program) -> None:
-    """Launch what is shown, and wait until it is as the golden files have it."""
-    (program.folder / ".symphony.yml").write_text(_CONFIGURATION)
-    (program.folder / "portable.yml").write_text(_PORTABLE)
-    # Names so long that no process id is shown beside a text that is cut: how long those are differs.
+    """Launch the experiments, and wait until their states are those of the golden files."""
+    (program.directory / ".symphony.yml").write_text(_CONFIGURATION)
+    (program.directory / "portable.yml").write_text(_PORTABLE)
+    # The names are so long that the column with process IDs, whose width varies, is never shown
+    # beside a column that is cut.
     simulators = {
         "half-cheetah-0": _process(_ON, connects="replay"),
         "half-cheetah-1": _process("seq 12; exit 3", connects="replay", container_image="rl:1"),
     }
-    program.launched(
+    program.launch(
         "rl",
         {
             "learner": _process(_ON, binds="replay", exposes="tensorboard", container_image="rl:1"),
@@ -92,19 +93,28 @@ def stage(program: Program) -> None:
         },
     )
     workers = {f"{_LONG}-{number}": _process(_ON) for number in range(2)}
-    long = {"coach": _process(_ON), "workers": {"processes": workers}}
-    program.launched(
-        "rl-of-long-names", {**long, "last": _process("true", starts_after={"coach": "succeeded"})}
+    program.launch(
+        "rl-of-long-names",
+        {
+            "coach": _process(_ON),
+            "workers": {"processes": workers},
+            "last": _process("true", starts_after={"coach": "succeeded"}),
+        },
     )
-    program.ended("sweep", {"one": _process("true"), "two": _process("true")})
-    until(program.cluster, "rl", _is("running", "running", "failed", "pending"))
-    until(program.cluster, "rl-of-long-names", _is("running", "running", "running", "pending"))
-    program.cluster.stop("sweep")  # type: ignore[attr-defined]  # until its supervisor has ended, that writes too
-    _stay_young(program)
+    program.run("sweep", {"one": _process("true"), "two": _process("true")})
+    until(program.cluster, "rl", _has_states("running", "running", "failed", "pending"))
+    until(
+        program.cluster,
+        "rl-of-long-names",
+        _has_states("running", "running", "running", "pending"),
+    )
+    # Stopping waits until the supervisor has exited, which writes events too.
+    program.cluster.stop("sweep")  # type: ignore[attr-defined]
+    _postpone_events(program)
 
 
-def _stay_young(program: Program) -> None:
-    """Let all have happened in time to come: an age that needs more room takes it from other columns."""
+def _postpone_events(program: Program) -> None:
+    """Move all events into the future, so that every age is 0 and takes the same width."""
     for events in (program.state / "local").glob("*/events.jsonl"):
         later = re.sub(
             r'"at":([\d.]+)', lambda found: f'"at":{float(found[1]) + 86400}', events.read_text()
@@ -112,37 +122,37 @@ def _stay_young(program: Program) -> None:
         events.write_text(later)
 
 
-def _is(*states: str) -> Callable[[ExperimentStatus], bool]:
+def _has_states(*states: str) -> Callable[[ExperimentStatus], bool]:
     return lambda status: [str(process.state) for process in status] == list(states)
 
 
 @contextlib.contextmanager
-def short_folder() -> Iterator[Path]:
-    """A folder whose path is as long on every machine: it shows in tables."""
-    folder = tempfile.mkdtemp(prefix="symphony-", dir="/tmp")
+def short_directory() -> Iterator[Path]:
+    """A directory whose path has the same length on every machine, because tables show it."""
+    directory = tempfile.mkdtemp(prefix="symphony-", dir="/tmp")
     try:
-        yield Path(folder)
+        yield Path(directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
-# --- what is shown ---
+# --- the screens ---
 
 
 def screen(program: Program, words: list[str]) -> str:
-    """What the program shows on terminals of three widths, and in a pipe."""
+    """Return the output on terminals of three widths and in a pipe, as in a golden file."""
     shown = {}
     for width in WIDTHS:
         terminal = program.terminal(*words, width=width)
         terminal.finish()
         shown[f"{width} columns"] = terminal.shown.replace("\r\n", "\n").replace("\x1b", "␛")
     shown["a pipe"] = program(*words).stdout
-    return _joined({title: _constant(text) for title, text in shown.items()})
+    return _join({title: _with_constants(text) for title, text in shown.items()})
 
 
 def help_screen(words: list[str]) -> str:
-    """The help at three widths: that of the parser which the program is, without starting it."""
-    return _joined({f"{width} columns": _help(words, width) for width in WIDTHS})
+    """Return the help at three widths, as in a golden file."""
+    return _join({f"{width} columns": _help(words, width) for width in WIDTHS})
 
 
 def _help(words: list[str], width: int) -> str:
@@ -154,24 +164,24 @@ def _help(words: list[str], width: int) -> str:
 
 
 def parts(golden: str) -> dict[str, str]:
-    """What a golden file has, by width."""
-    found = [part.split(" ----\n", 1) for part in golden.removeprefix("---- ").split("\n---- ")]
-    return {
-        title: f"{text.removesuffix(chr(10))}\n"
-        for titles, text in found
-        for title in titles.split(", ")
-    }
+    """Return the texts in a golden file by their titles, such as ``60 columns``."""
+    found: dict[str, str] = {}
+    for part in golden.removeprefix("---- ").split("\n---- "):
+        titles, text = part.split(" ----\n", 1)
+        for title in titles.split(", "):
+            found[title] = text.removesuffix("\n") + "\n"
+    return found
 
 
-def _joined(shown: dict[str, str]) -> str:
-    """The text of a golden file: what is the same at several widths stands there once."""
+def _join(shown: dict[str, str]) -> str:
+    """Return the text of a golden file. Equal texts are written once, with all their titles."""
     titles: dict[str, list[str]] = {}
     for title, text in shown.items():
         titles.setdefault(text, []).append(title)
     return "".join(f"---- {', '.join(found)} ----\n{text}" for text, found in titles.items())
 
 
-def _constant(text: str) -> str:
+def _with_constants(text: str) -> str:
     text = re.sub(
         r"/tmp/symphony-(\w+)", lambda found: f"/tmp/symphony-{'_' * len(found[1])}", text
     )
@@ -181,39 +191,60 @@ def _constant(text: str) -> str:
     text = re.sub(r"^  \d\S* ago +", "  0s ago  ", text, flags=re.MULTILINE)
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:7000", text)
     text = re.sub(r"(pid +|process )\d+", r"\g<1>12345", text)
-    return "\n".join(_constant_rows(text.split("\n")))
+    return "\n".join(_with_constant_columns(text.split("\n")))
 
 
-def _constant_rows(lines: list[str]) -> Iterator[str]:
-    """A table with one age and one process id, as wide as if those were all."""
+def _with_constant_columns(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of tables with the same age and the same process ID in all rows."""
     header = ""
     for line in lines:
-        header = line if line.startswith("NAME ") else header if line else ""
-        colours = len(line) - len(re.sub("␛[^m]*m", "", line))  # they stand before these columns
-        for title, told in (("PID", "12345"), ("AGE", f"{'0s':>3}")):
-            start, end = (place + colours for place in _column(header, title))
-            if end > colours:
-                word = line[start:end].strip()
-                line = f"{line[:start]}  {word if word in (title, '-') else told:>{len(told)}}{line[end:]}"
+        if line.startswith("NAME "):
+            header = line
+        elif not line:
+            header = ""
+        # Escape sequences for colours precede these columns.
+        escapes = len(line) - len(re.sub("␛[^m]*m", "", line))
+        for title, constant in (("PID", "12345"), ("AGE", " 0s")):
+            start, end = _column(header, title)
+            if end == 0:
+                continue
+            start, end = start + escapes, end + escapes
+            word = line[start:end].strip()
+            shown = word if word in (title, "-") else constant
+            line = f"{line[:start]}  {shown:>{len(constant)}}{line[end:]}"
         yield line
 
 
 def _column(header: str, title: str) -> tuple[int, int]:
-    """Where a column that is aligned to the right begins, with the gap before it, and ends; (0, 0) for none."""
+    """Return the start and the end of a right-aligned column, with the gap before it.
+
+    The result is (0, 0) if there is no such column.
+    """
     end = header.find(f" {title}")
-    return (len(header[:end].rstrip()), end + 1 + len(title)) if end >= 0 else (0, 0)
+    if end < 0:
+        return 0, 0
+    return len(header[:end].rstrip()), end + 1 + len(title)
 
 
-def main() -> None:
-    """Write the golden files again."""
+def write_help() -> None:
+    """Write the golden files of the help."""
     (GOLDEN / "help").mkdir(parents=True, exist_ok=True)
     for name, words in HELP.items():
         (GOLDEN / "help" / f"{name}.txt").write_text(help_screen(words), encoding="utf-8")
-    with short_folder() as folder, running(Program(folder, folder / "cache")) as program:
+
+
+def write_screens() -> None:
+    """Write the golden files of the tables."""
+    with (
+        short_directory() as directory,
+        cleaned_up(Program(directory, directory / "cache")) as program,
+    ):
         stage(program)
         for name, words in SCREENS.items():
             (GOLDEN / f"{name}.txt").write_text(screen(program, words), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    write_help()
+    if sys.argv[1:] != ["help"]:
+        write_screens()

@@ -1,6 +1,6 @@
-"""Real shells for tests of completion: the machine's, else Debian's unpacked into the cache.
+"""Shells for the tests of completion: those of the machine, or Debian's, unpacked into the cache.
 
-Nothing is fetched but in CI, or where SYMPHONY_TEST_SHELLS=fetch asks for it.
+Packages are downloaded only in CI, or if SYMPHONY_TEST_SHELLS is ``fetch``.
 """
 
 from __future__ import annotations
@@ -15,29 +15,35 @@ import pytest
 from devcluster import paths, shells
 from devcluster.console import Console, Failure, Refusal
 
-FETCH = "SYMPHONY_TEST_SHELLS"
+FETCH_VARIABLE = "SYMPHONY_TEST_SHELLS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """A shell's program; ``root`` is where it was unpacked to, None for one that is installed."""
+    """The program of a shell.
+
+    ``root`` is the directory into which it was unpacked, or None if the shell is installed.
+    """
 
     name: str
     program: Path
     root: Path | None = None
 
     def env(self) -> dict[str, str]:
-        """What a shell needs that is not where it was made for."""
+        """Return the variables that a shell needs outside of its usual directory."""
         if self.root is None:
             return {}
-        functions = sorted(
+        functions = [
             path for path in (self.root / "usr/share/zsh/functions").rglob("*") if path.is_dir()
-        )
-        libraries = sorted({str(path.parent) for path in (self.root / "usr/lib").rglob("*.so*")})
-        return {"LD_LIBRARY_PATH": ":".join(libraries), "FPATH": ":".join(map(str, functions))}
+        ]
+        libraries = {str(path.parent) for path in (self.root / "usr/lib").rglob("*.so*")}
+        return {
+            "LD_LIBRARY_PATH": ":".join(sorted(libraries)),
+            "FPATH": ":".join(map(str, sorted(functions))),
+        }
 
     def modules(self) -> str:
-        """The line that tells zsh where its modules are."""
+        """Return a line of configuration with the path of zsh's modules."""
         if self.root is None:
             return ""
         found = next((self.root / "usr/lib").rglob("zsh/*/zsh/zle.so"))
@@ -45,19 +51,23 @@ class Shell:
 
 
 def find(name: str) -> Shell:
-    """A shell; without it the test is skipped with a loud word, and fails in CI."""
+    """Return a shell. If there is none, skip the test, or fail in CI."""
     installed = shutil.which(name)
     if installed is not None:
         return Shell(name=name, program=Path(installed))
-    folders = paths.find(os.environ, Path.home())
-    ci = os.environ.get("CI") == "true"
-    if not ci and os.environ.get(FETCH) != "fetch" and not shells.place(folders.cache).exists():
+    locations = paths.find(os.environ, Path.home())
+    is_ci = os.environ.get("CI") == "true"
+    may_fetch = is_ci or os.environ.get(FETCH_VARIABLE) == "fetch"
+    if not may_fetch and not shells.place(locations.cache).exists():
         pytest.skip(
-            f"NOT TESTED IN {name.upper()}: it is not installed; {FETCH}=fetch unpacks it into the cache"
+            f"NOT TESTED IN {name.upper()}: it is not installed; "
+            f"{FETCH_VARIABLE}=fetch unpacks it into the cache"
         )
     try:
-        root = shells.gather(folders, console=Console(quiet=True))
+        root = shells.gather(locations, console=Console(quiet=True))
     except (Refusal, Failure, OSError) as exc:
-        say = pytest.fail if ci else pytest.skip
-        say(f"NOT TESTED IN {name.upper()}: it is not installed, and {exc}")
+        message = f"NOT TESTED IN {name.upper()}: it is not installed, and {exc}"
+        if is_ci:
+            pytest.fail(message)
+        pytest.skip(message)
     return Shell(name=name, program=root / "usr/bin" / name, root=root)

@@ -1,4 +1,4 @@
-"""A program in a pseudo-terminal of its own: what it shows, and what is typed."""
+"""A program in a pseudo-terminal: its output, and keys that are pressed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-TIMEOUT = 60
+TIMEOUT = 60  # seconds
 INTERRUPT = "\x03"
-# A session without a terminal takes the first that it opens for its own.
+# A session without a controlling terminal adopts the first terminal that it opens.
 _ADOPT = 'tty=$1; shift; exec "$@" <>"$tty" >&0 2>&0'
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Terminal:
-    """A running program; ``shown`` is all that it has shown, escape sequences included."""
+    """A running program. ``shown`` is its whole output, including escape sequences."""
 
     def __init__(
         self, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, width: int
@@ -38,15 +38,16 @@ class Terminal:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        # Kept open: reading fails as soon as nobody has the other end, and the program may not have it yet.
+        # Reading fails if no process has the other side open, and the program may not have opened
+        # it yet. So it stays open here.
         self._slave: int | None = slave
-        # What is read may end in the middle of a character.
+        # A read may end in the middle of a character.
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
 
     @property
     def text(self) -> str:
-        """What was shown, without escape sequences."""
+        """The output without escape sequences."""
         return _ESCAPE.sub("", self.shown).replace("\r\n", "\n")
 
     def press(self, keys: str) -> None:
@@ -56,18 +57,24 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def expect(self, text: str, *, escapes: bool = False) -> None:
-        """Return when ``text`` has been shown; with ``escapes`` it has escape sequences."""
+        """Wait until ``text`` has been shown.
+
+        With ``escapes``, the text contains escape sequences.
+        """
         deadline = time.monotonic() + TIMEOUT
         while text not in (self.shown if escapes else self.text):
-            over = self.process.poll() is not None or time.monotonic() > deadline
-            more = self._read(0.0 if over else 0.1)
-            assert more or not over, f"{text!r} was not shown, but:\n{self.text}"
+            is_over = self.process.poll() is not None or time.monotonic() > deadline
+            has_more = self._read(0.0 if is_over else 0.1)
+            assert has_more or not is_over, f"{text!r} was not shown, but:\n{self.text}"
 
     def finish(self) -> int:
-        """Read on to the end; the exit code as a shell tells it, 128 + n for what signal n ended."""
+        """Wait until the program has exited, and return its exit code.
+
+        As in a shell, the exit code is 128 + n if signal n has killed the program.
+        """
         deadline = time.monotonic() + TIMEOUT
         while self.process.poll() is None:
-            assert time.monotonic() < deadline, f"it does not end:\n{self.text}"
+            assert time.monotonic() < deadline, f"the program does not exit:\n{self.text}"
             self._read(0.05)
         while self._read(0.0):
             pass
@@ -75,6 +82,7 @@ class Terminal:
         return 128 - code if code < 0 else code
 
     def _read(self, timeout: float) -> bool:
+        """Read what is available within ``timeout`` seconds. Return whether there was anything."""
         if not select.select([self._master], [], [], max(0.0, timeout))[0]:
             return False
         try:

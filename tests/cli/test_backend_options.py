@@ -1,4 +1,4 @@
-"""Options of a backend on the command line: where they are taken, and what is said where they are not."""
+"""Options of a backend on the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.conftest import Program
 @pytest.mark.parametrize(
     "words", [("-b", "kube", "ls"), ("ls", "-b", "kube"), ("ls", "--backend=k8s")]
 )
-def test_help_has_the_options_of_the_backend_that_is_chosen(
+def test_help_has_the_options_of_the_chosen_backend(
     program: Program, words: tuple[str, ...]
 ) -> None:
     shown = program.ok(*words, "--help")
@@ -21,14 +21,12 @@ def test_help_has_the_options_of_the_backend_that_is_chosen(
     assert "options of the kube backend:" not in program.ok("ls", "--help")
 
 
-def test_the_variable_chooses_too(program: Program) -> None:
+def test_the_variable_chooses_the_backend(program: Program) -> None:
     assert "--namespace NAMESPACE" in program.ok("ls", "--help", SYMPHONY_BACKEND="kube")
 
 
 @pytest.mark.parametrize("words", [("--namespace", "x"), ("--namespace=x",), ("-n", "x")])
-def test_an_option_of_another_backend_says_whose_it_is(
-    program: Program, words: tuple[str, ...]
-) -> None:
+def test_an_option_of_another_backend(program: Program, words: tuple[str, ...]) -> None:
     done = program("ls", *words)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -36,19 +34,19 @@ def test_an_option_of_another_backend_says_whose_it_is(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         (("--expose", "x"), "unknown --expose 'x'; choose from LoadBalancer, NodePort, none"),
         (("--namspace", "x"), "did you mean '--namespace'?"),
-        (("--namespace", "Team_A"), "a namespace is a-z, 0-9 and '-'"),
-        (("--jobs-only",), "name it"),
+        (("--namespace", "Team_A"), "a namespace consists of a-z, 0-9 and '-'"),
+        (("--jobs-only",), "requires a namespace"),
     ],
 )
-def test_wrong_options_are_one_line(program: Program, words: tuple[str, ...], said: str) -> None:
+def test_invalid_options(program: Program, words: tuple[str, ...], error: str) -> None:
     done = program("ls", "-b", "kube", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert said in done.stderr
+    assert error in done.stderr
 
 
 def test_options_reach_the_cluster(program: Program, tmp_path: Path) -> None:
@@ -58,7 +56,9 @@ def test_options_reach_the_cluster(program: Program, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["--dry-run=server", "--dry-run-server"])
-def test_a_backend_without_a_server_says_so(program: Program, form: str) -> None:
+def test_a_backend_without_a_server_refuses_a_server_side_dry_run(
+    program: Program, form: str
+) -> None:
     path = program.file("rl", {"worker": "true"})
     done = program("launch", str(path), form)
     assert done.returncode == 2
@@ -66,8 +66,7 @@ def test_a_backend_without_a_server_says_so(program: Program, form: str) -> None
     assert program.json("ls") == []
 
 
-def test_a_dry_run_of_the_client_is_a_dry_run(program: Program) -> None:
+def test_a_client_side_dry_run_is_a_dry_run(program: Program) -> None:
     path = program.file("rl", {"worker": "true"})
-    assert program.ok("launch", str(path), "--dry-run=client") == program.ok(
-        "launch", str(path), "--dry-run"
-    )
+    shown = program.ok("launch", str(path), "--dry-run=client")
+    assert shown == program.ok("launch", str(path), "--dry-run")

@@ -1,4 +1,4 @@
-"""What quick verbs must not load: they are typed all day."""
+"""The modules that frequent commands import."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("words", [("ls",), ("ps", "rl"), ("logs", "rl"), ("--version",)])
-def test_quick_verbs_load_nothing_heavy(program: Program, words: tuple[str, ...]) -> None:
-    program.launched("rl", {"a": FOREVER})
+def test_frequent_commands_import_no_heavy_module(program: Program, words: tuple[str, ...]) -> None:
+    program.launch("rl", {"a": FOREVER})
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "symphony", *words],
         env=program.env,
@@ -33,6 +33,6 @@ def test_quick_verbs_load_nothing_heavy(program: Program, words: tuple[str, ...]
         timeout=TIMEOUT,
         check=True,
     )
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "symphony.commandline" in loaded
-    assert loaded & HEAVY == set()
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "symphony.commandline" in imported
+    assert imported & HEAVY == set()

@@ -92,7 +92,7 @@ def test_what_cannot_be_described_can_be_deleted(program: Program, name: str) ->
     program.ended("rl", {"a": "true"})
     (program.state / "local" / "rl" / "manifest.json").write_text("")
     screen = program.terminal("delete", name, width=500)
-    screen.expect("delete rl (status unknown: the record of experiment 'rl' is broken")
+    screen.expect("delete rl (status unknown: the record of experiment 'rl' is damaged")
     screen.expect("[y/N] ")
     screen.press("y\n")
     assert screen.finish() == 0

@@ -1,4 +1,4 @@
-"""The help of every command is the golden one, on every Python; ``python -m tests.cli.screens`` writes it again."""
+"""The help of all commands. ``python -m tests.cli.screens help`` writes the golden files again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_help_is_the_golden_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HELP)
-def test_help_fits_and_has_an_example(name: str) -> None:
+def test_help_fits_the_terminal_and_has_an_example(name: str) -> None:
     for title, text in parts(FILES[name].read_text(encoding="utf-8")).items():
         assert max(map(len, text.splitlines())) <= int(title.split()[0])
         assert "\n  symphony " in text or '"$(symphony ' in text
@@ -27,7 +27,7 @@ def test_there_is_a_file_for_each_command_and_no_other() -> None:
     assert set(VERBS) < set(HELP)
 
 
-def test_usage_names_what_must_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_usage_names_required_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     parser = Parser(prog="mine")
     parser.add_argument("-m", "--must", required=True)

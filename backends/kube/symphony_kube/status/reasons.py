@@ -122,7 +122,7 @@ def exited(exit_code: int) -> Reason:
         except ValueError:
             return Reason("", ReasonCode.EXITED)
         return Reason(f"killed by {name}", ReasonCode.KILLED)
-    texts = {126: "its command cannot be run", 127: "its command was not found"}
+    texts = {126: "the command cannot be executed", 127: "the command was not found"}
     return Reason(texts.get(exit_code, ""), ReasonCode.EXITED)
 
 

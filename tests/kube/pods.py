@@ -1,4 +1,4 @@
-"""Pods, Jobs and Services for the tests of the cluster, as plain data."""
+"""Pods, Jobs and Services for the tests of the test cluster, as plain data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ Object = dict[str, Any]
 
 
 def container(image: str, code: str, **settings: Any) -> Object:
-    """A container that runs Python code."""
+    """Return a container that runs Python code."""
     return {"name": "main", "image": image, "command": ["python3", "-c", code], **settings}
 
 
 def pod(name: str, *containers: Object, **spec: Any) -> Object:
-    """A Pod that is not restarted and ends at once when it is told to."""
+    """Return a Pod that is not restarted and has no grace period."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -28,7 +28,7 @@ def pod(name: str, *containers: Object, **spec: Any) -> Object:
 
 
 def service(name: str, port: int) -> Object:
-    """A Service before the Pod of the same name."""
+    """Return a Service for the Pod of the same name."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -38,7 +38,7 @@ def service(name: str, port: int) -> Object:
 
 
 def job(name: str, *containers: Object, **spec: Any) -> Object:
-    """A Job whose Pod is not restarted."""
+    """Return a Job whose Pod is not restarted."""
     template = {"spec": {"containers": list(containers), "restartPolicy": "Never"}}
     return {
         "apiVersion": "batch/v1",
@@ -49,16 +49,3 @@ def job(name: str, *containers: Object, **spec: Any) -> Object:
 
 
 FOREVER = "import signal; signal.pause()"
-ECHO = """
-import socketserver
-class Handler(socketserver.StreamRequestHandler):
-    def handle(self):
-        self.wfile.write(self.rfile.readline().upper())
-socketserver.TCPServer(("0.0.0.0", 7000), Handler).serve_forever()
-"""
-
-
-def echo(name: str, image: str) -> Object:
-    """A Pod that answers on port 7000 with what it hears in capitals; ready when it listens."""
-    probe = {"tcpSocket": {"port": 7000}, "periodSeconds": 1}
-    return pod(name, container(image, ECHO, readinessProbe=probe))

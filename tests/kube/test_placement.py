@@ -1,4 +1,4 @@
-"""GPUs, selectors, taints and spreading: the real scheduler decides."""
+"""The scheduler of the test cluster: GPUs, taints and anti-affinity."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def core(kube_cluster: KubeCluster) -> client.CoreV1Api:
 
 @pytest.fixture
 def gpus(core) -> int:
-    """The most GPUs that one node has."""
+    """Return the largest number of GPUs of a node."""
     offers = [int(n.status.allocatable.get("nvidia.com/gpu", "0")) for n in core.list_node().items]
     if not max(offers):
         pytest.skip("no node of this cluster offers nvidia.com/gpu")
     return max(offers)
 
 
-def test_a_pod_gets_a_gpu_where_there_is_one(kube_cluster, core, gpus):
+def test_pod_with_a_gpu_runs_on_a_node_with_gpus(kube_cluster, core, gpus):
     core.create_namespaced_pod(kube_cluster.namespace, with_gpus("modest", kube_cluster.image, "1"))
     pod = kube_cluster.wait_for_pod("modest")
     node = core.read_node(pod["spec"]["nodeName"])
     assert int(node.status.allocatable["nvidia.com/gpu"]) >= 1
 
 
-def test_a_pod_stays_pending_for_lack_of_gpus(kube_cluster, core, gpus):
+def test_pod_with_too_many_gpus_is_pending(kube_cluster, core, gpus):
     core.create_namespaced_pod(
         kube_cluster.namespace, with_gpus("greedy", kube_cluster.image, str(gpus + 1))
     )
@@ -44,21 +44,9 @@ def test_a_pod_stays_pending_for_lack_of_gpus(kube_cluster, core, gpus):
     assert "Insufficient nvidia.com/gpu" in reason
 
 
-def test_a_selector_that_no_node_meets_leaves_a_pod_pending(kube_cluster, core):
-    nowhere = pods.pod(
-        "nowhere",
-        pods.container(kube_cluster.image, pods.FOREVER),
-        nodeSelector={"symphony.test/pool": "on-the-moon"},
-    )
-    core.create_namespaced_pod(kube_cluster.namespace, nowhere)
-    reason = why_unschedulable(kube_cluster, "nowhere")
-    assert "didn't match" in reason
-    assert "0/" in reason
-
-
-def test_only_a_pod_that_tolerates_the_taint_runs_on_the_reserved_node(kube_cluster, core):
+def test_reserved_node_requires_a_toleration(kube_cluster, core):
     if kube_cluster.session.cluster.kind != "devcluster":
-        pytest.skip("only the devcluster has a node with a taint of ours")
+        pytest.skip("only the devcluster has a tainted node")
     toleration = {"key": "symphony.test/reserved", "value": "team-a", "effect": "NoSchedule"}
     for name, tolerations in (("guest", []), ("member", [toleration])):
         reserved = pods.pod(
@@ -72,7 +60,7 @@ def test_only_a_pod_that_tolerates_the_taint_runs_on_the_reserved_node(kube_clus
     assert "taint" in why_unschedulable(kube_cluster, "guest")
 
 
-def test_pods_that_avoid_one_another_are_spread_over_nodes(kube_cluster, core):
+def test_anti_affinity_spreads_pods_over_nodes(kube_cluster, core):
     free = [node for node in core.list_node().items if not node.spec.taints]
     if len(free) < 2:
         pytest.skip("this cluster has only one node that takes any Pod")
@@ -97,11 +85,11 @@ def test_pods_that_avoid_one_another_are_spread_over_nodes(kube_cluster, core):
 
 
 def why_unschedulable(kube_cluster: KubeCluster, name: str) -> str:
-    """Return what the scheduler says of a Pod that it cannot place."""
+    """Return the message of the scheduler for a Pod that fits on no node."""
     path = kube_cluster.path(f"pods?fieldSelector=metadata.name={name}")
     for event in kube_cluster.raw.watch(path, seconds=30):
         for condition in event["object"]["status"].get("conditions", []):
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
                 assert event["object"]["status"]["phase"] == "Pending"
                 return str(condition["message"])
-    pytest.fail(f"the scheduler says nothing of {name}")
+    pytest.fail(f"the scheduler reported nothing for {name}")

@@ -1,4 +1,4 @@
-"""Commands beside processes: exit codes, streams, terminals, and what cannot run."""
+"""Commands in containers: exit codes, streams, terminals, and commands that cannot run."""
 
 import json
 import os
@@ -14,13 +14,14 @@ from tests.cli.terminal import Terminal
 
 from .using import FOREVER, launched, python, through, until_succeeded
 
-# The verb, in a program of its own: its streams are those of the test.
+# A program that runs a command, so that a test can choose its standard streams.
 PROGRAM = """
 import sys
 from symphony import Cluster
 cluster = Cluster.new("kube", kubeconfig=sys.argv[1], namespace=sys.argv[2])
 if sys.argv[4:]:
-    sys.exit(cluster.exec_command(sys.argv[2], sys.argv[3], sys.argv[4:], interactive=True).exit_code)
+    done = cluster.exec_command(sys.argv[2], sys.argv[3], sys.argv[4:], interactive=True)
+    sys.exit(done.exit_code)
 cluster.login(sys.argv[2], sys.argv[3])
 """
 
@@ -69,30 +70,32 @@ class Worker:
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 126, 255])
-def test_the_exit_code_is_that_of_the_command(worker, code):
+def test_exit_code_and_output(worker, code):
     done = worker.run("sh", "-c", f"echo out; echo err >&2; exit {code}")
     assert (done.exit_code, done.stdout, done.stderr) == (code, "out\n", "err\n")
 
 
-def test_it_runs_in_the_environment_and_folder_of_the_process(worker):
+def test_environment_and_directory_are_those_of_the_process(worker):
     done = worker.run(
         "sh", "-c", "pwd; echo $COLOUR $SYMPHONY_ROLE; kill -9 $$", process="other", group="team"
     )
     assert (done.exit_code, done.stdout) == (137, "/tmp\nteal other\n")
 
 
-def test_awkward_words_and_large_output_arrive_whole(worker):
+def test_unusual_arguments_and_large_output(worker):
     words = ["", "two words", "new\nline", "$HOME", "naïve 日本", "--", "-c"]
     done = worker.run("python3", "-c", "import sys, json; print(json.dumps(sys.argv[1:]))", *words)
     assert json.loads(done.stdout) == words
-    many = "import sys; sys.stdout.write(('y' * 99 + '\\n') * 100_000); sys.stderr.write('e' * 1_000_000)"
-    done = worker.run("python3", "-c", many)
+    write = (
+        "import sys; sys.stdout.write(('y' * 99 + '\\n') * 100_000); sys.stderr.write('e' * 10**6)"
+    )
+    done = worker.run("python3", "-c", write)
     assert done.stdout == ("y" * 99 + "\n") * 100_000
     assert done.stderr == "e" * 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("process", "command", "error", "said"),
+    ("process", "command", "error", "message"),
     [
         (
             "worker",
@@ -116,19 +119,12 @@ def test_awkward_words_and_large_output_arrive_whole(worker):
         ("wroker", ["true"], NotFound, "did you mean 'worker'"),
     ],
 )
-def test_what_cannot_run(worker, process, command, error, said):
-    with pytest.raises(error, match=said):
+def test_command_that_cannot_run(worker, process, command, error, message):
+    with pytest.raises(error, match=message):
         worker.run(*command, process=process)
 
 
-def test_a_wrong_group_and_a_wrong_experiment(worker):
-    with pytest.raises(NotFound, match="in group 'team', not in 'crew'"):
-        worker.run("true", group="crew")
-    with pytest.raises(NotFound, match="no experiment"):
-        worker.cluster.exec_command("symphony-test-none", "worker", ["true"])
-
-
-def test_input_from_a_pipe_a_file_and_none(worker, tmp_path):
+def test_input_from_a_pipe_or_a_file(worker, tmp_path):
     data = os.urandom(200_000)
     (tmp_path / "data").write_bytes(data)
     assert worker.piped("cat", input=data).stdout == data
@@ -141,8 +137,8 @@ def test_input_from_a_pipe_a_file_and_none(worker, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["sh", "-c", "echo err >&2; exit 3"], ["no-such-program"]])
-def test_a_command_that_leaves_its_input_unread_ends_as_it_does(worker, tmp_path, command):
-    code, said = (3, b"err\n") if command[0] == "sh" else (127, None)
+def test_command_that_leaves_its_input_unread(worker, tmp_path, command):
+    code, message = (3, b"err\n") if command[0] == "sh" else (127, None)
     data = os.urandom(3_000_000)
     (tmp_path / "data").write_bytes(data)
     with (tmp_path / "data").open("rb") as file:
@@ -150,10 +146,10 @@ def test_a_command_that_leaves_its_input_unread_ends_as_it_does(worker, tmp_path
     for done in ends:
         assert done.returncode == code
         assert b"[symphony" not in done.stderr
-        assert said is None or done.stderr == said
+        assert message is None or done.stderr == message
 
 
-def test_of_a_pipe_without_an_end_no_more_is_read_than_the_command_wants(worker):
+def test_endless_input(worker):
     with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as endless:
         done = worker.piped("sh", "-c", "head -c 4; echo '[symphony ' >&2", stdin=endless.stdout)
         endless.stdout.close()
@@ -162,23 +158,23 @@ def test_of_a_pipe_without_an_end_no_more_is_read_than_the_command_wants(worker)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
-def test_a_word_is_taken_out_of_a_stream_however_that_is_cut(size):
+def test_marker_is_removed_from_chunks_of_any_size(size):
     for text, left in (
-        (b"a[[over]b", b"a[b"),
-        (b"[ove[over]", b"[ove"),
-        (b"[over", b"[over"),
+        (b"a[[end]b", b"a[b"),
+        (b"[en[end]", b"[en"),
+        (b"[en", b"[en"),
         (b"none", b"none"),
     ):
-        word = exec._MarkerFilter(b"[over]")
+        word = exec._MarkerFilter(b"[end]")
         found = b"".join(
             word.filter(text[start : start + size]) for start in range(0, len(text), size)
         )
         assert found + word.flush() == left
-        assert word.found == (b"[over]" in text)
+        assert word.found == (b"[end]" in text)
 
 
-def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_path):
-    # the size comes on a channel of its own, and perhaps later than what is typed
+def test_terminal_is_passed_to_the_command_and_restored(worker, tmp_path):
+    # The size has its own channel, so it may arrive after the keys.
     sized = "until stty size | grep -x 24.93; do sleep 0.1; done"
     argv = worker.argv("sh", "-c", f"echo ready; read x; echo got $x; {sized}; exit 5")
     shell = [
@@ -199,10 +195,10 @@ def test_the_terminal_is_the_commands_own_and_comes_back_as_it_was(worker, tmp_p
         terminal.close()
 
 
-def test_login_is_a_shell_that_keys_and_sizes_reach(worker, tmp_path):
+def test_login_passes_keys_and_sizes(worker, tmp_path):
     terminal = Terminal(worker.argv(), env=dict(os.environ), cwd=tmp_path, width=80)
     try:
-        # a program that has the terminal when it speaks: the shell itself may be about to start one at the Ctrl-C
+        # Ctrl-C is meant for a program that has the terminal, not for the shell that starts it.
         terminal.press("sh -c 'echo [$COLOUR]; exec sleep 100'\r")
         terminal.expect("[teal]")
         terminal.press("\x03")
@@ -214,14 +210,14 @@ def test_login_is_a_shell_that_keys_and_sizes_reach(worker, tmp_path):
         terminal.close()
 
 
-def test_login_without_a_terminal(worker):
+def test_login_requires_a_terminal(worker):
     done = worker.piped(stdin=subprocess.DEVNULL)
     assert b"login requires a terminal" in done.stderr
     with pytest.raises(Unsupported):
         exec.login(None, worker.cluster.scope(worker.name), "worker")
 
 
-def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
+def test_lost_connection_and_missing_right(worker, kube_faults, kube_session):
     cluster = through(kube_faults.kubeconfig, kube_session, worker.name)
     kube_faults.reset(path="/exec")
     with pytest.raises(Unreachable):
@@ -233,7 +229,7 @@ def test_a_lost_connection_is_told(worker, kube_faults, kube_session):
     cluster.api.close()
 
 
-def test_a_server_that_is_slow_to_begin_is_waited_for(worker, kube_faults, kube_session):
+def test_slow_server(worker, kube_faults, kube_session):
     cluster = through(kube_faults.kubeconfig, kube_session, worker.name)
     cluster.api.timeouts = Timeouts(connect=0.5)
     kube_faults.delay(1.0, path="/exec")
@@ -250,6 +246,6 @@ def test_a_server_that_is_slow_to_begin_is_waited_for(worker, kube_faults, kube_
         (b"plain words", None, "plain words"),
     ],
 )
-def test_what_the_status_says(status, code, reason):
+def test_parse_status(status, code, reason):
     end = exec_stream.parse_status(status)
     assert (end.exit_code, end.reason) == (code, reason)

@@ -1,4 +1,4 @@
-"""Ports: addresses from outside, forwarded ports, several at once, and what heals."""
+"""External addresses and forwarded ports."""
 
 import contextlib
 import socket
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from symphony import Cluster
 from symphony.errors import NotFound, SpecError
 from symphony_kube.access import port_forward
 from symphony_kube.api.labels import Scope
@@ -15,6 +16,7 @@ from symphony_kube.api.labels import Scope
 from .conftest import until
 from .using import FOREVER, launched, python, through
 
+SCOPE = Scope(experiment="e", namespace="e")
 ECHO = """
 import os, socketserver
 class Handler(socketserver.BaseRequestHandler):
@@ -25,14 +27,14 @@ class Handler(socketserver.BaseRequestHandler):
 socketserver.ThreadingTCPServer.allow_reuse_address = True
 socketserver.ThreadingTCPServer(("0.0.0.0", 7000), Handler).serve_forever()
 """
-WEB = (
-    "import http.server; "
-    "http.server.ThreadingHTTPServer(('0.0.0.0', 8000), http.server.SimpleHTTPRequestHandler).serve_forever()"
-)
+WEB = """
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+ThreadingHTTPServer(("0.0.0.0", 8000), SimpleHTTPRequestHandler).serve_forever()
+"""
 
 
 @pytest.fixture(scope="module")
-def running(kube_session):
+def tunnels(kube_session):
     def build(exp):
         echo = python(exp, "echo", ECHO).binds({"store": 7000}).restart_policy("Always")
         echo.ready(tcp="store")
@@ -42,9 +44,8 @@ def running(kube_session):
 
     with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
-        until(
-            lambda: answers(cluster.external_url(name, "board"))
-        )  # a node leads there when it has heard of it
+        # A node forwards the port when its kube-proxy has received the Service.
+        until(lambda: answers(cluster.external_url(name, "board")))
         yield cluster, name
 
 
@@ -57,144 +58,126 @@ def answers(address):
     return True
 
 
-def talk(address, data=b"hello", timeout=40):
+def exchange(address, data=b"hello", timeout=40):
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), timeout=timeout) as connection:
-        connection.sendall(data)
-        got = b""
-        while len(got) < len(data):
+        sender = threading.Thread(target=connection.sendall, args=(data,))
+        sender.start()
+        received = b""
+        while len(received) < len(data):
             piece = connection.recv(1 << 16)
             if not piece:
                 break
-            got += piece
-        return got
+            received += piece
+        sender.join()
+        return received
 
 
-def test_an_exposed_service_answers_at_its_address(running, monkeypatch):
+def test_node_port_of_an_exposed_service(tunnels, monkeypatch):
     monkeypatch.setattr(port_forward, "EXTERNAL_TIMEOUT_SECONDS", 20.0)
-    cluster, name = running
+    cluster, name = tunnels
     address = cluster.external_url(name, "board")
     assert urllib.request.urlopen(f"http://{address}", timeout=20).status == 200
-    with cluster.visit(name, "board") as route:
-        assert (route.address, route.forwarded) == (address, False)
+    with cluster.visit(name, "board") as tunnel:
+        assert (tunnel.address, tunnel.forwarded) == (address, False)
 
 
-def test_what_has_no_address_outside(running):
-    cluster, name = running
-    with pytest.raises(NotFound, match="does not expose 'store' outside the cluster; .*symphony visit"):
+def test_visit_forwards_a_service_without_external_address(tunnels):
+    cluster, name = tunnels
+    with pytest.raises(
+        NotFound, match="does not expose 'store' outside the cluster; .*symphony visit"
+    ):
         cluster.external_url(name, "store")
     with pytest.raises(NotFound, match="did you mean 'board'"):
         cluster.external_url(name, "bord")
     with pytest.raises(NotFound, match="no experiment"):
         cluster.external_url("symphony-test-none", "board")
-    with cluster.visit(name, "store") as route:
-        assert route.forwarded
-        assert talk(route.address) == b"hello"
+    with cluster.visit(name, "store") as tunnel:
+        assert tunnel.forwarded
+        assert exchange(tunnel.address) == b"hello"
 
 
-def test_several_connections_at_once_and_much_data(running):
-    cluster, name = running
-    with cluster.port_forward(name, "echo", 7000) as route:
-        assert route.address.startswith("127.0.0.1:")
+def test_concurrent_connections_with_much_data(tunnels):
+    cluster, name = tunnels
+    with cluster.port_forward(name, "echo", 7000) as tunnel:
+        assert tunnel.address.startswith("127.0.0.1:")
         with ThreadPoolExecutor(8) as pool:
             sent = [bytes([number]) * 1_000_000 for number in range(8)]
-            assert list(pool.map(lambda data: _both_ways(route.address, data), sent)) == sent
+            assert list(pool.map(lambda data: exchange(tunnel.address, data), sent)) == sent
     with pytest.raises(OSError, match="refused"):
-        talk(route.address)
+        exchange(tunnel.address)
     assert [
         thread.name for thread in threading.enumerate() if thread.name.startswith("forward")
     ] == []
 
 
-def _both_ways(address, data):
-    host, port = address.split(":")
-    with socket.create_connection((host, int(port)), timeout=40) as connection:
-        sender = threading.Thread(target=connection.sendall, args=(data,))
-        sender.start()
-        got = b""
-        while len(got) < len(data):
-            piece = connection.recv(1 << 16)
-            if not piece:
-                break
-            got += piece
-        sender.join()
-        return got
-
-
-def test_ports_of_services_and_wrong_ones(running):
-    cluster, name = running
-    with cluster.port_forward(name, "store") as route:
-        assert talk(route.address) == b"hello"
-        taken = int(route.address.split(":")[1])
+def test_invalid_ports_and_names(tunnels):
+    cluster, name = tunnels
+    with cluster.port_forward(name, "store") as tunnel:
+        assert exchange(tunnel.address) == b"hello"
+        taken = int(tunnel.address.split(":")[1])
         with pytest.raises(SpecError, match=f"cannot listen on local port {taken}"):
             cluster.port_forward(name, "store", local_port=taken)
-    for wrong, error, said in [
+    for wrong, error, message in [
         (("echo",), SpecError, "process 'echo' requires a port"),
         (("store", 99), SpecError, "service 'store' has port 7000, not 99"),
         (("ecko", 1), NotFound, "did you mean 'echo'"),
         (("echo", 0), SpecError, "a port must be in the range 1 to 65535, not 0"),
     ]:
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             cluster.port_forward(name, *wrong)
 
 
-def test_it_heals_when_the_process_is_restarted(running):
-    cluster, name = running
-    with cluster.port_forward(name, "echo", 7000) as route:
-        assert talk(route.address) == b"hello"
+def test_restarted_process_is_found_again(tunnels):
+    cluster, name = tunnels
+    with cluster.port_forward(name, "echo", 7000) as tunnel:
+        assert exchange(tunnel.address) == b"hello"
         restarts = cluster.describe_process(name, "echo").restarts
         with contextlib.suppress(ConnectionResetError):
-            assert talk(route.address, b"die") == b""
-        assert talk(route.address) == b"hello"
-        until(
-            lambda: cluster.describe_process(name, "echo").restarts == restarts + 1
-        )  # told a moment later
+            assert exchange(tunnel.address, b"die") == b""
+        assert exchange(tunnel.address) == b"hello"
+        # Kubernetes reports the restart a moment later.
+        until(lambda: cluster.describe_process(name, "echo").restarts == restarts + 1)
 
 
-def test_where_nothing_listens_the_connection_breaks_and_is_told(running, monkeypatch):
+def test_connection_is_reset_if_no_process_listens(tunnels, monkeypatch):
     monkeypatch.setattr(port_forward, "UNAVAILABLE_SECONDS", 0.5)
-    cluster, name = running
-    told = []
+    cluster, name = tunnels
+    errors = []
     with (
-        cluster.port_forward(name, "idle", 9, on_error=told.append) as route,
+        cluster.port_forward(name, "idle", 9, on_error=errors.append) as tunnel,
         pytest.raises(ConnectionResetError),
     ):
-        talk(route.address)
-    assert len(told) == 1
-    assert "idle, port 9: " in told[0]
+        exchange(tunnel.address)
+    assert len(errors) == 1
+    assert "idle, port 9: " in errors[0]
 
 
-def test_a_broken_api_connection_ends_the_connection_and_the_next_one_works(
-    running, kube_faults, kube_session
-):
-    _, name = running
+def test_connection_is_retried_after_api_errors(tunnels, kube_faults, kube_session):
+    _, name = tunnels
     cluster = through(kube_faults.kubeconfig, kube_session, name)
-    with cluster.port_forward(name, "echo", 7000) as route:
+    with cluster.port_forward(name, "echo", 7000) as tunnel:
         kube_faults.reset(path="/portforward", times=2)
         kube_faults.answer(500, path="/portforward", times=1)
-        assert talk(route.address) == b"hello"
+        assert exchange(tunnel.address) == b"hello"
         until(lambda: kube_faults.count(path="/portforward") == 4)
     cluster.api.close()
 
 
-def test_without_the_right_it_is_said(running, kube_cluster, kube_session, monkeypatch):
-    _, name = running
-    del name
+def test_missing_right_is_named(tunnels, kube_cluster, kube_session, monkeypatch):
     config = kube_cluster.user(
         "reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
     )
     kube_cluster.raw.call("POST", kube_cluster.path("pods"), _pod(kube_cluster))
     kube_cluster.wait_for_pod("mine-alone")
-    from symphony import Cluster
-
     cluster = Cluster.new("kube", kubeconfig=str(config), namespace=kube_cluster.namespace)
-    told = []
+    errors = []
     with (
-        cluster.port_forward("mine", "alone", 1, on_error=told.append) as route,
+        cluster.port_forward("mine", "alone", 1, on_error=errors.append) as tunnel,
         pytest.raises(ConnectionResetError),
     ):
-        talk(route.address)
-    assert "it requires the right to get and create pods/portforward" in told[0]
+        exchange(tunnel.address)
+    assert "it requires the right to get and create pods/portforward" in errors[0]
     cluster.api.close()
 
 
@@ -219,16 +202,18 @@ def _pod(kube):
         ({"ingress": [{"ip": "2001:db8::1"}]}, "[2001:db8::1]:80"),
     ],
 )
-def test_a_load_balancer_by_address_or_name(monkeypatch, status, address):
+def test_load_balancer_address(monkeypatch, status, address):
     service = {
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
         "status": {"loadBalancer": status},
     }
     monkeypatch.setattr(port_forward, "_list_services", lambda api, scope: {"web": service})
-    assert port_forward.external_address(None, Scope(experiment="e", namespace="e"), "web") == address
+    assert (
+        port_forward.external_address(None, Scope(experiment="e", namespace="e"), "web") == address
+    )
 
 
-def test_a_node_that_is_reached_from_outside_comes_first():
+def test_external_address_of_a_node_is_preferred():
     nodes = [
         {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}},
         {"status": {"addresses": [{"type": "ExternalIP", "address": "5.6.7.8"}]}},
@@ -238,7 +223,5 @@ def test_a_node_that_is_reached_from_outside_comes_first():
         def call(self, _method, path, query=None):
             return {"items": nodes if path.endswith("nodes") else [], "metadata": {}}
 
-
-
     service = {"spec": {"selector": {}}}
-    assert port_forward._node_host(Api(), Scope(experiment="e", namespace="e"), service) == "5.6.7.8"
+    assert port_forward._node_host(Api(), SCOPE, service) == "5.6.7.8"

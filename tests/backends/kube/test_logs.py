@@ -1,4 +1,4 @@
-"""Logs: whole, merged, followed over restarts, connections that break, and processes that come later."""
+"""Logs: complete, merged, and followed over restarts and broken connections."""
 
 import itertools
 import threading
@@ -14,11 +14,16 @@ from symphony_kube.logs.lines import LineAssembler, LogPosition
 from .conftest import until
 from .using import FOREVER, launched, python, through
 
-COUNT = "import time\nfor n in range(300):\n print('line', n)\n time.sleep(0.01)\nprint('unfinished', end='')"
+COUNT = """
+import time
+for n in range(300): print("line", n); time.sleep(0.01)
+print("unfinished", end="")
+"""
 LONG = "import sys; sys.stdout.write('a' * 50_000 + '\\n' + 'b' * 16384 + '\\n' + 'c' * 40_000)"
 CRASH = """
 import pathlib, time
-runs = pathlib.Path("/keep/runs"); runs.touch(); run = len(runs.read_text()); runs.write_text("x" * (run + 1))
+runs = pathlib.Path("/keep/runs"); runs.touch()
+run = len(runs.read_text()); runs.write_text("x" * (run + 1))
 for n in range(20): print("run", run, "line", n); time.sleep(0.02)
 raise SystemExit(0 if run == 2 else 1)
 """
@@ -26,8 +31,8 @@ CRASHED = [f"run {run} line {n}" for run in range(3) for n in range(20)]
 
 
 @pytest.fixture(scope="module")
-def ended(kube_session):
-    """An experiment whose lines were followed from before it ran to its end, and those lines."""
+def finished(kube_session):
+    """Yield an experiment that has finished, and its lines as they were followed from the start."""
 
     def build(exp):
         python(exp, "count", COUNT)
@@ -55,23 +60,31 @@ def ended(kube_session):
         yield cluster, name, lines
 
 
-def of(lines, process):
+def texts_of(lines, process):
     return [line.text for line in lines if line.process == process]
 
 
-def test_what_was_followed_is_whole_and_in_order(ended):
-    _, _, lines = ended
-    assert of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
-    assert of(lines, "long") == ["a" * 50_000, "b" * 16384, "c" * 40_000]
-    assert of(lines, "crash") == CRASHED
-    assert of(lines, "one") == ["one", "café"]
-    assert of(lines, "job") == ["tried", "tried"]
-    assert of(lines, "late") == ["late"]
-    assert of(lines, "never") == of(lines, "silent") == []
+def test_unknown_names(finished):
+    cluster, name, _ = finished
+    with pytest.raises(NotFound, match="did you mean 'count'"):
+        list(cluster.iter_logs(name, ["cuont"]))
+    with pytest.raises(NotFound, match="no experiment"):
+        list(cluster.iter_logs("symphony-test-none", follow=True))
 
 
-def test_a_log_is_what_was_written(ended):
-    cluster, name, _ = ended
+def test_followed_lines_are_complete_and_in_order(finished):
+    _, _, lines = finished
+    assert texts_of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
+    assert texts_of(lines, "long") == ["a" * 50_000, "b" * 16384, "c" * 40_000]
+    assert texts_of(lines, "crash") == CRASHED
+    assert texts_of(lines, "one") == ["one", "café"]
+    assert texts_of(lines, "job") == ["tried", "tried"]
+    assert texts_of(lines, "late") == ["late"]
+    assert texts_of(lines, "never") == texts_of(lines, "silent") == []
+
+
+def test_complete_logs_and_tails(finished):
+    cluster, name, _ = finished
     count = "".join(f"line {n}\n" for n in range(300)) + "unfinished"
     assert cluster.get_log(name, "count") == count
     assert cluster.get_log(name, "count", tail=2) == "line 299\nunfinished"
@@ -86,9 +99,9 @@ def test_a_log_is_what_was_written(ended):
     assert cluster.get_log(name, "count", since="2999-01-01") == ""
 
 
-def test_a_restarted_process_has_one_log_and_a_previous_one(ended):
-    cluster, name, _ = ended
-    # Kubernetes keeps the log of the run before the last at most.
+def test_previous_log_of_a_restarted_process(finished):
+    cluster, name, _ = finished
+    # Kubernetes keeps at most the logs of the last two runs.
     kept = cluster.get_log(name, "crash").splitlines()
     assert kept in (CRASHED[20:], CRASHED[40:])
     assert cluster.get_log(name, "job", previous=True) == "tried\n"
@@ -98,14 +111,14 @@ def test_a_restarted_process_has_one_log_and_a_previous_one(ended):
         cluster.get_log(name, "crash", previous=True, follow=True)
 
 
-def test_since_is_to_the_nanosecond_and_tail_counts_what_is_left(ended):
-    cluster, name, _ = ended
+def test_since_and_tail(finished):
+    cluster, name, _ = finished
     path = f"/api/v1/namespaces/{name}/pods/{name}-count/log"
     lines = list(cluster.api.open_stream(path, query={"timestamps": "true"}).lines())
-    begins = [loglines.line_time(lines[number])[:26] + b"000" for number in (110, 145)]
-    since = [begin[:26].decode() + "Z" for begin in begins]
+    starts = [loglines.line_time(lines[number])[:26] + b"000" for number in (110, 145)]
+    since = [begin[:26].decode() + "Z" for begin in starts]
     first, second = (cluster.get_log(name, "count", since=at) for at in since)
-    for begin, found in zip(begins, (first, second), strict=True):
+    for begin, found in zip(starts, (first, second), strict=True):
         assert found.encode() == b"\n".join(
             loglines.line_content(line) for line in loglines.lines_since(lines, begin)
         )
@@ -117,10 +130,10 @@ def test_since_is_to_the_nanosecond_and_tail_counts_what_is_left(ended):
     ] == second.split("\n")
 
 
-def test_merged_they_are_in_the_order_of_time(ended):
-    cluster, name, _ = ended
+def test_lines_of_all_processes_are_merged_by_time(finished):
+    cluster, name, _ = finished
     lines = list(cluster.iter_logs(name))
-    assert of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
+    assert texts_of(lines, "count") == [*(f"line {n}" for n in range(300)), "unfinished"]
     late = next(number for number, line in enumerate(lines) if line.process == "late")
     last = max(number for number, line in enumerate(lines) if line.process == "count")
     assert late > last
@@ -135,25 +148,6 @@ def test_merged_they_are_in_the_order_of_time(ended):
     ]
 
 
-def test_they_are_saved_as_files(ended, tmp_path):
-    cluster, name, _ = ended
-    files = cluster.save_logs(name, tmp_path / "logs")
-    assert files["count"].read_text() == cluster.get_log(name, "count")
-    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == sorted(
-        f"{process}.log" for process in files
-    )
-    cluster.save_logs(name, tmp_path / "more", ["team/one", "late"], follow=True)
-    assert (tmp_path / "more" / "one.log").read_text() == "one\ncafé\n"
-
-
-def test_what_there_is_not(ended):
-    cluster, name, _ = ended
-    with pytest.raises(NotFound, match="did you mean 'count'"):
-        list(cluster.iter_logs(name, ["cuont"]))
-    with pytest.raises(NotFound, match="no experiment"):
-        list(cluster.iter_logs("symphony-test-none", follow=True))
-
-
 TALK = "import itertools, time\nfor n in itertools.count():\n print(n)\n time.sleep(0.005)"
 
 
@@ -166,7 +160,7 @@ run.touch(); print("first"); print("end", end="")
 
 
 @pytest.fixture(scope="module")
-def talking(kube_session):
+def chatty(kube_session):
     def build(exp):
         python(exp, "talk", TALK)
         python(exp, "quiet", FOREVER)
@@ -178,22 +172,18 @@ def talking(kube_session):
         yield cluster, name
 
 
-def test_of_a_restarted_process_the_log_goes_on_and_the_previous_one_is_shown_alone(talking):
-    cluster, name = talking
-    assert [line.text for line in itertools.islice(cluster.iter_logs(name, ["again"], follow=True), 3)] == [
-        "first", "end", "second",
-    ]  # fmt: skip
-    until(
-        lambda: cluster.describe_process(name, "again").restarts == 1
-    )  # told perhaps later than it writes
+def test_following_continues_after_a_restart(chatty):
+    cluster, name = chatty
+    lines = itertools.islice(cluster.iter_logs(name, ["again"], follow=True), 3)
+    assert [line.text for line in lines] == ["first", "end", "second"]
+    # Kubernetes may report the restart after the process has written its line.
+    until(lambda: cluster.describe_process(name, "again").restarts == 1)
     assert cluster.get_log(name, "again") == "first\nendsecond\n"
     assert cluster.get_log(name, "again", previous=True) == "first\nend"
     assert cluster.get_log(name, "again", previous=True, tail=1) == "end"
 
 
-def test_connections_that_break_lose_and_repeat_nothing(
-    talking, kube_faults, kube_session, monkeypatch
-):
+def test_broken_connections_lose_and_repeat_no_line(chatty, kube_faults, kube_session, monkeypatch):
     opened = []
     really = follow.open_log
     monkeypatch.setattr(
@@ -201,24 +191,24 @@ def test_connections_that_break_lose_and_repeat_nothing(
         "open_log",
         lambda *args, **kwargs: opened.append(really(*args, **kwargs)) or opened[-1],
     )
-    _, name = talking
+    _, name = chatty
     cluster = through(kube_faults.kubeconfig, kube_session, name)
     kube_faults.answer(500, path="follow=true", times=1)
     kube_faults.reset(path="follow=true", times=2)
     lines = cluster.iter_logs(name, ["talk"], follow=True, tail=5)
-    seen = [int(line.text) for line in itertools.islice(lines, 200)]
+    numbers = [int(line.text) for line in itertools.islice(lines, 200)]
     opened[-1]._response.shutdown()
-    seen += [int(line.text) for line in itertools.islice(lines, 600)]
+    numbers += [int(line.text) for line in itertools.islice(lines, 600)]
     opened[-1]._response.shutdown()
-    seen += [int(line.text) for line in itertools.islice(lines, 600)]
+    numbers += [int(line.text) for line in itertools.islice(lines, 600)]
     lines.close()
-    assert seen == list(range(seen[0], seen[0] + 1400))
+    assert numbers == list(range(numbers[0], numbers[0] + 1400))
     assert kube_faults.count(path="follow=true") >= 5
     cluster.api.close()
-    assert _no_threads()
+    assert _threads_have_finished()
 
 
-def _no_threads():
+def _threads_have_finished():
     deadline = time.monotonic() + 10
     while left := [t.name for t in threading.enumerate() if t.name.startswith(("log-", "watch-"))]:
         assert time.monotonic() < deadline, left
@@ -226,36 +216,34 @@ def _no_threads():
     return True
 
 
-def test_tail_and_since_of_what_goes_on(talking):
-    cluster, name = talking
-    for options, begins in (
+def test_follow_with_tail_or_since(chatty):
+    cluster, name = chatty
+    for options, starts in (
         ({"tail": 0}, lambda first, before: first > before),
         ({"tail": 3}, lambda first, before: first > before - 3),
-        (
-            {"since": "5s"},
-            lambda first, before: before - 1400 < first <= before,
-        ),  # 200 a second, at most
+        # The process writes at most 200 lines a second.
+        ({"since": "5s"}, lambda first, before: before - 1400 < first <= before),
     ):
         before = int(cluster.get_log(name, "talk", tail=1))
         lines = cluster.iter_logs(name, ["talk"], follow=True, **options)
-        seen = [int(line.text) for line in itertools.islice(lines, 300)]
+        numbers = [int(line.text) for line in itertools.islice(lines, 300)]
         lines.close()
-        assert seen == list(range(seen[0], seen[0] + 300))
-        assert begins(seen[0], before)
+        assert numbers == list(range(numbers[0], numbers[0] + 300))
+        assert starts(numbers[0], before)
 
 
-def test_following_ends_when_the_process_is_deleted(talking, kube_session):
-    cluster, name = talking
+def test_following_ends_when_the_pod_is_deleted(chatty, kube_session):
+    cluster, name = chatty
     lines = cluster.iter_logs(name, ["doomed"], follow=True)
     next(lines)
     kube_session.api.call(
         "DELETE", f"/api/v1/namespaces/{name}/pods/{name}-doomed", {"gracePeriodSeconds": 0}
     )
-    seen = [int(line.text) for line in lines]
-    assert seen == list(range(1, len(seen) + 1))
+    numbers = [int(line.text) for line in lines]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_without_the_right_it_is_said(kube_cluster):
+def test_missing_right_is_named(kube_cluster):
     from symphony import Cluster
 
     config = kube_cluster.user("nobody", [])
@@ -273,7 +261,7 @@ def line(second, text=b"x", nano=0):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_pieces_become_lines(size):
+def test_chunks_become_lines(size):
     data = b"a\n\nbc\nrest"
     pieces = LineAssembler()
     found = [
@@ -282,43 +270,44 @@ def test_pieces_become_lines(size):
     assert (found, pieces.flush()) == ([b"a", b"", b"bc"], [b"rest"])
 
 
-def test_times_of_other_zones_compare():
-    assert (
-        loglines.line_time(b"2024-01-01T02:00:00.000000001+02:00 x")
-        == b"2024-01-01T00:00:00.000000001"
-    )
-    assert loglines.line_content(b"2024-01-01T02:00:00.000000001+02:00 x") == b"x"
-    assert loglines.to_line_time(1704067200.5) == b"2024-01-01T00:00:00.500000000"
-    assert loglines.to_since_time(loglines.to_line_time(1704067200.5), earlier_seconds=1) == "2023-12-31T23:59:59Z"
+def test_timestamps():
+    line_in_other_zone = b"2024-01-01T02:00:00.000000001+02:00 x"
+    assert loglines.line_time(line_in_other_zone) == b"2024-01-01T00:00:00.000000001"
+    assert loglines.line_content(line_in_other_zone) == b"x"
+    time = loglines.to_line_time(1704067200.5)
+    assert time == b"2024-01-01T00:00:00.500000000"
+    assert loglines.to_since_time(time, earlier_seconds=1) == "2023-12-31T23:59:59Z"
 
 
-def test_times_within_long_lines_go_and_those_of_the_users_stay():
+def test_timestamps_within_long_lines_are_removed():
     whole = b"p" * (1 << 14)
     assert (
         loglines.line_content(line(1, whole + line(2, whole + line(3, b"end"))))
         == whole + whole + b"end"
     )
-    user = whole + b"and " + line(2, b"of mine")
+    user = whole + b"and " + line(2, b"texts_of mine")
     assert loglines.line_content(line(1, user)) == user
 
 
-def test_what_comes_again_is_left_out():
-    seen = LogPosition()
+def test_repeated_lines_are_removed():
+    numbers = LogPosition()
     old = [line(1), line(2, b"a"), line(2, b"a"), line(2, b"b")]
-    seen.remember(old)
-    assert seen.since_time() == "2024-01-01T00:00:01Z"
+    numbers.remember(old)
+    assert numbers.since_time() == "2024-01-01T00:00:01Z"
     again = [*old, line(2, b"a"), line(1, b"late"), line(3)]
-    assert seen.new_line_filter().filter(again) == [line(2, b"a"), line(1, b"late"), line(3)]
+    assert numbers.new_line_filter().filter(again) == [line(2, b"a"), line(1, b"late"), line(3)]
 
 
-def test_what_is_older_than_all_that_is_remembered_was_read_too():
-    seen = LogPosition()
+def test_lines_older_than_all_remembered_lines_are_removed():
+    numbers = LogPosition()
     many = [line(1, b"%d" % number, nano=number) for number in range(1500)]
-    seen.remember(many)
-    assert seen.new_line_filter().filter([*many, line(1, nano=2000)]) == [line(1, nano=2000)]
-    assert LogPosition(b"2024-01-01T00:00:05").new_line_filter().filter([line(4), line(5)]) == [line(5)]
+    numbers.remember(many)
+    assert numbers.new_line_filter().filter([*many, line(1, nano=2000)]) == [line(1, nano=2000)]
+    assert LogPosition(b"2024-01-01T00:00:05").new_line_filter().filter([line(4), line(5)]) == [
+        line(5)
+    ]
 
 
-def test_a_kubelet_that_has_no_log_says_so_in_its_place():
+def test_message_of_a_kubelet_without_the_log():
     assert loglines.is_missing_log(b"unable to retrieve container logs for containerd://4e653d")
     assert not loglines.is_missing_log(b"unable to retrieve container logs for x\nmore\n")

@@ -1,4 +1,4 @@
-"""The command line on a cluster: the scenarios that it passes on every backend."""
+"""The scenarios of the command line that every backend passes, on a cluster."""
 
 import re
 import secrets
@@ -14,7 +14,7 @@ from tests.cli.terminal import INTERRUPT
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Where compiled modules are kept, so that only the first run compiles."""
+    """Return a directory for compiled modules, so that only the first run compiles."""
     return tmp_path_factory.mktemp("pycache")
 
 
@@ -45,7 +45,7 @@ class TestKube(Scenarios):
             )
             kube_session.api.call("DELETE", f"/api/v1/namespaces/{name}")
 
-    def test_ctrl_c_while_it_waits_with_others_takes_the_launch_back(self, cli):
+    def test_ctrl_c_rolls_back_a_launch_that_waits(self, cli):
         after = {"cmd": "true", "starts_after": {"first": "succeeded"}}
         terminal = cli.terminal(
             "launch", cli.file("taken-back", {"first": "exec sleep 1000", "after": after})
@@ -58,14 +58,14 @@ class TestKube(Scenarios):
         assert "taken-back" not in [status["name"] for status in cli.json("ls")]
 
     @pytest.mark.parametrize(
-        ("content", "said", "code"),
+        ("content", "message", "code"),
         [
             (None, "there is no file", 3),
             ("clusters: [", "is not a kubeconfig", 3),
             ("{server}", "cannot be reached", 3),
         ],
     )
-    def test_a_cluster_that_cannot_be_reached(self, cli, kube_session, content, said, code):
+    def test_unreachable_cluster(self, cli, kube_session, content, message, code):
         path = cli.folder / "elsewhere.yaml"
         path.unlink(missing_ok=True)
         if content is not None:
@@ -73,15 +73,15 @@ class TestKube(Scenarios):
             away = re.sub(r'("?server"?: *"?)https://[^"\s]+', r"\1https://127.0.0.1:1", admin)
             path.write_text(away if content == "{server}" else content)
         for words in (["ls"], ["launch", cli.file("unborn", {"a": "true"})]):
-            told = refuse(cli, *words, "--kubeconfig", path, code=code)
-            assert said in told
+            output = refuse(cli, *words, "--kubeconfig", path, code=code)
+            assert message in output
 
-    def test_a_context_that_is_not_there(self, cli):
+    def test_unknown_context(self, cli):
         assert "has no context 'nowhere'" in refuse(cli, "ls", "--context", "nowhere")
 
-    def test_what_to_do_is_said_in_words_of_the_command_line(self, cli, kube_session):
-        """``--namespace``, where the library says ``namespace=``."""
-        told = refuse(
+    def test_advice_names_options_of_the_command_line(self, cli, kube_session):
+        """The message has ``--namespace``, the error of the library has ``namespace=``."""
+        output = refuse(
             cli,
             "launch",
             cli.file("unborn", {"a": "true"}),
@@ -89,6 +89,6 @@ class TestKube(Scenarios):
             "symphony-test-none",
             code=2,
         )
-        assert told.endswith(
+        assert output.endswith(
             "create namespace 'symphony-test-none', or choose another with --namespace\n"
         )

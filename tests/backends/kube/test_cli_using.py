@@ -1,4 +1,4 @@
-"""The command line beside processes on Kubernetes: copying, ports, logs, commands."""
+"""The commands cp, forward, visit, logs, exec and attach on Kubernetes."""
 
 import os
 import signal
@@ -15,7 +15,8 @@ from .using import launched, python, until_succeeded
 WEB = """
 import http.server
 print("up")
-http.server.ThreadingHTTPServer(("0.0.0.0", 8000), http.server.SimpleHTTPRequestHandler).serve_forever()
+handler = http.server.SimpleHTTPRequestHandler
+http.server.ThreadingHTTPServer(("0.0.0.0", 8000), handler).serve_forever()
 """
 
 
@@ -24,7 +25,7 @@ def running(kube_session):
     def build(exp):
         web = python(exp, "web", WEB, start_dir="/tmp")
         web.binds({"inner": 8000}).ready(tcp="inner")
-        python(exp, "ended", "print('said', end='')")
+        python(exp, "ended", "print('text', end='')")
 
     with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
@@ -50,7 +51,7 @@ def symphony(argv, tmp_path):
     return run
 
 
-def test_copying(running, symphony, tmp_path):
+def test_cp(running, symphony, tmp_path):
     _, name = running
     (tmp_path / "page").write_text("hello")
     assert symphony("cp", name, "page", "web:").returncode == 0
@@ -65,7 +66,7 @@ def test_copying(running, symphony, tmp_path):
 @pytest.mark.parametrize(
     "words", [["visit", "inner"], ["forward", "web", "8000"], ["forward", "inner"]]
 )
-def test_a_forwarded_port_stays_until_it_is_told_to_end(running, argv, words):
+def test_port_is_forwarded_until_a_signal(running, argv, words):
     _, name = running
     verb, *rest = words
     with subprocess.Popen(
@@ -82,24 +83,24 @@ def test_a_forwarded_port_stays_until_it_is_told_to_end(running, argv, words):
 
 def test_logs(running, symphony, tmp_path):
     _, name = running
-    assert symphony("logs", name, "ended").stdout == "said"
+    assert symphony("logs", name, "ended").stdout == "text"
     assert symphony("logs", name, "--save", "kept").stdout == "kept/web.log\nkept/ended.log\n"
-    assert (tmp_path / "kept" / "ended.log").read_text() == "said"
+    assert (tmp_path / "kept" / "ended.log").read_text() == "text"
     done = symphony("logs", name, "--previous")
     assert (done.returncode, done.stdout) == (2, "")
     assert "no process of experiment" in done.stderr
 
 
-def test_commands(running, symphony):
+def test_exec(running, symphony):
     _, name = running
     done = symphony(
-        "exec", name, "web", "--", "sh", "-c", "cat; echo err >&2; exit 4", input="to and fro"
+        "exec", name, "web", "--", "sh", "-c", "cat; echo err >&2; exit 4", input="some input"
     )
-    assert (done.returncode, done.stdout, done.stderr) == (4, "to and fro", "err\n")
+    assert (done.returncode, done.stdout, done.stderr) == (4, "some input", "err\n")
     assert "is not running (succeeded)" in symphony("exec", name, "ended", "--", "true").stderr
 
 
-def test_ctrl_c_ends_a_command_without_a_terminal_of_its_own(running, argv):
+def test_ctrl_c_ends_a_command_without_a_terminal(running, argv):
     _, name = running
     words = argv("exec", name, "web", "--", "sh", "-c", "echo up; sleep 100")
     with subprocess.Popen(
@@ -111,7 +112,7 @@ def test_ctrl_c_ends_a_command_without_a_terminal_of_its_own(running, argv):
     assert run.returncode == 130
 
 
-def test_attach_is_a_shell_beside_the_process(running, argv, tmp_path):
+def test_attach_runs_a_shell_in_the_container(running, argv, tmp_path):
     _, name = running
     terminal = Terminal(argv("attach", name, "web"), env=dict(os.environ), cwd=tmp_path, width=80)
     try:

@@ -1,4 +1,4 @@
-"""What is told of one process: from its Pod, its events, and without the right to list those."""
+"""The details of one process, from its Pod and the events of that Pod."""
 
 import pytest
 
@@ -16,7 +16,7 @@ RESOURCES = {
 }
 
 
-def test_a_pod_as_details():
+def test_details_of_a_pod():
     container = {
         "name": "p",
         "image": "i:1",
@@ -39,35 +39,32 @@ def test_a_pod_as_details():
     assert found.addresses == {"replay-server": "replay-server:7000"}
 
 
-def scheduled(found):
-    """What is told once the event is there: events come when they come."""
-    return (
-        found
-        if any(event.text.startswith("Scheduled: ") and event.at for event in found.events)
-        else None
-    )
+def if_scheduled(found):
+    """Return the details if they have the event of the scheduler, which may arrive late."""
+    events = [event for event in found.events if event.text.startswith("Scheduled: ")]
+    return found if events and events[0].at else None
 
 
-def unschedulable(found):
+def if_unschedulable(found):
     return found if "Unschedulable" in found.status.reason else None
 
 
-def test_what_kubernetes_noted_of_a_process(shared, name, kube_cluster):
+def test_details_with_events(shared, name, kube_cluster):
     experiment = shared.new_experiment(name)
     python(experiment, "server", FOREVER).binds("db")
     python(experiment, "lost", FOREVER).node_selector("symphony.test/pool", "on-the-moon")
     shared.launch(experiment)
     kube_cluster.wait_for_pod(f"{name}-server")
-    server = until(lambda: scheduled(shared.explain_process(name, "server")))
+    server = until(lambda: if_scheduled(shared.explain_process(name, "server")))
     assert server.facts["node"]
     assert server.addresses["db"].endswith(":7000")
-    lost = until(lambda: unschedulable(shared.explain_process(name, "lost")))
+    lost = until(lambda: if_unschedulable(shared.explain_process(name, "lost")))
     assert "node" not in lost.facts
     with pytest.raises(NotFound, match="no process 'zzz'"):
         shared.explain_process(name, "zzz")
 
 
-def test_without_the_right_to_list_events_there_are_none(kube_cluster, open_cluster, name, shared):
+def test_events_require_a_right(kube_cluster, open_cluster, name, shared):
     experiment = shared.new_experiment(name)
     python(experiment, "p", "pass")
     shared.launch(experiment)

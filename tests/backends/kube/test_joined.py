@@ -1,4 +1,4 @@
-"""Who is joined with whom, as Pods, roster and Services tell it."""
+"""The topology of a running experiment, from its Pods, its roster and its Services."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from .conftest import FOREVER, python
 from .specimens import FILES, IMAGE, planned
 
 
-def of(exp: Experiment, *, environment: bool = True, expose: str = "LoadBalancer") -> Topology:
-    """The topology of an experiment as if it ran, its Services listed by name as the API does."""
+def topology_of(
+    exp: Experiment, *, environment: bool = True, expose: str = "LoadBalancer"
+) -> Topology:
+    """Return the topology of an experiment from its objects, in the order of the API."""
     scope = Scope(experiment=exp.name, namespace="team-a", shared=True)
     plan = planned(exp, scope)
     files = {**FILES, **dict.fromkeys(plan.key_variables, b"key")}
@@ -43,7 +45,7 @@ def of(exp: Experiment, *, environment: bool = True, expose: str = "LoadBalancer
     return build_topology(status, roster, services, env)
 
 
-def everything() -> Experiment:
+def experiment_with_services() -> Experiment:
     exp = Experiment("rl")
     exp.new_process("z").binds({"z-db": 7400}, encrypted=True).exposes({"web": 7401})
     team = (
@@ -57,8 +59,8 @@ def everything() -> Experiment:
     return exp
 
 
-def test_services_are_told_in_the_order_of_the_description_with_who_serves_them() -> None:
-    assert of(everything()).services == (
+def test_services_are_in_declaration_order() -> None:
+    assert topology_of(experiment_with_services()).services == (
         Service(name="z-db", owners=("z",), port=7400, bound=True, encrypted=True),
         Service(name="web", owners=("z",), port=7401, exposed=True),
         Service(name="of-team", owners=("team",), port=7402, bound=True),
@@ -66,32 +68,28 @@ def test_services_are_told_in_the_order_of_the_description_with_who_serves_them(
     )
 
 
-def test_links_are_those_of_the_roster() -> None:
-    assert of(everything()).links == (
+def test_links_come_from_the_roster() -> None:
+    assert topology_of(experiment_with_services()).links == (
         Link(kind="connects", source="team", target="z-db"),
         Link(kind="starts-after", source="team", target="z", condition="started"),
         Link(kind="connects", source="two", target="of-team"),
     )
 
 
-def test_before_there_is_a_pod_services_are_told_by_name() -> None:
-    assert [service.name for service in of(everything(), environment=False).services] == [
-        "of-team", "of-two", "web", "z-db"
-    ]  # fmt: skip
+def test_services_without_a_pod_are_in_order_of_names() -> None:
+    services = topology_of(experiment_with_services(), environment=False).services
+    assert [service.name for service in services] == ["of-team", "of-two", "web", "z-db"]
 
 
-def test_what_leads_nowhere_outside_is_not_exposed() -> None:
-    web = of(everything(), expose="none").services[1]
+def test_service_without_external_type_is_not_exposed() -> None:
+    web = topology_of(experiment_with_services(), expose="none").services[1]
     assert (web.name, web.exposed, web.bound) == ("web", False, True)
 
 
 # --- live ---
 
 
-def test_without_the_right_to_list_services_that_right_is_named(
-    kube_cluster, open_cluster, shared, name
-):
-    """Of an experiment whose Pods may be seen."""
+def test_missing_right_is_named(kube_cluster, open_cluster, shared, name):
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]
     restricted = open_cluster(
         namespace=kube_cluster.namespace, kubeconfig=str(kube_cluster.user("viewer", rules))
@@ -105,7 +103,7 @@ def test_without_the_right_to_list_services_that_right_is_named(
         shared.describe_topology("nowhere")
 
 
-def test_the_command_line_draws_completes_and_says_what_it_would_do(
+def test_graph_completion_and_dry_runs_of_the_command_line(
     kube_cluster, shared, name, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -113,49 +111,28 @@ def test_the_command_line_draws_completes_and_says_what_it_would_do(
     python(exp, "server", FOREVER).binds({"db": 7400})
     python(exp, "client", FOREVER).connects("db")
     shared.launch(exp)
-    kube_cluster.wait_for_pod(f"{name}-server")  # or there is nothing to attach to, or to copy from
-    where = [
-        "-b",
-        "kube",
-        "--kubeconfig",
-        str(kube_cluster.kubeconfig),
-        "--namespace",
-        kube_cluster.namespace,
-    ]
+    kube_cluster.wait_for_pod(f"{name}-server")
+    options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig)]
+    options += ["--namespace", kube_cluster.namespace]
 
     def symphony(*words):
         argv = [sys.executable, "-m", "symphony", *words]
         return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
-    drawn = symphony("graph", *where, name)
-    assert "binds db:7400 ← client" in drawn.stdout, drawn.stderr
-    assert "connects db:7400 → server" in drawn.stdout
-    assert symphony("__complete", *where, "forward", name, "").stdout.split() == [
-        "server",
-        "client",
-        "db",
-    ]
-    for words, said in {
+    graph = symphony("graph", *options, name)
+    assert "binds db:7400 ← client" in graph.stdout, graph.stderr
+    assert "connects db:7400 → server" in graph.stdout
+    completed = symphony("__complete", *options, "forward", name, "").stdout
+    assert completed.split() == ["server", "client", "db"]
+    for words, message in {
         ("attach", name, "server"): f"would attach this terminal to server of {name}",
-        (
-            "forward",
-            name,
-            "db",
-        ): f"would forward any free local port to port 7400 of db of {name}",
-        (
-            "forward",
-            name,
-            "server",
-            "80:8080",
-        ): "would forward local port 8080 to port 80 of server",
-        ("visit", name, "db"): "would forward any free local port to port 7400 of db",
+        ("forward", name, "db"): f"to port 7400 of db of {name}",
+        ("forward", name, "server", "80:8080"): f"to port 80 of server of {name}",
+        ("visit", name, "db"): f"to port 7400 of db of {name}",
         ("cp", name, "serv:/etc/hosts", "hosts"): f"would copy server:/etc/hosts to hosts ({name})",
     }.items():
-        done = symphony(*words, *where, "--dry-run")
-        assert (done.returncode, done.stdout, done.stderr[: len(said)]) == (0, "", said)
-    assert (
-        "which port of process 'server'?"
-        in symphony("forward", name, "server", *where, "--dry-run").stderr
-    )
-    done = symphony("forward", name, "sever", *where, "--dry-run")
+        done = symphony(*words, *options, "--dry-run")
+        assert (done.returncode, done.stdout) == (0, "")
+        assert message in done.stderr
+    done = symphony("forward", name, "sever", *options, "--dry-run")
     assert "no process or service 'sever'; did you mean 'server'?" in done.stderr

@@ -285,7 +285,7 @@ def test_timestamps_within_long_lines_are_removed():
         loglines.line_content(line(1, whole + line(2, whole + line(3, b"end"))))
         == whole + whole + b"end"
     )
-    user = whole + b"and " + line(2, b"texts_of mine")
+    user = whole + b"and " + line(2, b"of mine")
     assert loglines.line_content(line(1, user)) == user
 
 

@@ -1,4 +1,4 @@
-"""What becomes of processes on a real Kubernetes, as it is told."""
+"""States and reasons of processes on a real Kubernetes."""
 
 import re
 
@@ -18,8 +18,8 @@ PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 FAT = "open('/data/x', 'wb').write(bytes(10**7)); import signal; signal.pause()"
 HOG = "data = [bytearray(10**7) for _ in range(1000)]"
 
-# By process, the state, exit code and reason that it comes to.
-COMES_TO = {
+# By process, its final state, exit code and reason.
+EXPECTED = {
     "greedy": (PENDING, None, r"Unschedulable: 0/\d+ nodes fit: \d+ insufficient nvidia.com/gpu.*"),
     "no-image": (PENDING, None, r"(ErrImagePull|ImagePullBackOff): 127.0.0.1:1/none:1.*"),
     "no-secret": (PENDING, None, 'CreateContainerConfigError: secret "nope" not found'),
@@ -36,7 +36,7 @@ COMES_TO = {
 }
 
 
-def every_kind(name: str, image: str) -> Experiment:
+def every_problem(name: str, image: str) -> Experiment:
     experiment = Experiment(name)
     python(experiment, "greedy", FOREVER).resource_limit(gpu=64)
     experiment.new_process("no-image", container_image="127.0.0.1:1/none:1")
@@ -50,9 +50,8 @@ def every_kind(name: str, image: str) -> Experiment:
     }
     python(experiment, "no-checkout", FOREVER).pod_yml = {"spec": {"initContainers": [prepare]}}
     python(experiment, "hog", HOG).resource_limit(memory="48Mi")
-    python(experiment, "fat", FAT).mount_empty_dir(
-        "/data", size="1Mi"
-    )  # kubelets look for these once a minute
+    # A kubelet checks the size of volumes once a minute.
+    python(experiment, "fat", FAT).mount_empty_dir("/data", size="1Mi")
     python(experiment, "crash", "raise SystemExit(4)").restart_policy("Always")
     team = experiment.new_process_group("team")
     python(team, "good", "pass")
@@ -64,25 +63,25 @@ def every_kind(name: str, image: str) -> Experiment:
 
 
 @pytest.mark.timeout(240)
-def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
-    """Told to somebody who follows; and to somebody who looks once afterwards."""
-    shared.launch(every_kind(name, kube_cluster.image))
+def test_every_problem_is_reported(kube_cluster, shared, name):
+    """The final states appear while they are followed, and in one description afterwards."""
+    shared.launch(every_problem(name, kube_cluster.image))
     seen = set()
 
-    def all_seen(status):
-        seen.update(item.name for item in status if fits(item))
-        return seen == COMES_TO.keys()
+    def all_reported(status):
+        seen.update(item.name for item in status if is_as_expected(item))
+        return seen == EXPECTED.keys()
 
     try:
-        until(shared, name, all_seen, timeout=180)
+        until(shared, name, all_reported, timeout=180)
     except pytest.fail.Exception:
         last = {item.name: item for item in shared.describe_experiment(name)}
-        pytest.fail("\n".join(str(last[missing]) for missing in COMES_TO.keys() - seen))
-    looked = shared.describe_experiment(name)
-    # those that are tried again change between two looks, and one of them runs for a moment
-    again = [item for item in looked if item.state is PENDING or item.name == "crash"]
-    assert [item for item in looked if item not in again and not fits(item)] == []
-    for item in looked:
+        pytest.fail("\n".join(str(last[missing]) for missing in EXPECTED.keys() - seen))
+    final = shared.describe_experiment(name)
+    # Processes that are retried change all the time.
+    again = [item for item in final if item.state is PENDING or item.name == "crash"]
+    assert [item for item in final if item not in again and not is_as_expected(item)] == []
+    for item in final:
         assert (item.started is not None) or item.name in {
             "greedy",
             "no-image",
@@ -90,21 +89,21 @@ def test_every_kind_of_trouble_is_told_as_it_is(kube_cluster, shared, name):
             "no-command",
             "no-checkout",
             "late",
-            "fat",  # the kubelet wipes what it knew
+            "fat",  # the kubelet resets its status
         }
-    assert looked.exit_code != 0
+    assert final.exit_code != 0
 
 
-def fits(item) -> bool:
-    state, code, reason = COMES_TO[item.name]
-    if item.name == "late":  # with an exit code, where it had started
+def is_as_expected(item) -> bool:
+    state, code, reason = EXPECTED[item.name]
+    if item.name == "late":  # it has an exit code if it had started
         code = item.exit_code
     return (item.state, item.exit_code) == (state, code) and re.fullmatch(
         reason, item.reason
     ) is not None
 
 
-def test_a_pod_that_is_deleted_by_hand_is_unknown(kube_cluster, shared, name):
+def test_process_of_a_deleted_pod_is_unknown(kube_cluster, shared, name):
     experiment = shared.new_experiment(name)
     for process in ("first", "second"):
         python(experiment, process, FOREVER)
@@ -123,47 +122,45 @@ def test_a_pod_that_is_deleted_by_hand_is_unknown(kube_cluster, shared, name):
     status = until(shared, name, delete_one)
     assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
     assert status.processes[0].state is RUNNING
-    # the roster, on the first Pod, still names it
+    # The roster is on the first Pod, so the second process is still known.
     again = shared.describe_experiment(name)
     assert [item.name for item in again] == ["first", "second"]
 
 
-def test_wait_ends_with_not_found_when_the_experiment_is_deleted(either, name):
+def test_wait_raises_not_found_if_the_experiment_is_deleted(either, name):
     experiment = either.new_experiment(name)
     for process in ("first", "second"):
         python(experiment, process, FOREVER)
     either.launch(experiment)
-    asked = []
+    deletions = []
 
     def delete(status):
-        if not asked and all(item.state is RUNNING for item in status):
+        if not deletions and all(item.state is RUNNING for item in status):
             import threading
 
-            asked.append(threading.Thread(target=either.delete, args=(name,)))
-            asked[0].start()
+            deletions.append(threading.Thread(target=either.delete, args=(name,)))
+            deletions[0].start()
 
     try:
         with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
             either.wait(name, timeout=60, on_change=delete)
     finally:
-        for thread in asked:
+        for thread in deletions:
             thread.join()
 
 
-def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(
-    kube_cluster, spaces, name
-):
+def test_namespace_without_pods(kube_cluster, spaces, name):
     experiment = spaces.new_experiment(name)
     python(experiment, "only", FOREVER)
     spaces.launch(experiment)
-    gone = []
+    deleted = []
 
     def delete(status):
-        if not gone and status.processes[0].state is RUNNING:
+        if not deleted and status.processes[0].state is RUNNING:
             kube_cluster.raw.call(
                 "DELETE", f"/api/v1/namespaces/{name}/pods/only", {"gracePeriodSeconds": 0}
             )
-            gone.append(True)
+            deleted.append(True)
 
     status = spaces.wait(name, timeout=60, on_change=delete)
     assert [(item.name, item.state) for item in status] == [("only", UNKNOWN)]
@@ -174,8 +171,7 @@ def test_the_pods_of_an_experiment_were_deleted_and_its_namespace_is_there(
     )
 
 
-def test_jobs_alone_are_told_to_one_who_may_not_read_jobs(kube_cluster, open_cluster, name):
-    """A failing one, one that runs and one that waits for it: of Pods alone."""
+def test_status_without_the_right_to_list_jobs(kube_cluster, open_cluster, name):
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
     jobs = {"namespace": kube_cluster.namespace, "jobs_only": True}
     poor = open_cluster(kubeconfig=str(kube_cluster.user("poor", rules)), **jobs)

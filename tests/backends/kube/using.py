@@ -1,4 +1,4 @@
-"""One experiment that the tests of using share, each module its own: processes of every kind, launched once."""
+"""One experiment for all tests of a module, launched once."""
 
 import contextlib
 import secrets
@@ -15,9 +15,9 @@ from .conftest import FOREVER, python, until
 
 @contextlib.contextmanager
 def launched(session, build, *, wait=True):
-    """An experiment made by ``build(exp)``, alone in a shared namespace of the same name; the cluster and the name.
+    """Launch an experiment in its own shared namespace, and yield the cluster and its name.
 
-    Without ``wait`` the launch goes on, and only the first process is there.
+    ``build(exp)`` adds the processes. Without ``wait`` only the first Pod exists yet.
     """
     name = f"{PREFIX}{secrets.token_hex(2)}"
     session.api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -39,7 +39,7 @@ def launched(session, build, *, wait=True):
 
 
 def until_succeeded(cluster, name, *processes):
-    """Wait until these have ended: one that is seen to run may have nothing left to do."""
+    """Wait until processes have succeeded."""
     until_status(
         cluster,
         name,
@@ -49,7 +49,7 @@ def until_succeeded(cluster, name, *processes):
 
 
 def through(kubeconfig, session, namespace):
-    """The clusters of a shared namespace, by another kubeconfig."""
+    """Return the cluster of a shared namespace with another kubeconfig."""
     options = {"image": session.cluster.image, "expose": "NodePort", "namespace": namespace}
     return Cluster.new("kube", kubeconfig=str(kubeconfig), **options)
 

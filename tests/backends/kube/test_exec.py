@@ -86,9 +86,7 @@ def test_unusual_arguments_and_large_output(worker):
     words = ["", "two words", "new\nline", "$HOME", "naïve 日本", "--", "-c"]
     done = worker.run("python3", "-c", "import sys, json; print(json.dumps(sys.argv[1:]))", *words)
     assert json.loads(done.stdout) == words
-    write = (
-        "import sys; print(('y' * 99 + '\\n') * 10**5, end=''); sys.stderr.write('e' * 10**6)"
-    )
+    write = "import sys; print(('y' * 99 + '\\n') * 10**5, end=''); sys.stderr.write('e' * 10**6)"
     done = worker.run("python3", "-c", write)
     assert done.stdout == ("y" * 99 + "\n") * 100_000
     assert done.stderr == "e" * 1_000_000

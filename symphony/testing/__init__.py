@@ -1,6 +1,6 @@
-"""What a backend's own tests inherit: the behaviour that every backend promises.
+"""Tests for authors of backends. They need pytest.
 
-Needs pytest. See `symphony.testing.contract.BackendContract` and docs/writing-a-backend.md.
+See `symphony.testing.contract.BackendContract` and docs/writing-a-backend.md.
 """
 
 from symphony.testing.contract import BackendContract, until

@@ -1,4 +1,7 @@
-"""The behaviour contract: one test class, inherited by every backend and run against the real thing."""
+"""The behaviour that every backend must have, as a test class.
+
+The tests of each backend inherit the class and run it on real processes, not on mocks.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from symphony.plan.topology import topology
 from symphony.status import ExperimentStatus, State
 from symphony.testing import programs
 
-AWKWARD = (
+# Arguments that a shell, an API or a terminal could change.
+SPECIAL_TEXTS = (
     "",
     " ",
     "two words",
@@ -40,8 +44,8 @@ AWKWARD = (
 )
 
 
-class _Reached(Exception):
-    """The status that `until` waited for."""
+class _ConditionMet(Exception):
+    """Raised to leave `Cluster.wait` when the condition of `until` is met."""
 
 
 def until(
@@ -51,33 +55,37 @@ def until(
     *,
     timeout: float = 60,
 ) -> ExperimentStatus:
-    """Wait for a status of which ``holds`` is true; fails the test where it never comes."""
-    seen: list[ExperimentStatus] = []
+    """Wait until ``holds`` is true for the status of an experiment, and return that status.
 
-    def look(status: ExperimentStatus) -> None:
-        seen.append(status)
+    ``timeout`` is in seconds. The test fails if it expires, or if all processes exit before.
+    """
+    statuses: list[ExperimentStatus] = []
+
+    def check(status: ExperimentStatus) -> None:
+        statuses.append(status)
         if holds(status):
-            raise _Reached
+            raise _ConditionMet
 
     try:
-        cluster.wait(experiment, timeout=timeout, on_change=look)
-    except _Reached:
-        return seen[-1]
+        cluster.wait(experiment, timeout=timeout, on_change=check)
+    except _ConditionMet:
+        return statuses[-1]
     except TimeoutError:
-        pytest.fail(f"{experiment} did not come to the status that was waited for: {seen[-1]}")
-    pytest.fail(f"{experiment} ended without the status that was waited for: {seen[-1]}")
+        pytest.fail(f"{experiment} did not reach the expected status: {statuses[-1]}")
+    pytest.fail(f"{experiment} finished without the expected status: {statuses[-1]}")
 
 
 def all_running(status: ExperimentStatus) -> bool:
-    """Whether every process runs."""
+    """Return whether every process is running."""
     return all(process.state is State.RUNNING for process in status)
 
 
 class BackendContract:
-    """Inherit it as ``TestContract`` and set ``backend``; override the fixture ``options`` for `Cluster.new`.
+    """The tests of the contract. Inherit the class as ``TestContract`` and set ``backend``.
 
-    ``image`` is given to every process, ``python`` is how it runs Python 3 there, and ``timeout`` is how long
-    anything may take, in seconds.
+    Override the fixture ``options`` to pass options to `Cluster.new`. ``image`` is the container
+    image of every process, and ``python`` the command that runs Python 3 in it. ``timeout`` is the
+    maximum duration of each step in seconds.
     """
 
     backend: ClassVar[str]
@@ -85,16 +93,22 @@ class BackendContract:
     python: ClassVar[str] = sys.executable
     timeout: ClassVar[float] = 60.0
 
-    # --- what a backend's tests may override ---
+    # --- to be overridden by the tests of a backend ---
 
     @pytest.fixture
     def options(self) -> dict[str, Any]:
-        """The options of the cluster, as JSON knows them: another process opens it with the same."""
+        """Return the options of the cluster.
+
+        They must be values that can be written as JSON, because another process uses them too.
+        """
         return {}
 
     @contextlib.contextmanager
     def foreign(self, cluster: Cluster) -> Iterator[Callable[[], bool]]:
-        """Something like an experiment that symphony did not make, and a function that tells whether it is whole."""
+        """Create an object of another program that looks like an experiment.
+
+        Give a function that returns whether the object is unchanged.
+        """
         del cluster
         yield lambda: True
 
@@ -102,7 +116,7 @@ class BackendContract:
 
     @pytest.fixture
     def cluster(self, options: dict[str, Any]) -> Iterator[Cluster]:
-        """The cluster; what is left in it at the end is deleted."""
+        """Return the cluster. Its experiments are deleted after the test."""
         cluster = Cluster.new(self.backend, **options)
         yield cluster
         for name in cluster.list_experiments():
@@ -110,31 +124,31 @@ class BackendContract:
 
     @pytest.fixture
     def experiment(self, cluster: Cluster) -> Experiment:
-        """An empty experiment."""
+        """Return an empty experiment."""
         return cluster.new_experiment("contract")
 
     def add(
         self, to: Experiment | ProcessGroup, name: str, program: str, *args: str, **options: Any
     ) -> Process:
-        """A process that runs a Python program."""
+        """Add a process that runs a Python program."""
         options = {"container_image": self.image, **options}
         return to.new_process(
             name, command=[self.python, "-u", "-c", program], args=list(args), **options
         )
 
     def can(self, capability: str) -> None:
-        """Skip where the backend does not claim a capability: that is its word, not a missing tool."""
+        """Skip the test if the backend does not have a capability."""
         if capability not in find_backend(self.backend).capabilities:
-            pytest.skip(f"the {self.backend} backend does not claim {capability!r}")
+            pytest.skip(f"the {self.backend} backend does not have the capability {capability!r}")
 
     def finish(self, cluster: Cluster, experiment: Experiment) -> ExperimentStatus:
-        """Launch and wait for the end."""
+        """Launch an experiment and wait until it has finished."""
         cluster.launch(experiment)
         return cluster.wait(experiment.name, timeout=self.timeout)
 
     # --- dry run ---
 
-    def test_a_dry_run_shows_and_touches_nothing(
+    def test_a_dry_run_prints_the_manifest_and_changes_nothing(
         self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.add(experiment, "worker", programs.FOREVER).binds("echo").set_env("COLOUR", "teal")
@@ -148,10 +162,10 @@ class BackendContract:
         assert experiment.dump_dict() == before
         json.dumps(manifest.to_dict())
 
-    def test_a_dry_run_of_a_live_experiment_is_refused_and_with_force_shown(
+    def test_a_dry_run_under_the_name_of_a_running_experiment_needs_force(
         self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        # What it has itself, such as a fixed port, is not in the way of what would replace it.
+        # The fixed port of the running experiment must not prevent its replacement.
         self.add(experiment, "worker", programs.FOREVER).binds({"echo": _free_port()}).exposes(
             "echo"
         )
@@ -185,7 +199,7 @@ class BackendContract:
         assert cluster.describe_process("contract", "member", "team").state is State.RUNNING
         assert cluster.find_process("contract", "team/member").name == "member"
 
-    def test_a_live_name_is_refused_and_the_first_is_unharmed(
+    def test_a_launch_under_the_name_of_a_running_experiment_is_refused(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
@@ -195,7 +209,7 @@ class BackendContract:
             cluster.launch(experiment)
         assert cluster.describe_experiment("contract") == before
 
-    def test_force_replaces_a_live_experiment(
+    def test_force_replaces_a_running_experiment(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "old", programs.FOREVER)
@@ -207,7 +221,7 @@ class BackendContract:
         status = until(cluster, "contract", all_running, timeout=self.timeout)
         assert [process.name for process in status] == ["new"]
 
-    def test_an_experiment_that_is_wrong_does_not_replace_a_live_one(
+    def test_an_invalid_experiment_does_not_replace_a_running_one(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
@@ -219,14 +233,14 @@ class BackendContract:
             cluster.launch(wrong, force=True)
         assert cluster.describe_experiment("contract") == before
 
-    def test_an_experiment_that_has_ended_gives_way(
+    def test_a_finished_experiment_is_replaced(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "worker", programs.COUNT, "1")
         assert self.finish(cluster, experiment).exit_code == 0
         assert self.finish(cluster, experiment).exit_code == 0
 
-    def test_a_batch_is_launched_and_deleted(self, cluster: Cluster) -> None:
+    def test_several_experiments_are_launched_and_deleted(self, cluster: Cluster) -> None:
         experiments = [cluster.new_experiment(name) for name in ("first", "second")]
         for experiment in experiments:
             self.add(experiment, "worker", programs.FOREVER).binds("echo")
@@ -237,9 +251,9 @@ class BackendContract:
         cluster.delete_batch(["first", "second"])
         assert cluster.list_experiments() == []
 
-    # --- who is joined with whom ---
+    # --- topology ---
 
-    def test_what_runs_is_joined_as_it_was_described(
+    def test_the_topology_of_a_running_experiment_is_that_of_its_description(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("topology")
@@ -268,29 +282,29 @@ class BackendContract:
 
     # --- addresses and environment ---
 
-    def test_every_process_sees_every_address(
+    def test_every_process_has_the_address_of_every_service(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "one", programs.REPORT).binds(["a-b", "c"]).exposes({"web": 7345})
         group = experiment.new_process_group("team")
         self.add(group, "two", programs.REPORT).connects("c")
         self.finish(cluster, experiment)
-        seen = [self.report(cluster, name)["env"] for name in ("one", "two")]
+        environments = [self.report(cluster, name)["env"] for name in ("one", "two")]
+        first, second = environments
         for name in ("A_B", "C", "WEB"):
-            for part in ("HOST", "PORT", "ADDR", "BIND_HOST"):
-                assert seen[0][f"SYMPH_{name}_{part}"] == seen[1][f"SYMPH_{name}_{part}"]
-            assert (
-                seen[0][f"SYMPH_{name}_ADDR"]
-                == f"{seen[0][f'SYMPH_{name}_HOST']}:{seen[0][f'SYMPH_{name}_PORT']}"
-            )
-        assert seen[0]["SYMPH_WEB_PORT"] == "7345"
-        assert len({seen[0][f"SYMPH_{name}_PORT"] for name in ("A_B", "C", "WEB")}) == 3
-        assert [env["SYMPHONY_ROLE"] for env in seen] == ["one", "two"]
-        assert [env["SYMPHONY_GROUP"] for env in seen] == ["", "team"]
-        assert {env["SYMPHONY_EXPERIMENT"] for env in seen} == {"contract"}
-        assert {env["SYMPHONY_BACKEND"] for env in seen} == {self.backend}
+            for suffix in ("HOST", "PORT", "ADDR", "BIND_HOST"):
+                variable = f"SYMPH_{name}_{suffix}"
+                assert first[variable] == second[variable]
+            address = f"{first[f'SYMPH_{name}_HOST']}:{first[f'SYMPH_{name}_PORT']}"
+            assert first[f"SYMPH_{name}_ADDR"] == address
+        assert first["SYMPH_WEB_PORT"] == "7345"
+        assert len({first[f"SYMPH_{name}_PORT"] for name in ("A_B", "C", "WEB")}) == 3
+        assert [env["SYMPHONY_ROLE"] for env in environments] == ["one", "two"]
+        assert [env["SYMPHONY_GROUP"] for env in environments] == ["", "team"]
+        assert {env["SYMPHONY_EXPERIMENT"] for env in environments} == {"contract"}
+        assert {env["SYMPHONY_BACKEND"] for env in environments} == {self.backend}
 
-    def test_processes_talk_over_the_addresses_they_are_given(
+    def test_processes_communicate_over_their_addresses(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "server", programs.SERVER).binds("echo")
@@ -298,17 +312,17 @@ class BackendContract:
         assert self.finish(cluster, experiment).exit_code == 0
         assert cluster.get_log("contract", "client") == "HELLO\n"
 
-    def test_awkward_arguments_and_variables_arrive_as_they_are(
+    def test_arguments_and_variables_with_special_characters_are_not_changed(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
-        env = {f"AWKWARD_{index}": text for index, text in enumerate(AWKWARD)}
-        self.add(experiment, "worker", programs.REPORT, *AWKWARD, env=env)
+        env = {f"SPECIAL_{index}": text for index, text in enumerate(SPECIAL_TEXTS)}
+        self.add(experiment, "worker", programs.REPORT, *SPECIAL_TEXTS, env=env)
         self.finish(cluster, experiment)
-        seen = self.report(cluster, "worker")
-        assert seen["argv"] == list(AWKWARD)
-        assert {key: value for key, value in seen["env"].items() if key in env} == env
+        report = self.report(cluster, "worker")
+        assert report["argv"] == list(SPECIAL_TEXTS)
+        assert {key: value for key, value in report["env"].items() if key in env} == env
 
-    def test_variables_of_the_inner_win_and_addresses_over_all(
+    def test_variables_of_a_process_override_those_of_its_group_and_experiment(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         experiment.set_envs(
@@ -325,7 +339,7 @@ class BackendContract:
         assert own["SYMPH_C_HOST"] == plain["SYMPH_C_HOST"] != "nowhere"
         assert own["SYMPH_C_PORT"] != "1"
 
-    def test_shell_lines_run_in_a_shell(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_cmd_and_cmds_run_in_a_shell(self, cluster: Cluster, experiment: Experiment) -> None:
         experiment.new_process("line", container_image=self.image, cmd='X=1; echo "$X" $((1 + 1))')
         experiment.new_process(
             "lines", container_image=self.image, cmds=["echo one", "false", "echo never"]
@@ -335,16 +349,16 @@ class BackendContract:
         assert cluster.get_log("contract", "lines") == "one\n"
         assert [process.exit_code for process in status] == [0, 1]
 
-    def test_secrets_can_be_read(self, cluster: Cluster, tmp_path: Path) -> None:
+    def test_processes_can_read_secrets(self, cluster: Cluster, tmp_path: Path) -> None:
         (tmp_path / "source").write_text("swordfish")
         experiment = cluster.new_experiment("contract", secrets={"token": str(tmp_path / "source")})
         self.add(experiment, "worker", programs.SECRET)
         assert self.finish(cluster, experiment).exit_code == 0
         assert cluster.get_log("contract", "worker") == "swordfish"
 
-    # --- ends ---
+    # --- exit codes and restarts ---
 
-    def test_ends_are_told_as_they_were(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_exit_codes_are_reported(self, cluster: Cluster, experiment: Experiment) -> None:
         self.add(experiment, "good", "print('done')")
         self.add(experiment, "bad", "raise SystemExit(3)")
         self.add(experiment, "killed", "import os; os.kill(os.getpid(), 9)")
@@ -358,10 +372,10 @@ class BackendContract:
         assert status.exit_code in (3, 137)
         assert all(process.started and process.ended for process in status)
 
-    def test_ends_and_logs_survive_the_launcher(
+    def test_exit_codes_and_logs_are_kept_after_the_launcher_exits(
         self, cluster: Cluster, experiment: Experiment, options: dict[str, Any]
     ) -> None:
-        self.add(experiment, "worker", "print('said'); raise SystemExit(7)")
+        self.add(experiment, "worker", "print('output'); raise SystemExit(7)")
         code = (
             "import json, sys; from symphony import Cluster, Experiment;"
             "name, options, spec = map(json.loads, sys.argv[1:]);"
@@ -371,16 +385,20 @@ class BackendContract:
         subprocess.run([sys.executable, "-c", code, *arguments], check=True, timeout=self.timeout)
         status = cluster.wait("contract", timeout=self.timeout)
         assert status.exit_code == 7
-        assert cluster.get_log("contract", "worker") == "said\n"
+        assert cluster.get_log("contract", "worker") == "output\n"
 
-    def test_wait_says_what_still_runs(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_a_timeout_of_wait_names_the_running_processes(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.add(experiment, "worker", programs.FOREVER)
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
         with pytest.raises(TimeoutError, match="worker"):
             cluster.wait("contract", timeout=0.1)
 
-    def test_a_failure_restarts_by_policy(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_a_failed_process_is_restarted_by_its_policy(
+        self, cluster: Cluster, experiment: Experiment
+    ) -> None:
         self.can("restart")
         self.add(experiment, "crash", "raise SystemExit(4)").restart_policy("OnFailure")
         self.add(experiment, "done", "pass").restart_policy("OnFailure")
@@ -397,9 +415,9 @@ class BackendContract:
         assert status.processes[0].state is not State.FAILED
         assert done.processes[1].restarts == 0
 
-    # --- order ---
+    # --- start order and readiness ---
 
-    def test_a_process_starts_when_its_predecessor_is_ready(
+    def test_a_process_starts_after_another_is_ready(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "client", programs.CLIENT).connects("echo").starts_after("server")
@@ -411,7 +429,7 @@ class BackendContract:
         assert status.exit_code == 0
         assert (client.started or 0) >= (server_status.started or 0)
 
-    def test_readiness_is_told(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_readiness_is_reported(self, cluster: Cluster, experiment: Experiment) -> None:
         process = self.add(experiment, "server", programs.SERVER, env={"CLIENTS": "1000"})
         process.binds("echo").ready(tcp="echo", timeout=self.timeout)
         cluster.launch(experiment)
@@ -420,7 +438,7 @@ class BackendContract:
         )
         assert status.processes[0].state is State.RUNNING
 
-    def test_what_can_no_longer_start_has_failed(
+    def test_a_process_whose_start_condition_cannot_be_met_has_failed(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "first", "raise SystemExit(5)")
@@ -434,7 +452,7 @@ class BackendContract:
 
     # --- logs ---
 
-    def test_logs_are_whole_and_have_an_end(self, cluster: Cluster, experiment: Experiment) -> None:
+    def test_logs_are_complete(self, cluster: Cluster, experiment: Experiment) -> None:
         self.add(experiment, "worker", programs.COUNT, "5000")
         self.finish(cluster, experiment)
         expected = [f"line {number}" for number in range(5000)]
@@ -442,7 +460,7 @@ class BackendContract:
         assert cluster.get_log("contract", "worker", tail=3).splitlines() == expected[-3:]
         assert "".join(cluster.get_log("contract", "worker", follow=True)).splitlines() == expected
 
-    def test_following_ends_with_the_processes(
+    def test_following_logs_stops_when_the_processes_have_exited(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.add(experiment, "server", programs.SERVER).binds("echo")
@@ -451,8 +469,8 @@ class BackendContract:
         lines = {(line.process, line.text) for line in cluster.iter_logs("contract", follow=True)}
         assert lines == {("server", "listening"), ("client", "HELLO")}
 
-    def test_since_leaves_out_what_is_older(self, cluster: Cluster, experiment: Experiment) -> None:
-        # Times are kept to about a second, and that of the old line may be noted late.
+    def test_since_omits_older_lines(self, cluster: Cluster, experiment: Experiment) -> None:
+        # A backend may record times with a precision of a second, and record the first one late.
         program = "import time; print('old'); time.sleep(4); print('new', time.time())"
         self.add(experiment, "worker", program)
         self.finish(cluster, experiment)
@@ -461,25 +479,28 @@ class BackendContract:
         since = _iso(float(new.split()[1]) - 1.0)
         assert cluster.get_log("contract", "worker", since=since) == f"{new}\n"
 
-    # --- using ---
+    # --- commands, files and services ---
 
-    def test_a_command_runs_beside_a_process(
+    def test_a_command_runs_in_the_environment_of_a_process(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("exec")
         self.add(experiment, "worker", programs.FOREVER, env={"COLOUR": "teal"})
         cluster.launch(experiment)
         until(cluster, "contract", all_running, timeout=self.timeout)
-        program = "import os; print(os.environ['COLOUR'], os.environ['SYMPHONY_ROLE']); raise SystemExit(6)"
+        program = (
+            "import os; print(os.environ['COLOUR'], os.environ['SYMPHONY_ROLE']);"
+            "raise SystemExit(6)"
+        )
         result = cluster.exec_command("contract", "worker", [self.python, "-c", program])
         assert (result.stdout, result.exit_code) == ("teal worker\n", 6)
 
-    def test_files_are_copied_there_and_back(
+    def test_files_are_copied_to_and_from_a_process(
         self, cluster: Cluster, experiment: Experiment, tmp_path: Path
     ) -> None:
         self.can("copy")
-        folder = f"symphony-contract-{secrets.token_hex(6)}"
-        program = f"import os; os.mkdir({folder!r}); print('made'); {programs.FOREVER}"
+        directory = f"symphony-contract-{secrets.token_hex(6)}"
+        program = f"import os; os.mkdir({directory!r}); print('made'); {programs.FOREVER}"
         group = experiment.new_process_group("team")
         self.add(group, "worker", program, start_dir="/tmp").ready(
             log="^made", timeout=self.timeout
@@ -492,16 +513,18 @@ class BackendContract:
         try:
             cluster.launch(experiment)
             cluster.wait("contract", timeout=self.timeout, until="ready")
-            cluster.transfer_file("contract", str(sent), f"team/worker:{folder}")
-            cluster.transfer_file("contract", f"worker:/tmp/{folder}/sent", str(tmp_path / "back"))
-            cluster.transfer_file("contract", f"worker:{folder}/sent/link", str(tmp_path))
+            cluster.transfer_file("contract", str(sent), f"team/worker:{directory}")
             cluster.transfer_file(
-                "contract", f"worker:{folder}", str(tmp_path / "dry"), dry_run=True
+                "contract", f"worker:/tmp/{directory}/sent", str(tmp_path / "back")
+            )
+            cluster.transfer_file("contract", f"worker:{directory}/sent/link", str(tmp_path))
+            cluster.transfer_file(
+                "contract", f"worker:{directory}", str(tmp_path / "dry"), dry_run=True
             )
             with pytest.raises(NotFound, match="no such file"):
-                cluster.transfer_file("contract", f"worker:{folder}/nothing", str(tmp_path))
+                cluster.transfer_file("contract", f"worker:{directory}/nothing", str(tmp_path))
         finally:
-            shutil.rmtree(Path("/tmp") / folder, ignore_errors=True)
+            shutil.rmtree(Path("/tmp") / directory, ignore_errors=True)
         back = tmp_path / "back"
         assert sorted(str(path.relative_to(back)) for path in back.rglob("*")) == [
             "deep",
@@ -517,7 +540,7 @@ class BackendContract:
         with pytest.raises(NotFound, match="did you mean 'worker'"):
             cluster.transfer_file("contract", "wroker:x", str(tmp_path))
 
-    def test_an_exposed_service_has_an_address_outside(
+    def test_an_exposed_service_has_an_external_address(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("external-url")
@@ -527,7 +550,7 @@ class BackendContract:
         with pytest.raises(NotFound, match="inner"):
             cluster.external_url("contract", "inner")
 
-    def test_settings_that_a_backend_lacks_are_kept_and_listed(
+    def test_unsupported_settings_are_listed_as_ignored(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         process = self.add(experiment, "worker", programs.COUNT, "1")
@@ -556,20 +579,20 @@ class BackendContract:
         cluster.launch(experiment)
         assert cluster.list_experiments() == ["contract"]
 
-    def test_what_symphony_did_not_make_is_neither_listed_nor_deleted(
+    def test_experiments_of_other_programs_are_neither_listed_nor_deleted(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
-        with self.foreign(cluster) as whole:
+        with self.foreign(cluster) as is_unchanged:
             assert cluster.list_experiments() == []
             self.add(experiment, "worker", programs.FOREVER)
             cluster.launch(experiment)
             cluster.delete("contract")
-            assert whole()
+            assert is_unchanged()
             assert cluster.list_experiments() == []
 
-    # --- what is not there ---
+    # --- unknown names ---
 
-    def test_what_is_not_there_is_said_with_the_near_miss(
+    def test_errors_about_unknown_names_suggest_similar_names(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         group = experiment.new_process_group("team")
@@ -585,16 +608,16 @@ class BackendContract:
             cluster.describe_process_group("contract", "crew")
 
     def report(self, cluster: Cluster, process: str) -> dict[str, Any]:
-        """What `programs.REPORT` printed."""
+        """Return the output of `programs.REPORT`."""
         report: dict[str, Any] = json.loads(cluster.get_log("contract", process))
         return report
 
 
 def _free_port() -> int:
-    """A port of this machine that nobody has; on a cluster any would do."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    """Return a free port of this machine. On a cluster, any port is free."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port: int = server.getsockname()[1]
     return port
 
 

@@ -1,4 +1,4 @@
-"""Small programs that contract tests launch, for ``python3 -c``, on the standard library alone."""
+"""Programs for ``python3 -c`` that the contract launches. They need only the standard library."""
 
 REPORT = """
 import json, os, sys
@@ -7,7 +7,8 @@ print(json.dumps({"argv": sys.argv[1:], "env": dict(os.environ)}))
 
 SERVER = """
 import os, socket
-server = socket.create_server((os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])))
+address = os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])
+server = socket.create_server(address)
 print("listening", flush=True)
 for _ in range(int(os.environ.get("CLIENTS", "1"))):
     connection = server.accept()[0]

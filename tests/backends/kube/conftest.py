@@ -1,4 +1,4 @@
-"""What the tests of the kube backend share: clusters in both ways of having a namespace, and what is really there."""
+"""Fixtures and helpers of the kube tests: clusters with shared and own namespaces."""
 
 import secrets
 import time
@@ -22,7 +22,7 @@ MANAGED_SELECTOR = "labelSelector=app.kubernetes.io/managed-by%3Dsymphony"
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests that see all of symphony's namespaces in the cluster."""
+    """Mark the tests that see all namespaces of symphony in the cluster."""
     for item in items:
         if item.path.is_relative_to(HERE):
             own = "spaces" in item.fixturenames and "shared" not in item.name
@@ -32,13 +32,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def name():
-    """A name for an experiment that nobody else in the cluster has: it may become a namespace."""
+    """A unique name for an experiment, which can become a namespace."""
     return f"{PREFIX}{secrets.token_hex(3)}"
 
 
 @pytest.fixture
 def open_cluster(kube_cluster):
-    """A function that opens a cluster; what is left of the experiments that it launched is deleted."""
+    """A function that creates a `KubeCluster`. The connections are closed after the test."""
     opened = []
 
     def new(**options):
@@ -59,26 +59,26 @@ def open_cluster(kube_cluster):
 
 @pytest.fixture
 def shared(kube_cluster, open_cluster):
-    """Experiments that share the test's namespace, which goes with the test."""
+    """A cluster that uses the namespace of the test."""
     return open_cluster(namespace=kube_cluster.namespace)
 
 
 @pytest.fixture
 def spaces(kube_cluster, open_cluster, name):
-    """Experiments in namespaces of their own; the one called ``name`` is deleted at the end."""
+    """A cluster with a namespace for each experiment. ``name`` is deleted at the end."""
     yield open_cluster()
     remove_namespace(kube_cluster.raw, name)
 
 
 @pytest.fixture(params=["shared", "own"])
 def either(request, shared, spaces):
-    """Both ways, one after the other."""
+    """Both kinds of clusters, one after the other."""
     return shared if request.param == "shared" else spaces
 
 
 @pytest.fixture
 def pauses(monkeypatch):
-    """How long was waited from one try of a call to the next, in seconds, each: what makes an error come late."""
+    """The pauses between the tries of a call, in seconds."""
     waited, sleep = [], time.sleep
 
     def note(seconds):
@@ -90,7 +90,7 @@ def pauses(monkeypatch):
 
 
 def python(to, name, program, *args, **options):
-    """A process that runs a Python program, unbuffered; it ends at once when it is told to."""
+    """Add a process that runs a Python program, with unbuffered output and a short grace period."""
     process = to.new_process(
         name, command=["python3", "-u", "-c", program], args=list(args), **options
     )
@@ -100,12 +100,15 @@ def python(to, name, program, *args, **options):
 
 
 def unplaced(to, name, **options):
-    """A process whose Pod no node takes: all of it but its running, at once."""
+    """Add a process whose Pod no node accepts, which saves the time to start it."""
     return python(to, name, FOREVER, **options).node_selector("symphony.test/no-such-node", "true")
 
 
 def there(kube, namespace=None, selector=MANAGED_SELECTOR):
-    """The names of what there is in a namespace, by kind and sorted, asked without the code under test."""
+    """Return the sorted names of all objects of symphony in a namespace, by kind.
+
+    This does not use the code under test.
+    """
     namespace = namespace or kube.namespace
     found = {}
     for kind, group in KINDS.items():
@@ -116,14 +119,14 @@ def there(kube, namespace=None, selector=MANAGED_SELECTOR):
 
 
 def space(kube, name):
-    """A namespace, or None."""
+    """Return a namespace, or None."""
     return kube.raw.find(f"/api/v1/namespaces/{name}")
 
 
 def until(holds, seconds=60):
-    """Wait for something of the cluster that is not worth a watch."""
+    """Wait until a function returns a true value, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):
-        assert time.monotonic() < deadline, "it did not come true"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)
     return found

@@ -1,6 +1,6 @@
-"""Programs that wait for the test, so that it sees what it has to see before they go on."""
+"""Programs that wait until the test lets them continue."""
 
-# It comes first in a program.
+# The first lines of such a program.
 HELD = """
 import os, time
 while not os.path.exists("/tmp/go"):
@@ -9,5 +9,5 @@ while not os.path.exists("/tmp/go"):
 
 
 def let_go(cluster, experiment, process):
-    """Let a held program go on, which runs: a member of a group for itself, as each has its own files."""
+    """Let a running program continue. Members of a group are released one by one."""
     cluster.exec_command(experiment, process, ["touch", "/tmp/go"])

@@ -1,8 +1,8 @@
-"""Experiments of every kind, and what they become: the golden manifests.
+"""Specimens: experiments of every kind, whose manifests are compared with golden files.
 
     python -m tests.backends.kube.specimens
 
-writes the golden files again. The roster, which is compressed, stands in them by its word alone.
+writes the golden files again. The compressed roster is replaced by a placeholder in them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AWKWARD = (
 
 
 def everything(exp: Experiment) -> None:
-    """A lone process of which everything is set that can be."""
+    """A lone process with all settings."""
     process = exp.new_process(
         "learner",
         container_image=IMAGE,
@@ -97,7 +97,7 @@ def everything(exp: Experiment) -> None:
 
 
 def group(exp: Experiment) -> None:
-    """A group with volumes that its members share and volumes of their own."""
+    """A group with shared volumes and volumes of its members."""
     team = exp.new_process_group("team", start_dir="team", preamble_cmds="set -e")
     team.mount_empty_dir("/shared").mount_nfs("fs", "/all", "/all").exposes("board")
     team.add_label("role", "team").set_env("WHO", "all").termination_grace_period(0)
@@ -121,7 +121,7 @@ def group(exp: Experiment) -> None:
 
 
 def job(exp: Experiment) -> None:
-    """Jobs of every kind, and a Pod that waits for one."""
+    """Jobs with different settings, and a Pod that waits for one."""
     exp.new_process("plain", container_image=IMAGE, command="work").job()
     whole = exp.new_process("whole", container_image=IMAGE, command="work")
     whole.job(backoff_limit=3, active_deadline=600, ttl=60).restart_policy("OnFailure")
@@ -138,7 +138,7 @@ def job(exp: Experiment) -> None:
 
 
 def fleet(exp: Experiment) -> None:
-    """Sixteen agents in groups of four, and one process in none."""
+    """Sixteen agents in groups of four, and one lone process."""
     learner = exp.new_process("learner", container_image=IMAGE, command="python", args="learner.py")
     learner.binds(["replay", "parameters"])
     for number in range(4):
@@ -156,7 +156,7 @@ def fleet(exp: Experiment) -> None:
 
 
 def shared(exp: Experiment) -> None:
-    """What a user who may create nothing but Jobs launches into a namespace that is shared."""
+    """Jobs only, in a shared namespace."""
     worker = exp.new_process("worker", container_image=IMAGE, command="work").node_selector(
         "pool", "plain"
     )
@@ -168,7 +168,7 @@ def shared(exp: Experiment) -> None:
 
 
 def awkward(exp: Experiment) -> None:
-    """Arguments and variables that must arrive as they are."""
+    """Arguments and variables with special characters."""
     env = {f"VARIABLE_{number}": text for number, text in enumerate(AWKWARD)}
     exp.new_process(
         "words", container_image=IMAGE, command=["printf", *AWKWARD], args=AWKWARD, env=env
@@ -183,7 +183,7 @@ def awkward(exp: Experiment) -> None:
 
 
 def volumes(exp: Experiment) -> None:
-    """Volumes that are alike and are not the same."""
+    """Similar volumes that are distinct."""
     lone = exp.new_process("lone", container_image=IMAGE, command="c")
     lone.mount_nfs("fs", "/exports/a", "/a").mount_nfs("fs", "/exports/b", "/b")
     lone.mount_host_path("/one/data", "/c").mount_host_path("/two/data", "/d")
@@ -202,7 +202,7 @@ def volumes(exp: Experiment) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Specimen:
-    """An experiment with where it goes."""
+    """An experiment with its scope and options."""
 
     build: Callable[[Experiment], None]
     secrets: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -215,23 +215,23 @@ class Specimen:
         return self.build.__name__
 
     def plan(self) -> Plan:
-        """The plan of the experiment."""
+        """Return the plan of the experiment."""
         exp = Experiment(self.name, secrets=self.secrets)
         self.build(exp)
         return planned(exp, self.scope())
 
     def scope(self, namespace: str | None = None) -> Scope:
-        """Where it goes; ``namespace`` instead of where it belongs."""
+        """Return its scope. ``namespace`` replaces its own namespace."""
         chosen = namespace or self.namespace or self.name
         return Scope(experiment=self.name, namespace=chosen, shared=self.namespace is not None)
 
     def manifest(self, namespace: str | None = None) -> KubeManifest:
-        """What it becomes."""
+        """Return its manifest."""
         return render(self.plan(), self.scope(namespace), self.options, FILES)
 
 
 def planned(exp: Experiment, scope: Scope) -> Plan:
-    """The plan of an experiment, as the kube backend makes it."""
+    """Return the plan of an experiment for the kube backend."""
     return resolve(exp, AddressScheme(backend="kube", host=scope.object_name, bind_host="0.0.0.0"))
 
 
@@ -259,7 +259,7 @@ SPECIMENS = {
 
 
 def written(specimen: Specimen) -> str:
-    """What the golden file of a specimen holds: every object with the values of its secrets, which are no secrets."""
+    """Return the text of a golden file: all objects, including the (fake) values of secrets."""
     return to_yaml_documents(_without_roster(item) for item in specimen.manifest())
 
 

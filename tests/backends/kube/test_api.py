@@ -1,4 +1,4 @@
-"""Calls to an API server: finding it, being let in, and trying again."""
+"""Calls to an API server: kubeconfigs, credentials, errors and retries."""
 
 import base64
 import contextlib
@@ -33,14 +33,14 @@ def api(kube_cluster):
 
 @pytest.fixture
 def through(kube_faults):
-    """Calls through the proxy, which has been reached before."""
+    """A client that has already reached the server, through the proxy."""
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=QUICK)) as api:
         api.call("GET", "/version")
         yield api
 
 
 def config(path, server="http://127.0.0.1:1", user=None, **cluster):
-    """A kubeconfig with one context, ``here``."""
+    """Write a kubeconfig with the context ``here``."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -56,7 +56,7 @@ def config(path, server="http://127.0.0.1:1", user=None, **cluster):
 # --- calls ---
 
 
-def test_objects_go_in_and_come_out(kube_cluster, api):
+def test_create_patch_and_list_objects(kube_cluster, api):
     maps = kube_cluster.path("configmaps")
     assert api.find(f"{maps}/m") is None
     api.call("POST", maps, body=MAP)
@@ -74,7 +74,7 @@ def test_objects_go_in_and_come_out(kube_cluster, api):
     assert (caught.value.status, caught.value.reason) == (409, "AlreadyExists")
 
 
-def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(kube_cluster, api):
+def test_watch_yields_events_until_it_is_closed(kube_cluster, api):
     maps = kube_cluster.path("configmaps")
     events = api.watch(maps, query={"fieldSelector": "metadata.name=m"}, seconds=30)
     api.call("POST", maps, body=MAP)
@@ -83,7 +83,7 @@ def test_a_watch_tells_what_happens_and_ends_when_it_is_closed(kube_cluster, api
     events.close()
 
 
-def test_an_answer_can_be_given_up_from_another_thread(kube_cluster, api):
+def test_stream_can_be_closed_by_another_thread(kube_cluster, api):
     answer = api.open_stream(kube_cluster.path("pods"), query={"watch": "true"})
     lines = []
     reader = threading.Thread(target=lambda: lines.extend(answer.lines()))
@@ -93,28 +93,26 @@ def test_an_answer_can_be_given_up_from_another_thread(kube_cluster, api):
     assert not reader.is_alive()
 
 
-def test_connections_are_kept(kube_cluster, api, caplog):
+def test_connections_are_persistent(kube_cluster, api, caplog):
     for _ in range(3):
         api.call("GET", "/version")
     (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]
     assert (pool.num_connections, pool.num_requests) == (1, 3)
 
 
-# --- trying again ---
+# --- retries ---
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-def test_trouble_that_passes_is_not_noticed(kube_cluster, kube_faults, through, status):
+def test_temporary_server_errors_are_retried(kube_cluster, kube_faults, through, status):
     kube_faults.answer(status, method="POST", times=2)
     through.call("POST", kube_cluster.path("configmaps"), body=MAP)
     assert kube_faults.count(method="POST") == 3
 
 
 @pytest.mark.parametrize("fault", ["reset", "drop"])
-def test_silence_and_broken_connections_that_pass_are_not_noticed(
-    kube_cluster, kube_faults, through, fault
-):
-    """All at once: silence is noticed after a while, which is longer than any server takes to answer."""
+def test_timeouts_and_lost_connections_are_retried(kube_cluster, kube_faults, through, fault):
+    """All calls run in parallel, because each timeout takes seconds."""
     maps = kube_cluster.path("configmaps")
     for name in ("m", "d"):
         kube_cluster.raw.call("POST", maps, {"metadata": {"name": name}})
@@ -143,31 +141,31 @@ def test_silence_and_broken_connections_that_pass_are_not_noticed(
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
-def test_a_refusal_is_final(kube_faults, through, status):
+def test_client_errors_are_not_retried(kube_faults, through, status):
     kube_faults.answer(status, path="/refused")
     with pytest.raises(ApiError):
         through.call("GET", "/refused")
     assert kube_faults.count(path="/refused") == 1
 
 
-def test_a_server_that_says_when_to_come_back_is_obeyed(kube_faults, through, pauses):
+def test_retry_after_is_respected(kube_faults, through, pauses):
     kube_faults.answer(429, path="/version", retry_after=1, times=1)
     through.call("GET", "/version")
     assert pauses == [1.0]
 
 
-def test_what_lasts_is_told_in_the_end(kube_faults, through):
+def test_permanent_server_error_is_raised(kube_faults, through):
     kube_faults.answer(500, path="/version")
     with pytest.raises(ApiError):
         through.call("GET", "/version")
     assert kube_faults.count(path="/version") == 1 + 1 + len(QUICK.pauses)
     kube_faults.clear()
     kube_faults.reset(path="/version")
-    with pytest.raises(Unreachable, match="broke off|cannot be reached"):
+    with pytest.raises(Unreachable, match="was lost|cannot be reached"):
         through.call("GET", "/version")
 
 
-def test_whoever_gives_up_is_not_kept_waiting(kube_faults, through):
+def test_cancelled_call_is_not_retried(kube_faults, through):
     kube_faults.answer(429, path="/version", retry_after=30)
     cancelled = threading.Event()
     threading.Timer(0.3, cancelled.set).start()
@@ -191,7 +189,7 @@ def refusal(status, retry_after=None):
     [
         (REFUSED, 0, 0.0, False, 0.1),
         (REFUSED, 1, 0.5, False, 1.0),
-        (REFUSED, 1, 1.5, False, None),  # one that never answered
+        (REFUSED, 1, 1.5, False, None),  # a server that never answered
         (REFUSED, 1, 1.5, True, 1.0),
         (REFUSED, 1, 4.5, True, None),
         (REFUSED, 2, 0.2, True, None),  # no pauses left
@@ -201,7 +199,7 @@ def refusal(status, retry_after=None):
         (refusal(429), 2, 0.0, True, None),
         (refusal(429, 7.0), 5, 50.0, True, 7.0),
         (refusal(429, 7.0), 5, 54.0, True, None),
-        (refusal(429, 0.0), 5, 0.0, True, 0.1),  # not at once: that would be a storm
+        (refusal(429, 0.0), 5, 0.0, True, 0.1),  # never without a pause
         (refusal(503, 90.0), 0, 0.0, True, 30.0),
         (refusal(500, 7.0), 0, 0.0, True, 0.1),
         (refusal(504), 1, 99.0, True, 1.0),
@@ -209,20 +207,20 @@ def refusal(status, retry_after=None):
         (refusal(409), 0, 0.0, True, None),
     ],
 )
-def test_when_a_call_is_tried_again(exc, failures, elapsed, reached, expected):
+def test_pause_before_the_next_try(exc, failures, elapsed, reached, expected):
     assert pause(exc, ONE_SECOND, failures=failures, elapsed=elapsed, reached=reached) == expected
 
 
-def test_a_foreign_message_is_one_line():
+def test_one_line():
     assert one_line("a\n  b\tc") == "a b c"
     assert len(one_line("x" * 10_000)) == 600
 
 
-# --- servers that are not there ---
+# --- unreachable servers ---
 
 
-def told(kubeconfig, **options):
-    """The one line that a first call ends with."""
+def first_error(kubeconfig, **options):
+    """Return the error of the first call. Its message has one line."""
     with (
         pytest.raises(SymphonyError) as caught,
         contextlib.closing(Api(kubeconfig=kubeconfig, **options)) as api,
@@ -232,52 +230,56 @@ def told(kubeconfig, **options):
     return caught.value
 
 
-def test_a_server_that_is_not_running_is_told_soon(tmp_path, pauses):
+def test_refused_connection_is_reported_within_two_seconds(tmp_path, pauses):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and not listening
+        taken.bind(("127.0.0.1", 0))  # the port is bound, but not listening
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        error = told(config(tmp_path / "k", address))
+        error = first_error(config(tmp_path / "k", address))
     assert 0 < sum(pauses) <= 2.0
     assert isinstance(error, Unreachable)
     assert str(error).startswith(f"the API server {address} (context 'here') cannot be reached: ")
     assert "refused" in str(error)
 
 
-def test_a_server_without_an_address_is_told(tmp_path, pauses):
-    assert "nowhere.invalid" in str(told(config(tmp_path / "k", "https://nowhere.invalid:6443")))
+def test_unknown_host_name_is_reported(tmp_path, pauses):
+    assert "nowhere.invalid" in str(
+        first_error(config(tmp_path / "k", "https://nowhere.invalid:6443"))
+    )
     assert sum(pauses) <= 2.0
 
 
-def test_a_server_that_is_silent_is_told_within_ten_seconds(tmp_path, pauses):
+def test_silent_server_is_reported_without_retries(tmp_path, pauses):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        error = told(config(tmp_path / "k", address))
+        error = first_error(config(tmp_path / "k", address))
     assert (pauses, Timeouts().first_response < 10) == ([], True)
     assert isinstance(error, Unreachable)
     assert "timed out" in str(error)
 
 
-def test_a_server_that_no_packet_reaches_is_told_within_ten_seconds(tmp_path, pauses):
+def test_connect_timeout_is_reported_without_retries(tmp_path, pauses):
     with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
         listener.bind(("127.0.0.1", 0))
-        listener.listen(0)  # with its queue full, it answers nobody
+        listener.listen(0)  # if its queue is full, it accepts no connection
         first.connect(listener.getsockname())
         second.setblocking(False)
         second.connect_ex(listener.getsockname())
-        error = told(config(tmp_path / "k", f"https://127.0.0.1:{listener.getsockname()[1]}"))
+        error = first_error(
+            config(tmp_path / "k", f"https://127.0.0.1:{listener.getsockname()[1]}")
+        )
     assert (pauses, Timeouts().connect < 10) == ([], True)
     assert isinstance(error, Unreachable)
 
 
-def test_a_server_with_a_wrong_certificate_is_not_asked_again(kube_cluster, tmp_path, pauses):
+def test_untrusted_certificate_is_reported_without_retries(kube_cluster, tmp_path, pauses):
     server = json.loads(kube_cluster.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-    error = told(config(tmp_path / "k", server))
+    error = first_error(config(tmp_path / "k", server))
     assert pauses == []
     assert isinstance(error, UntrustedCertificate)
-    assert "certificate that is not trusted (" in str(error)
+    assert "is not trusted (" in str(error)
 
 
-def test_a_server_that_is_none_of_kubernetes_is_told(tmp_path, pauses):
+def test_response_of_another_server_is_reported(tmp_path, pauses):
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
@@ -289,13 +291,13 @@ def test_a_server_that_is_none_of_kubernetes_is_told(tmp_path, pauses):
 
     with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        error = told(config(tmp_path / "k", f"http://127.0.0.1:{server.server_port}"))
+        error = first_error(config(tmp_path / "k", f"http://127.0.0.1:{server.server_port}"))
         server.shutdown()
     assert pauses == []
     assert "does not answer like an API server: '<html>log in</html>'" in str(error)
 
 
-def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, tmp_path, capfd):
+def test_disabled_verification_causes_no_warnings(kube_cluster, tmp_path, capfd):
     cluster = json.loads(kube_cluster.kubeconfig.read_text())
     user = cluster["users"][0]["user"]
     server = cluster["clusters"][0]["cluster"]["server"]
@@ -309,7 +311,7 @@ def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, 
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("root:x:0:0:root:/root:/bin/bash\n", "is not a kubeconfig"),
         ("", "is not a kubeconfig"),
@@ -322,22 +324,23 @@ def test_whoever_asked_for_no_check_of_certificates_is_not_warned(kube_cluster, 
             "is not a kubeconfig",
         ),
         (
-            "contexts: [{name: a, context: {cluster: b}}]\nclusters: []\nusers: []\ncurrent-context: a\n",
+            "contexts: [{name: a, context: {cluster: b}}]\nclusters: []\nusers: "
+            "[]\ncurrent-context: a\n",
             "no server for the cluster 'b' of its context 'a'",
         ),
         (b"\xff\xfe\x00", "is not a kubeconfig"),
     ],
 )
-def test_a_broken_kubeconfig_is_told_in_one_line(tmp_path, content, said):
+def test_invalid_kubeconfig_is_reported_in_one_line(tmp_path, content, message):
     path = tmp_path / "k"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(SymphonyError, match=said) as caught:
+    with pytest.raises(SymphonyError, match=message) as caught:
         Api(kubeconfig=path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_kubeconfig_that_is_not_there_is_told(tmp_path, monkeypatch):
+def test_missing_kubeconfig_is_reported(tmp_path, monkeypatch):
     with pytest.raises(
         BackendError, match=f"no kubeconfig: there is no file {tmp_path}/none; set kubeconfig="
     ):
@@ -351,7 +354,7 @@ def test_a_kubeconfig_that_is_not_there_is_told(tmp_path, monkeypatch):
         Api()
 
 
-def test_a_context_that_is_not_there_is_told_with_the_near_miss(tmp_path):
+def test_unknown_context_is_reported_with_a_suggestion(tmp_path):
     path = config(tmp_path / "k")
     with pytest.raises(NotFound, match="no context 'here2'; did you mean 'here'"):
         Api(kubeconfig=path, context="here2")
@@ -360,7 +363,7 @@ def test_a_context_that_is_not_there_is_told_with_the_near_miss(tmp_path):
     assert Api(kubeconfig=path, context="here").namespace == "n"
 
 
-def test_a_context_can_be_chosen_where_none_is_current(tmp_path):
+def test_kubeconfig_without_a_current_context(tmp_path):
     path = config(tmp_path / "k")
     content = json.loads(path.read_text())
     del content["current-context"]
@@ -370,8 +373,8 @@ def test_a_context_can_be_chosen_where_none_is_current(tmp_path):
     assert Api(kubeconfig=path, context="here").context == "here"
 
 
-def test_inside_a_pod_its_service_account_is_used(kube_cluster, tmp_path, monkeypatch):
-    """A real account on the real server, in a folder like that which Kubernetes mounts."""
+def test_service_account_is_used_in_a_pod(kube_cluster, tmp_path, monkeypatch):
+    """Uses a real account of the server, in a directory like the one that Kubernetes mounts."""
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
     content = json.loads(kube_cluster.user("inside", rules).read_text())
     given = content["clusters"][0]["cluster"]
@@ -420,7 +423,7 @@ def test_several_kubeconfigs_are_merged(tmp_path, monkeypatch):
 
 
 def plugin(tmp_path, script):
-    """A user whose credentials a plug-in gives."""
+    """Return a user of a kubeconfig whose credentials come from a plug-in."""
     path = tmp_path / "plugin"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -441,24 +444,24 @@ def credential(token):
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("echo log in first >&2; exit 3", "log in first"),
         ("echo nonsense", "decode"),
         ("echo '{}'", "missing key"),
     ],
 )
-def test_a_plugin_that_fails_is_told_and_nothing_is_printed(tmp_path, script, said, capfd):
+def test_failed_credential_plugin_is_reported_and_not_printed(tmp_path, script, message, capfd):
     before = list(logging.getLogger().handlers)
     with pytest.raises(
-        BackendError, match=f"the credential plug-in for context 'here'.*failed: .*{said}"
+        BackendError, match=f"the credential plug-in for context 'here'.*failed: .*{message}"
     ):
         Api(kubeconfig=config(tmp_path / "k", user=plugin(tmp_path, script)))
     assert capfd.readouterr() == ("", "")
     assert logging.getLogger().handlers == before
 
 
-def test_a_plugin_that_is_not_there_is_told(tmp_path):
+def test_missing_credential_plugin_is_reported(tmp_path):
     user = {
         "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
@@ -470,7 +473,7 @@ def test_a_plugin_that_is_not_there_is_told(tmp_path):
         Api(kubeconfig=config(tmp_path / "k", user=user))
 
 
-def test_a_token_that_has_expired_is_asked_for_again(kube_cluster, tmp_path):
+def test_expired_token_is_renewed(kube_cluster, tmp_path):
     cluster = json.loads(kube_cluster.kubeconfig.read_text())
     good = cluster["users"][0]["user"]["token"]
     given = cluster["clusters"][0]["cluster"]
@@ -484,7 +487,7 @@ def test_a_token_that_has_expired_is_asked_for_again(kube_cluster, tmp_path):
         assert api.call("GET", "/api/v1/namespaces/default")["kind"] == "Namespace"
 
 
-def test_a_token_that_stays_refused_is_told(kube_cluster):
+def test_rejected_token_is_reported(kube_cluster):
     path = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
     with contextlib.closing(Api(kubeconfig=path)) as api:
         with pytest.raises(
@@ -493,7 +496,7 @@ def test_a_token_that_stays_refused_is_told(kube_cluster):
             api.call("GET", "/api/v1/namespaces/default")
 
 
-def test_a_websocket_that_is_refused_or_not_answered_is_told(kube_cluster, api, tmp_path):
+def test_websocket_errors_are_reported(kube_cluster, api, tmp_path):
     with pytest.raises(ApiError) as caught:
         api.websocket(kube_cluster.path("pods/none/exec"), query=[("command", "true")])
     assert caught.value.status == 404
@@ -501,10 +504,3 @@ def test_a_websocket_that_is_refused_or_not_answered_is_told(kube_cluster, api, 
         path = config(tmp_path / "k", f"http://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(Unreachable, match="timed out"):
             Api(kubeconfig=path, timeouts=Timeouts(response=0.5)).websocket("/x", query=[])
-
-
-def test_the_kubeconfig_is_never_written(kube_cluster, api):
-    path = kube_cluster.kubeconfig
-    before = (path.read_bytes(), path.stat().st_mtime_ns)
-    api.call("GET", "/version")
-    assert (path.read_bytes(), path.stat().st_mtime_ns) == before

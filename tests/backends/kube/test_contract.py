@@ -1,4 +1,4 @@
-"""The behaviour contract on a real Kubernetes, in both ways of having a namespace."""
+"""The behaviour contract on a real cluster, with shared and with own namespaces."""
 
 import contextlib
 
@@ -19,7 +19,7 @@ class KubeContract(BackendContract):
 
     @contextlib.contextmanager
     def foreign(self, cluster):
-        """What another user may have in the same place, by a name that looks like ours."""
+        """An object of another user with a similar name in the same namespace."""
         path = self.kube.path("configmaps")
         self.kube.raw.call(
             "POST", path, {"metadata": {"name": "contract-mine"}, "data": {"key": "value"}}

@@ -1,4 +1,4 @@
-"""Node pools from the nodes of a live cluster."""
+"""Node pools from the nodes of a running cluster."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read(*nodes, label=None, taken=(), usual=NONE):
 # --- pools of nodes ---
 
 
-def test_a_pool_is_as_small_as_its_smallest_nodes():
+def test_pool_is_as_small_as_its_smallest_node():
     (pool,) = read(
         node("n1", cpu="3920m", memory="13581864Ki", gpus=2),
         node("n2", cpu="3.8", memory="15G", gpus=1),
@@ -80,7 +80,7 @@ def test_a_pool_is_as_small_as_its_smallest_nodes():
     assert (pool.name, pool.selector) == ("a", (POOL, "a"))
 
 
-def test_what_the_systems_pods_ask_for_is_taken_off_the_node_that_they_are_on():
+def test_requests_of_system_pods_are_subtracted():
     taken = {
         "n1": MachineResources(millicores=300, memory_m=400),
         "n2": MachineResources(millicores=500, memory_m=100),
@@ -103,12 +103,12 @@ def test_what_the_systems_pods_ask_for_is_taken_off_the_node_that_they_are_on():
         "name",
     ],
 )
-def test_the_usual_labels_tell_pools(label):
+def test_default_pool_labels(label):
     (pool,) = read(node("n1", None, labels={label: "workers"}), node("alone", None))
     assert pool.selector == (label, "workers")
 
 
-def test_another_label_tells_pools():
+def test_custom_pool_label():
     found = read(node("n1"), node("n2"), label=HOST)
     assert [(pool.name, pool.selector) for pool in found] == [
         ("n1", (HOST, "n1")),
@@ -117,20 +117,20 @@ def test_another_label_tells_pools():
 
 
 @pytest.mark.parametrize("key", ["cloud.google.com/gke-accelerator", "nvidia.com/gpu.product"])
-def test_the_type_of_gpus_is_told_by_labels_if_it_is_one(key):
+def test_gpu_type_from_labels(key):
     first, second = node("n1", labels={key: "l4"}, gpus=1), node("n2", labels={key: "t4"}, gpus=1)
     assert read(first)[0].gpu_type == "l4"
     assert read(first, second)[0].gpu_type is None
 
 
-def test_gpus_of_a_type_that_is_not_known_are_told():
+def test_unknown_gpu_type():
     dispatcher = NodePoolDispatcher(read(node("n1", gpus=1)))
     exp = Cluster.new("local").new_experiment("e")
     with pytest.raises(SpecError, match="a: its GPUs are of an unknown type, not nvidia-l4$"):
         dispatcher.assign_to_resource(exp.new_process("p"), gpu_type="nvidia-l4")
 
 
-def test_taints_of_the_pool_are_kept_and_those_of_a_nodes_state_are_not():
+def test_temporary_taints_are_ignored():
     (pool,) = read(
         node("n1", taints=["team=rl:NoSchedule", "node.kubernetes.io/memory-pressure:NoSchedule"])
     )
@@ -147,7 +147,7 @@ def test_taints_of_the_pool_are_kept_and_those_of_a_nodes_state_are_not():
     ]
 
 
-def test_a_node_that_was_set_apart_is_not_of_its_pool():
+def test_node_with_additional_taints_is_not_counted():
     plain = node("n1", taints=["team=rl:NoSchedule"])
     apart = node("n2", cpu="1", taints=["team=rl:NoSchedule", "repair:NoExecute"])
     (pool,) = read(apart, plain)
@@ -156,14 +156,14 @@ def test_a_node_that_was_set_apart_is_not_of_its_pool():
 
 
 @pytest.mark.parametrize(
-    ("trouble", "said"),
+    ("trouble", "message"),
     [
         ({"unschedulable": True}, "n1 is cordoned"),
         ({"ready": "False"}, "not ready"),
         ({"ready": "Unknown"}, "not ready"),
     ],
 )
-def test_nodes_that_take_no_pods_are_not_counted(trouble, said):
+def test_unusable_nodes_are_not_counted(trouble, message):
     out = node("n1", cpu="1", **trouble)
     (pool,) = read(out, node("n2"))
     assert (pool.allocatable.millicores, pool.unusable) == (4000, "")
@@ -172,19 +172,19 @@ def test_nodes_that_take_no_pods_are_not_counted(trouble, said):
     exp = Cluster.new("local").new_experiment("e")
     assert dispatcher.assign_to_resource(exp.new_process("p"), cpu=0.5).name == "b"
     with pytest.raises(
-        SpecError, match=f"'a': none of its nodes accepts Pods at the moment: .*{said}"
+        SpecError, match=f"'a': none of its nodes accepts Pods at the moment: .*{message}"
     ):
         dispatcher.assign_to_machine(exp.new_process("q"), node_pool_name="a")
 
 
-def test_nodes_of_the_control_plane_and_of_windows_are_left_out():
+def test_control_plane_and_windows_nodes_are_ignored():
     kept = node("n1", taints=["node-role.kubernetes.io/control-plane:NoSchedule"])
     found = read(kept, node("w", "b", labels={"kubernetes.io/os": "windows"}), node("n2", "c"))
     assert [pool.name for pool in found] == ["c"]
 
 
 @pytest.mark.parametrize(
-    ("nodes", "label", "said"),
+    ("nodes", "label", "message"),
     [
         (
             [node("n1", None)],
@@ -201,16 +201,17 @@ def test_nodes_of_the_control_plane_and_of_windows_are_left_out():
         (
             [node("n1"), node("n2", None, labels={"name": "a"})],
             None,
-            f"two node pools have the name 'a', by the labels '{POOL}' and 'name'; choose one label with label=",
+            f"two node pools have the name 'a', by the labels '{POOL}' and 'name'; choose one "
+            "label with label=",
         ),
     ],
 )
-def test_nodes_that_make_no_pools(nodes, label, said):
-    with pytest.raises(SpecError, match=said):
+def test_nodes_without_pools(nodes, label, message):
+    with pytest.raises(SpecError, match=message):
         read(*nodes, label=label)
 
 
-# --- the system's Pods ---
+# --- Pods of the system ---
 
 
 @pytest.mark.parametrize(
@@ -223,14 +224,14 @@ def test_nodes_that_make_no_pools(nodes, label, said):
         ("x", None, False),
     ],
 )
-def test_which_pods_are_the_systems(namespace, owner, system):
+def test_is_system_pod(namespace, owner, system):
     owners = [{"kind": owner}] if owner else None
     assert (
         is_system_pod({"metadata": {"namespace": namespace, "ownerReferences": owners}}) is system
     )
 
 
-def test_what_a_pod_asks_for():
+def test_pod_requests():
     def container(cpu=None, memory=None, **more):
         given = {"cpu": cpu, "memory": memory}
         return {"resources": {"requests": {k: v for k, v in given.items() if v}}, **more}
@@ -249,10 +250,10 @@ def test_what_a_pod_asks_for():
     ) == MachineResources(millicores=800, memory_m=1024)
 
 
-# --- the real thing ---
+# --- a real cluster ---
 
 
-def test_the_nodes_of_the_devcluster(kube_cluster, open_cluster):
+def test_pools_of_a_real_cluster(kube_cluster, open_cluster):
     if kube_cluster.session.cluster.kind != "devcluster":
         pytest.skip("only the devcluster has a node with a taint of ours")
     found = {
@@ -267,7 +268,7 @@ def test_the_nodes_of_the_devcluster(kube_cluster, open_cluster):
     assert found["plain"].taints == found["gpu"].taints == ()
 
 
-def test_nodes_are_read_with_what_their_system_keeps(kube_cluster, open_cluster):
+def test_allocatable_of_real_nodes(kube_cluster, open_cluster):
     given = Reserve(pods_millicores=100, pods_memory_m=50)
     measured = NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
     reserved = NodePoolDispatcher.from_cluster(open_cluster(), label=HOST, reserve=given)
@@ -278,13 +279,13 @@ def test_nodes_are_read_with_what_their_system_keeps(kube_cluster, open_cluster)
     seen = [pool for pool in measured if pool.name in nodes]  # other tests may add and remove nodes
     assert seen
     for pool in seen:
-        told = nodes[pool.name]["status"]["allocatable"]["cpu"]
-        cpu = int(told.removesuffix("m")) * (1 if told.endswith("m") else 1000)
+        reported = nodes[pool.name]["status"]["allocatable"]["cpu"]
+        cpu = int(reported.removesuffix("m")) * (1 if reported.endswith("m") else 1000)
         assert 0 < pool.allocatable.millicores <= cpu
         assert reserved.get_node_pool(pool.name).allocatable.millicores == cpu - 100
 
 
-def test_a_daemon_set_is_counted_on_the_nodes_where_it_is(kube_cluster, open_cluster):
+def test_daemon_set_is_counted_on_its_nodes(kube_cluster, open_cluster):
     pools = NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
     target = next(pool for pool in pools if not pool.taints)
     container = {
@@ -328,7 +329,7 @@ def test_a_daemon_set_is_counted_on_the_nodes_where_it_is(kube_cluster, open_clu
         assert after[pool.name].allocatable == expected
 
 
-def test_who_may_not_list_nodes_is_told_of_descriptions(kube_cluster, open_cluster):
+def test_missing_right_to_list_nodes(kube_cluster, open_cluster):
     cluster = open_cluster(kubeconfig=str(kube_cluster.user("someone", [])))
     with pytest.raises(
         BackendError, match='cannot list nodes: .*cannot list resource "nodes".*GKEDispatcher'
@@ -337,16 +338,14 @@ def test_who_may_not_list_nodes_is_told_of_descriptions(kube_cluster, open_clust
     assert "\n" not in str(caught.value)
 
 
-def test_another_kind_of_cluster_is_refused(tmp_path):
+def test_cluster_of_another_backend_is_refused(tmp_path):
     with pytest.raises(SpecError, match="from_cluster takes a KubeCluster, not LocalCluster"):
         NodePoolDispatcher.from_cluster(Cluster.new("local", state_dir=tmp_path))
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_shares_of_a_machine_with_gpus_are_scheduled_side_by_side(
-    kube_cluster, shared, name, grouped
-):
-    """All of a node is shared out; other tests that use it meanwhile delay this one, and their ends let it go on."""
+def test_gpu_shares_are_scheduled_on_one_node(kube_cluster, shared, name, grouped):
+    """The shares use a whole node. Other tests on this node delay this one until they finish."""
     dispatcher = NodePoolDispatcher.from_cluster(shared, label=HOST)
     pool = max(dispatcher.get_node_pools(), key=lambda pool: pool.size)
     gpus = pool.allocatable.gpus

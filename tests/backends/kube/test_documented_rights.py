@@ -1,4 +1,4 @@
-"""The Roles that docs/howto/shared-clusters.md hands to administrators are enough, and no more than said."""
+"""The Roles in docs/howto/shared-clusters.md are sufficient, and grant nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECRET = "swordfish"
 
 
 def rules(title: str) -> list[dict[str, Any]]:
-    """The rules of the Role that the page shows under that title."""
+    """Return the rules of the Role that the page shows under a title."""
     found = re.search(
         rf'^```yaml title="{re.escape(title)}"\n(.*?)^```$', PAGE.read_text("utf-8"), re.S | re.M
     )
@@ -32,7 +32,7 @@ def rules(title: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def as_user(kube_cluster: Any, open_cluster: Any) -> Callable[..., Cluster]:
-    """A function that opens a cluster as a user who has the Role of that title in the test's namespace."""
+    """A function that opens a cluster as a user with the Role of a title in the namespace."""
 
     def new(title: str, **options: Any) -> Cluster:
         kubeconfig = str(kube_cluster.user("someone", rules(title)))
@@ -52,7 +52,7 @@ while not os.path.exists("/tmp/over"): time.sleep(0.1)
 
 
 def pair(cluster: Cluster, name: str, **options: Any) -> tuple[Experiment, Process]:
-    """A server that is ready by its log and goes on until it has a file, and a client that starts after it."""
+    """Add a server that is ready by its log and runs until a file exists, and a client after it."""
     exp = cluster.new_experiment(name, **options)
     server = python(exp, "server", SERVER).ready(log="^up")
     python(exp, "client", "print('hello')").starts_after("server")
@@ -60,11 +60,11 @@ def pair(cluster: Cluster, name: str, **options: Any) -> tuple[Experiment, Proce
 
 
 def states(cluster: Cluster, name: str) -> dict[str, ProcessStatus]:
-    """The processes of an experiment as they are, by name."""
+    """Return the status of each process by name."""
     return {process.name: process for process in cluster.describe_experiment(name).processes}
 
 
-def test_a_member_may_use_all_of_symphony(
+def test_role_of_a_member_is_sufficient(
     kube_cluster: Any, as_user: Any, name: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text(SECRET)
@@ -90,7 +90,7 @@ def test_a_member_may_use_all_of_symphony(
 @pytest.mark.parametrize(
     ("title", "serves"), [("role-jobs-and-services.yml", True), ("role-jobs.yml", False)]
 )
-def test_who_may_create_jobs_does_what_every_day_brings(
+def test_role_for_jobs_is_sufficient(
     kube_cluster: Any, as_user: Any, shared: Any, name: str, title: str, serves: bool
 ) -> None:
     cluster = as_user(title, jobs_only=True)
@@ -99,18 +99,18 @@ def test_who_may_create_jobs_does_what_every_day_brings(
         server.binds("web")
     cluster.check(cluster.manifest(exp))
     cluster.launch(exp)
-    # The client was created as soon as the log said so, though nobody could note that on the Pod.
+    # The client was created because of the log, although nothing could be recorded on the Pod.
     assert states(cluster, name)["server"].state == State.RUNNING
     assert cluster.list_experiments() == [name]
     assert cluster.explain_process(name, "server").status.name == "server"
-    shared.exec_command(name, "server", ["touch", "/tmp/over"])  # by one who may
+    shared.exec_command(name, "server", ["touch", "/tmp/over"])  # as a user who may exec
     assert cluster.wait(name, timeout=60).exit_code == 0
     assert cluster.get_log(name, "client") == "hello\n"
     cluster.delete(name)
     assert there(kube_cluster) == {}
 
 
-def test_who_may_create_jobs_alone_is_told_what_a_service_takes(
+def test_role_for_jobs_alone_cannot_create_services(
     kube_cluster: Any, as_user: Any, name: str
 ) -> None:
     cluster = as_user("role-jobs.yml", jobs_only=True)

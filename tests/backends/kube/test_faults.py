@@ -1,6 +1,7 @@
-"""A server in trouble at each call of a launch, a deletion and a wait: it completes, or is told and leaves nothing.
+"""Faults at each call of a launch, a deletion and a wait.
 
-Each test goes through all calls in turn, as many as one undisturbed run makes.
+The operation completes, or it is reported and rolled back. Each test fails all calls in turn. Their
+number is that of an undisturbed run.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from symphony_kube.status import wait
 
 from .conftest import space, there, unplaced, until
 
-# What befalls a call: nothing is done and told, or it is done and not told.
+# Faults of a call. With "after", the server handles the call and its response is lost.
 FAULTS = {
     "429": Fault(action="answer", status=429, retry_after=0),
     "500": Fault(action="answer", status=500),
@@ -47,7 +48,7 @@ SUCCEEDED = {
         ],
     }
 }
-# Where a fault is silence, a try must be short, and tries many: a server may be slow for seconds.
+# If the fault is a silent server, each try must be short and there must be many tries.
 HURRIED = Timeouts(
     response=0.6,
     first_response=0.6,
@@ -59,7 +60,7 @@ PATIENT = Timeouts(pauses=(0.02, 0.05, 0.1), retry_after_total=1.0)
 
 
 class Trouble(FaultProxy):
-    """A proxy with trouble at one call, by its number from 0, or from there on."""
+    """A proxy that fails one call, by its number from 0, or all calls from there on."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -94,14 +95,14 @@ def trouble(kube_cluster):
 
 @pytest.fixture
 def timeouts(request):
-    """How long a test's calls are tried, by the ``kind`` of its trouble."""
+    """The timeouts for a test, which depend on the ``kind`` of its fault."""
     given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     return HURRIED if "silence" in given.get("kind", "") else PATIENT
 
 
 @pytest.fixture
 def api(trouble, timeouts):
-    """Calls through the proxy, by one thread: so they come in one order."""
+    """A client through the proxy, with one thread so that the order of calls is fixed."""
     with contextlib.closing(
         Api(kubeconfig=trouble.kubeconfig, connections=1, timeouts=timeouts)
     ) as api:
@@ -111,7 +112,7 @@ def api(trouble, timeouts):
 
 @pytest.fixture
 def undisturbed(kube_cluster):
-    """Calls past the proxy."""
+    """A client that does not use the proxy."""
     with contextlib.closing(Api(kubeconfig=kube_cluster.kubeconfig)) as api:
         yield api
 
@@ -133,7 +134,7 @@ def removed(api, manifest):
 
 
 def whole(manifest):
-    """What there is of an experiment that was launched as it should be."""
+    """Return the objects of a complete experiment."""
     prefix = manifest.scope.object_name("x")[:-1]
     return {
         "pods": [f"{prefix}db", f"{prefix}worker"],
@@ -145,7 +146,7 @@ def whole(manifest):
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_trouble_at_one_call_of_a_launch_is_not_noticed(
+def test_launch_survives_one_failed_call(
     kube_cluster, trouble, api, undisturbed, shared, name, tmp_path, kind
 ):
     manifest = manifest_of(shared, name, tmp_path)
@@ -159,7 +160,7 @@ def test_trouble_at_one_call_of_a_launch_is_not_noticed(
 
 
 @pytest.mark.parametrize("kind", ["500", "reset after"])
-def test_trouble_at_one_call_of_a_launch_into_a_new_namespace_is_not_noticed(
+def test_launch_in_a_new_namespace_survives_one_failed_call(
     kube_cluster, trouble, api, spaces, name, tmp_path, kind
 ):
     calls = len(list(manifest_of(spaces, name, tmp_path))) + 2
@@ -188,7 +189,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("method", "path", "word"), CALLS)
 @pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
-def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
+def test_permanent_failure_rolls_the_launch_back(
     kube_cluster, kube_faults, timeouts, shared, name, tmp_path, method, path, word, kind
 ):
     manifest = manifest_of(shared, name, tmp_path)
@@ -204,16 +205,16 @@ def test_trouble_that_lasts_fails_the_launch_and_nothing_is_left(
                 path=path,
             )
         )
-        # what cannot even be looked at was never begun
+        # If the first look fails, no object was created.
         with pytest.raises(BackendError if method == "GET" else LaunchFailed, match=word) as caught:
             launched(api, manifest)
     assert "\n" not in str(caught.value)
     assert "swordfish" not in str(caught.value)
-    assert "there is left" not in str(caught.value)
+    assert "these remain" not in str(caught.value)
     assert there(kube_cluster) == {}
 
 
-def test_trouble_that_lasts_takes_a_new_namespace_back(
+def test_permanent_failure_deletes_a_new_namespace(
     kube_cluster, kube_faults, timeouts, spaces, name, tmp_path
 ):
     manifest = manifest_of(spaces, name, tmp_path)
@@ -225,7 +226,7 @@ def test_trouble_that_lasts_takes_a_new_namespace_back(
     assert space(kube_cluster, name) is None
 
 
-def test_a_server_that_is_gone_for_good_is_told_with_what_is_left(
+def test_permanent_outage_reports_remaining_objects(
     kube_cluster, trouble, api, undisturbed, shared, name, tmp_path
 ):
     manifest = manifest_of(shared, name, tmp_path)
@@ -236,19 +237,23 @@ def test_a_server_that_is_gone_for_good_is_told_with_what_is_left(
         message = str(caught.value)
         trouble.heal()
         found = there(kube_cluster)
-        told = re.findall(
+        reported = re.findall(
             rf"(perhaps )?(?:pod|service|secret) '({name}-[a-z-]+)'",
             message.partition("is left")[2],
         )
         left = {each for kind in found.values() for each in kind}
-        assert {each for perhaps, each in told if not perhaps} <= left <= {each for _, each in told}
+        assert (
+            {each for perhaps, each in reported if not perhaps}
+            <= left
+            <= {each for _, each in reported}
+        )
         assert "\n" not in message
         removed(undisturbed, manifest)
         assert there(kube_cluster) == {}
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
-def test_trouble_at_one_call_of_a_deletion_is_not_noticed(
+def test_delete_survives_one_failed_call(
     kube_cluster, trouble, api, undisturbed, shared, name, tmp_path, kind
 ):
     manifest = manifest_of(shared, name, tmp_path)
@@ -264,10 +269,10 @@ def test_trouble_at_one_call_of_a_deletion_is_not_noticed(
         assert there(kube_cluster) == {}
 
 
-def test_trouble_at_one_call_of_the_deletion_of_a_namespace_is_not_noticed(
+def test_delete_of_a_namespace_survives_one_failed_call(
     kube_cluster, trouble, api, undisturbed, spaces, name, tmp_path
 ):
-    # A namespace takes five seconds to go: all calls that matter, in one run.
+    # Deleting a namespace takes five seconds, so all calls are tested in one run.
     manifest = manifest_of(spaces, name, tmp_path)
     launched(undisturbed, manifest)
     for method, path in (
@@ -285,10 +290,10 @@ def test_trouble_at_one_call_of_the_deletion_of_a_namespace_is_not_noticed(
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("kind", FAULTS)
-def test_trouble_at_one_call_of_a_wait_is_not_noticed(
+def test_wait_survives_one_failed_call(
     kube_cluster, trouble, api, undisturbed, shared, name, monkeypatch, kind, number
 ):
-    """A wait makes two: a list, and a watch which a silent loss costs as long as it lasts."""
+    """A wait makes two calls: a list, and a watch, in which a silent loss is noticed at its end."""
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_END_TOLERANCE_SECONDS", 0.5)
     exp = shared.new_experiment(name)
@@ -312,7 +317,7 @@ def test_trouble_at_one_call_of_a_wait_is_not_noticed(
     [("GET", "/services"), ("GET", "/jobs"), ("DELETE", "/pods/"), ("DELETE", "/secrets/")],
 )
 @pytest.mark.parametrize("kind", ["500", "reset"])
-def test_trouble_that_lasts_fails_the_deletion_which_can_be_repeated(
+def test_failed_deletion_can_be_repeated(
     kube_cluster, kube_faults, timeouts, undisturbed, shared, name, tmp_path, method, path, kind
 ):
     manifest = manifest_of(shared, name, tmp_path)

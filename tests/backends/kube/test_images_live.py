@@ -1,4 +1,4 @@
-"""Images built by a real engine, pushed to a real registry and run by real Pods."""
+"""Images that are built by a real engine, pushed to a real registry and run by real Pods."""
 
 import http.server
 import json
@@ -22,16 +22,17 @@ from symphony.model.images import ContextEntry
 
 from .conftest import there
 
-SHOW = "for name in ('one', 'two'): print(open(f'/{name}/said').read(), end='')"
+SHOW = "for name in ('one', 'two'): print(open(f'/{name}/text').read(), end='')"
 
 
-# What a test builds is labelled with its namespace, and so can be told from what others build.
+# Images of a test have its namespace in a label, by which they are distinct from those of other
+# tests.
 LABEL = "symphony.test"
 
 
 @pytest.fixture
 def engine(kube_cluster, tmp_path, monkeypatch):
-    """The cluster's engine as the only one of this machine; its images that a test makes are removed."""
+    """The engine of the cluster as the only one. The images of the test are removed."""
     found = kube_cluster.engine
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "docker").symlink_to(found.client)
@@ -52,7 +53,7 @@ def engine(kube_cluster, tmp_path, monkeypatch):
 
 @pytest.fixture(params=["docker", "docker-classic"])
 def builders(request, engine, monkeypatch):
-    """BuildKit, which the cluster's own client has, and the classic builder."""
+    """BuildKit, and the classic builder."""
     monkeypatch.setenv("SYMPHONY_CONTAINER_ENGINE", request.param)
     return engine
 
@@ -68,7 +69,7 @@ def label(kube_cluster):
 
 
 def tags(engine, repository):
-    """What the registry has, or None where it has never heard of it."""
+    """Return the tags of a repository, or None if the registry does not know it."""
     name = repository.partition("/")[2]
     try:
         with urllib.request.urlopen(
@@ -83,13 +84,13 @@ def tags(engine, repository):
 def folders(tmp_path, **files):
     for name, text in files.items():
         (tmp_path / "src" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "src" / name / "said").write_text(text)
+        (tmp_path / "src" / name / "text").write_text(text)
     return [{"name": name, "path": str(tmp_path / "src" / name)} for name in files]
 
 
 @pytest.fixture
 def project(kube_cluster, tmp_path, repository, label):
-    """An experiment of one process that shows what is in its image, which is made from two folders."""
+    """An experiment of one process that prints files of its image, built from two directories."""
     folders(tmp_path, one="first\n", two="second\n")
     (tmp_path / "src" / "Dockerfile").write_text(
         f"FROM {kube_cluster.image}\nCOPY one /one\nCOPY two /two\n"
@@ -126,9 +127,7 @@ def symphony(kube_cluster, project):
     return run
 
 
-def test_an_image_of_two_folders_is_built_pushed_and_run(
-    kube_cluster, engine, repository, project, symphony
-):
+def test_image_is_built_pushed_and_run(kube_cluster, engine, repository, project, symphony):
     dry = symphony("exp.yml", "--build", "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert dry.stderr.startswith(
@@ -145,12 +144,12 @@ def test_an_image_of_two_folders_is_built_pushed_and_run(
     assert image.startswith(f"{repository}@sha256:")
     assert f"pushed {repository}:exp as {image.partition('@')[2]}" in done.stderr
 
-    (project / "two" / "said").write_text("changed\n")
+    (project / "two" / "text").write_text("changed\n")
     again = symphony("exp.yml", "--build", "--follow")
     assert (again.returncode, again.stdout) == (0, "first\nchanged\n"), again.stderr
 
 
-def test_a_live_experiment_is_refused_before_anything_is_built(
+def test_running_experiment_is_refused_before_a_build(
     kube_cluster, engine, repository, symphony, shared
 ):
     live = shared.new_experiment("exp")
@@ -164,7 +163,7 @@ def test_a_live_experiment_is_refused_before_anything_is_built(
     assert tags(engine, repository) is None
 
 
-def test_a_build_that_fails_leads_to_nothing(kube_cluster, builders, repository, project, symphony):
+def test_failed_build_launches_nothing(kube_cluster, builders, repository, project, symphony):
     (project / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nCOPY three /three\n")
     done = symphony("exp.yml", "--build")
     assert done.returncode == 3
@@ -178,7 +177,7 @@ def test_a_build_that_fails_leads_to_nothing(kube_cluster, builders, repository,
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
-    """A registry that lets nobody push."""
+    """A registry that rejects every push."""
 
     def answer(self, status, **error):
         body = json.dumps({"errors": [error]} if error else {}).encode()
@@ -196,16 +195,16 @@ class Refusing(http.server.BaseHTTPRequestHandler):
         self.answer(404)
 
     def do_POST(self):
-        self.answer(403, code="DENIED", message="nobody may push here")
+        self.answer(403, code="DENIED", message="pushes are not allowed")
 
     def log_message(self, *_):
         pass
 
 
-def test_a_step_that_fails_is_told_in_plain_words_and_leaves_no_container(
+def test_failed_step_is_reported_and_leaves_no_container(
     builders, kube_cluster, tmp_path, label, capfd
 ):
-    """The containers of the engine that are there before and after are those of others."""
+    """Containers of other tests are not counted."""
     coloured = f"printf '\\033[31mred\\033[0m\\n'; echo of {label[1]} >&2; exit 3"
     (tmp_path / "Dockerfile").write_text(f"FROM {kube_cluster.image}\nRUN {coloured}\n")
     options = [*label, "--network=none"]
@@ -213,12 +212,12 @@ def test_a_step_that_fails_is_told_in_plain_words_and_leaves_no_container(
         DockerBuilder(
             tmp_path / "Dockerfile", folders(tmp_path, one="1"), tmp_path, build_options=options
         ).build()
-    said = str(caught.value)
-    assert "red" in said
-    assert f"of {label[1]}" in said
-    for text in (said, capfd.readouterr().err):
+    message = str(caught.value)
+    assert "red" in message
+    assert f"of {label[1]}" in message
+    for text in (message, capfd.readouterr().err):
         assert "DOCKER_BUILDKIT" not in text
-    assert "\x1b" not in said
+    assert "\x1b" not in message
     left = builders.docker("ps", "--all", "--no-trunc", "--format", "{{.Command}}")
     assert kube_cluster.namespace not in left
 
@@ -233,7 +232,7 @@ def refusing():
         thread.join()
 
 
-def test_a_push_that_is_refused_launches_nothing(
+def test_rejected_push_launches_nothing(
     kube_cluster, engine, repository, project, symphony, refusing
 ):
     text = (project / "exp.yml").read_text().replace(engine.registry, refusing)
@@ -244,12 +243,12 @@ def test_a_push_that_is_refused_launches_nothing(
     assert last.startswith(
         f"symphony: error: pushing {refusing}/{kube_cluster.namespace}:exp failed with exit code 1:"
     )
-    assert "nobody may push here" in last or "denied" in last
+    assert "pushes are not allowed" in last or "denied" in last
     assert there(kube_cluster) == {}
 
 
-def content(engine, image, folder):
-    """What is in a folder of an image, with what the files hold."""
+def content(engine, image, directory):
+    """Return the files in a directory of an image, with their contents."""
     container = engine.docker("create", image, "nothing").strip()
     try:
         command = [engine.client, "--host", engine.host, "export", container]
@@ -258,7 +257,9 @@ def content(engine, image, folder):
         engine.docker("rm", container)
     with tarfile.open(fileobj=BytesIO(exported)) as tar:
         members = [
-            member for member in tar if member.name.startswith(f"{folder}/") and not member.isdir()
+            member
+            for member in tar
+            if member.name.startswith(f"{directory}/") and not member.isdir()
         ]
         return {
             member.name.partition("/")[2]: tar.extractfile(member).read().decode()
@@ -292,7 +293,7 @@ FILES = [
 ]  # fmt: skip
 
 
-def test_a_dockerignore_means_to_us_what_it_means_to_the_engine(
+def test_dockerignore_has_the_same_meaning_as_in_the_engine(
     builders, kube_cluster, tmp_path, label
 ):
     source = tmp_path / "source"
@@ -322,7 +323,7 @@ def test_a_dockerignore_means_to_us_what_it_means_to_the_engine(
     assert {"keep.py", "data/small/t/u", "README-a.md", "src/ab.log", "link"} <= set(found)
 
 
-def test_an_entry_that_was_removed_is_in_no_image_any_more(builders, kube_cluster, tmp_path, label):
+def test_removed_file_is_not_in_the_next_image(builders, kube_cluster, tmp_path, label):
     entries = folders(tmp_path, one="1", two="2")
     settings = {"temp_directory": tmp_path / "temp", "build_options": label}
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
@@ -331,15 +332,15 @@ def test_an_entry_that_was_removed_is_in_no_image_any_more(builders, kube_cluste
     built = DockerBuilder(tmp_path / "Dockerfile", entries, **settings, output=lines.append).build(
         name
     )
-    assert content(builders, name, "c") == {"one/said": "1", "two/said": "2"}
+    assert content(builders, name, "c") == {"one/text": "1", "two/text": "2"}
     assert built == builders.docker("image", "inspect", "--format", "{{.Id}}", name).strip()
     assert len(lines) > 3
     folders(tmp_path, two="changed")
     DockerBuilder(tmp_path / "Dockerfile", entries[1:], **settings, verbose=False).build(name)
-    assert content(builders, name, "c") == {"two/said": "changed"}
+    assert content(builders, name, "c") == {"two/text": "changed"}
 
 
-def test_images_are_cleaned(engine, kube_cluster, tmp_path, label):
+def test_clean_images(engine, kube_cluster, tmp_path, label):
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
     settings = {"temp_directory": tmp_path / "temp", "build_options": label, "verbose": False}
     builder = DockerBuilder(tmp_path / "Dockerfile", folders(tmp_path, one="1"), **settings)

@@ -1,4 +1,4 @@
-"""Launching: what is created, how often the server is asked for it, and what becomes of a launch that fails."""
+"""Launches: the created objects, the number of requests, name conflicts, and rollback."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from .conftest import FOREVER, python, space, there, unplaced, until
 
 
 def rich(cluster, name, tmp_path):
-    """Something of every kind, on no node."""
+    """Return an experiment with an object of every kind. No node accepts its Pods."""
     (tmp_path / "token").write_text("swordfish")
     exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
     db = unplaced(exp, "db")
@@ -28,8 +28,12 @@ def rich(cluster, name, tmp_path):
     return exp
 
 
-def test_everything_is_created_and_marked_by_its_launch(kube_cluster, either, name, tmp_path):
-    manifest = either.launch(rich(either, name, tmp_path))
+def test_launch_creates_all_objects_with_one_run_label(kube_cluster, either, name, tmp_path):
+    exp = rich(either, name, tmp_path)
+    before = str(either.manifest(exp))
+    manifest = either.launch(exp)
+    assert str(manifest) == before
+    assert names.RUN not in before
     namespace = manifest.scope.namespace
     found = there(kube_cluster, namespace)
     prefix = "" if namespace == name else f"{name}-"
@@ -57,9 +61,7 @@ def test_everything_is_created_and_marked_by_its_launch(kube_cluster, either, na
     either.delete(name)
 
 
-def test_a_launch_asks_twice_and_then_once_for_each_object(
-    kube_cluster, kube_faults, open_cluster, name, tmp_path
-):
+def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster, name, tmp_path):
     through = {"kubeconfig": str(kube_faults.kubeconfig)}
     for options in ({"namespace": kube_cluster.namespace}, {}):
         cluster = open_cluster(**through, **options)
@@ -69,18 +71,10 @@ def test_a_launch_asks_twice_and_then_once_for_each_object(
         cluster.delete(name)
 
 
-def test_the_manifest_is_not_changed_by_the_launch(shared, name, tmp_path):
-    exp = rich(shared, name, tmp_path)
-    before = str(shared.manifest(exp))
-    assert str(shared.launch(exp)) == before
-    assert names.RUN not in before
-    shared.delete(name)
+# --- name conflicts ---
 
 
-# --- names that are taken ---
-
-
-def test_a_live_name_is_refused_and_left_alone(kube_cluster, either, name):
+def test_launch_refuses_the_name_of_a_running_experiment(kube_cluster, either, name):
     exp = either.new_experiment(name)
     unplaced(exp, "worker")
     namespace = either.launch(exp).scope.namespace
@@ -94,7 +88,7 @@ def test_a_live_name_is_refused_and_left_alone(kube_cluster, either, name):
     either.delete(name)
 
 
-def test_force_replaces_what_is_live_with_its_jobs(kube_cluster, shared, name):
+def test_force_replaces_a_running_experiment_and_its_jobs(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     unplaced(exp, "old").job()
     unplaced(exp, "both").binds("old-service")
@@ -105,34 +99,27 @@ def test_force_replaces_what_is_live_with_its_jobs(kube_cluster, shared, name):
     shared.launch(other, force=True)
     found = until(
         lambda: len((now := there(kube_cluster))["pods"]) == 2 and now
-    )  # with the one that the Job makes
+    )  # including the Pod of the Job
     assert found["jobs"] == [f"{name}-new"]
     assert "services" not in found
     shared.delete(name)
     assert there(kube_cluster) == {}
 
 
-def test_force_waits_for_a_namespace_that_goes_and_makes_it_anew(kube_cluster, spaces, name):
+def test_launch_waits_for_a_terminating_namespace(kube_cluster, spaces, name):
     exp = spaces.new_experiment(name)
     unplaced(exp, "worker")
     spaces.launch(exp)
     first = space(kube_cluster, name)["metadata"]["uid"]
-    spaces.launch(exp, force=True)
-    assert space(kube_cluster, name)["metadata"]["uid"] != first
-
-
-def test_a_namespace_of_ours_that_is_going_is_waited_for(kube_cluster, spaces, name):
-    exp = spaces.new_experiment(name)
-    unplaced(exp, "worker")
-    spaces.launch(exp)
     kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
     spaces.launch(exp)
-    assert "deletionTimestamp" not in space(kube_cluster, name)["metadata"]
+    second = space(kube_cluster, name)["metadata"]["uid"]
+    assert second != first
+    spaces.launch(exp, force=True)
+    assert space(kube_cluster, name)["metadata"]["uid"] not in (first, second)
 
 
-def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(
-    kube_cluster, spaces, name, monkeypatch
-):
+def test_stuck_namespace_is_reported_with_its_finalizer(kube_cluster, spaces, name, monkeypatch):
     monkeypatch.setattr("symphony_kube.lifecycle.delete.NAMESPACE_SECONDS", 1.0)
     exp = spaces.new_experiment(name)
     unplaced(exp, "worker")
@@ -142,7 +129,7 @@ def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(
     kube_cluster.raw.call("POST", path, held)
     try:
         kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
-        # Kubernetes says why after some five seconds
+        # Kubernetes sets the conditions after about five seconds.
         until(lambda: "symphony.test/held" in json.dumps(space(kube_cluster, name)["status"]))
         with pytest.raises(LaunchFailed, match=rf"'{name}' is being deleted.*symphony\.test/held"):
             spaces.launch(exp)
@@ -152,22 +139,20 @@ def test_a_namespace_that_does_not_go_is_told_with_what_holds_it(
     until(lambda: space(kube_cluster, name) is None)
 
 
-def test_a_namespace_that_is_not_ours_is_left_alone(kube_cluster, spaces):
+def test_foreign_namespace_is_left_alone(kube_cluster, spaces):
     exp = spaces.new_experiment(kube_cluster.namespace)
     unplaced(exp, "worker")
     for force in (False, True):
         with pytest.raises(
             LaunchFailed,
-            match=f"'{kube_cluster.namespace}' is there and is not symphony's.*namespace=",
+            match=f"'{kube_cluster.namespace}' exists and was not created by symphony.*namespace=",
         ):
             spaces.launch(exp, force=force)
     assert "deletionTimestamp" not in space(kube_cluster, kube_cluster.namespace)["metadata"]
 
 
 @pytest.mark.parametrize("labels", [{}, {names.MANAGED_BY: "someone"}, {names.EXPERIMENT: "other"}])
-def test_an_object_that_is_not_ours_is_left_alone_and_all_is_taken_back(
-    kube_cluster, shared, name, labels
-):
+def test_foreign_object_is_left_alone_and_launch_is_rolled_back(kube_cluster, shared, name, labels):
     taken = {
         "metadata": {"name": f"{name}-web", "labels": labels},
         "spec": {"ports": [{"port": 80}]},
@@ -177,7 +162,7 @@ def test_an_object_that_is_not_ours_is_left_alone_and_all_is_taken_back(
     unplaced(exp, "worker").binds(["web", "other"])
     for force in (False, True):
         with pytest.raises(
-            LaunchFailed, match=f"cannot create service '{name}-web'.*not symphony's"
+            LaunchFailed, match=f"cannot create service '{name}-web'.*not created by symphony"
         ):
             shared.launch(exp, force=force)
     assert there(kube_cluster) == {}
@@ -187,7 +172,7 @@ def test_an_object_that_is_not_ours_is_left_alone_and_all_is_taken_back(
 
 
 def of_kind(cluster, experiment, kind, rest, file):
-    """An experiment of one process, with an object of a kind that is called so."""
+    """Return an experiment of one process that has an object of this kind and name."""
     exp = cluster.new_experiment(experiment)
     process = unplaced(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
     if kind == "job":
@@ -201,26 +186,21 @@ def of_kind(cluster, experiment, kind, rest, file):
     return exp
 
 
-def test_of_two_experiments_whose_names_begin_alike_the_second_is_told_whose_a_name_is(
-    kube_cluster, shared, name, tmp_path
-):
+def test_name_conflict_names_the_other_experiment(kube_cluster, shared, name, tmp_path):
     (tmp_path / "file").write_text("x")
     for kind in ("pod", "job", "service", "secret", "config map"):
         shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
         before = there(kube_cluster)
-        said = f"cannot create {kind} '{name}-x-y'.* belongs to experiment '{name}-x'"
-        with pytest.raises(LaunchFailed, match=said) as caught:
+        message = f"cannot create {kind} '{name}-x-y'.* taken by experiment '{name}-x'"
+        with pytest.raises(LaunchFailed, match=message) as caught:
             shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
-        assert (
-            f"{name!r} and '{name}-x' begin alike; rename the experiment or what is in it"
-            in str(caught.value)
-        )
+        assert f"{name!r} and '{name}-x' begin alike; rename the" in str(caught.value)
         assert "delete" not in str(caught.value)
         assert there(kube_cluster) == before
         shared.delete(f"{name}-x")
 
 
-def test_of_a_name_whose_owner_may_not_be_read_nothing_is_claimed(
+def test_name_conflict_without_the_right_to_read_the_owner(
     kube_cluster, kube_faults, open_cluster, name
 ):
     taken = {"metadata": {"name": f"{name}-web"}, "spec": {"ports": [{"port": 80}]}}
@@ -229,20 +209,18 @@ def test_of_a_name_whose_owner_may_not_be_read_nothing_is_claimed(
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker").binds("web")
-    with pytest.raises(LaunchFailed, match="whose it is may not be read; choose another name"):
+    with pytest.raises(LaunchFailed, match="the name is taken, and you may not read its owner"):
         cluster.launch(exp)
 
 
-def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(
-    kube_cluster, shared, name, monkeypatch
-):
+def test_leftovers_without_pods_are_replaced(kube_cluster, shared, name, monkeypatch):
     exp = shared.new_experiment(name)
     unplaced(exp, "worker").binds("web")
     shared.launch(exp)
     kube_cluster.raw.call(
         "DELETE", kube_cluster.path(f"pods/{name}-worker"), {"gracePeriodSeconds": 0}
     )
-    with pytest.raises(AlreadyExists):  # as young as it is, another launch may have just begun
+    with pytest.raises(AlreadyExists):  # the objects may belong to a launch in progress
         shared.launch(exp)
     monkeypatch.setattr("symphony_kube.lifecycle.launch.LAUNCH_IN_PROGRESS_SECONDS", 0.0)
     until(lambda: not there(kube_cluster).get("pods"))
@@ -252,7 +230,7 @@ def test_what_is_left_of_an_old_launch_without_its_pods_gives_way(
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(
+def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
     kube_cluster, open_cluster, name, same
 ):
     clusters = [open_cluster(namespace=kube_cluster.namespace) for _ in range(2)]
@@ -265,7 +243,7 @@ def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(
             unplaced(exp, f"worker-{index if same else index + 8 * number}").binds(
                 f"service-{index}-{number}"
             )
-        clusters[number].api.find("/api/v1/namespaces/default")  # connected
+        clusters[number].api.find("/api/v1/namespaces/default")  # opens the connection
         both.wait()
         try:
             clusters[number].launch(exp)
@@ -286,7 +264,7 @@ def test_of_two_launches_at_the_same_time_one_wins_and_nothing_is_mixed(
     clusters[0].delete(name)
 
 
-def test_of_two_launches_into_a_namespace_of_its_own_one_wins(
+def test_one_of_two_concurrent_launches_with_own_namespaces_wins(
     kube_cluster, spaces, open_cluster, name
 ):
     clusters, both, ends = [spaces, open_cluster()], threading.Barrier(2), []
@@ -311,12 +289,10 @@ def test_of_two_launches_into_a_namespace_of_its_own_one_wins(
     assert there(kube_cluster, name)["pods"] == ["worker"]
 
 
-# --- what fails is taken back ---
+# --- rollback ---
 
 
-def test_an_object_that_the_server_refuses_takes_everything_back(
-    kube_cluster, either, name, tmp_path
-):
+def test_rejected_object_rolls_the_launch_back(kube_cluster, either, name, tmp_path):
     exp = rich(either, name, tmp_path)
     unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
     with pytest.raises(
@@ -329,17 +305,19 @@ def test_an_object_that_the_server_refuses_takes_everything_back(
     assert space(kube_cluster, name) is None
 
 
-def test_a_quota_is_told_and_everything_taken_back(kube_cluster, shared, name):
+def test_exceeded_quota_rolls_the_launch_back(kube_cluster, shared, name):
     kube_cluster.quota("few", {"pods": "3"})
     exp = shared.new_experiment(name)
     for index in range(6):
         unplaced(exp, f"worker-{index}").binds(f"service-{index}")
-    with pytest.raises(LaunchFailed, match="exceeded quota: few.*delete what is no longer needed"):
+    with pytest.raises(
+        LaunchFailed, match="exceeded quota: few.*delete objects that are no longer"
+    ):
         shared.launch(exp)
     assert there(kube_cluster) == {}
 
 
-def test_ctrl_c_takes_a_launch_back_while_it_waits_for_others(kube_cluster, shared, name):
+def test_ctrl_c_rolls_a_waiting_launch_back(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     unplaced(exp, "first").binds("web")
     unplaced(exp, "batch").job()
@@ -347,7 +325,8 @@ def test_ctrl_c_takes_a_launch_back_while_it_waits_for_others(kube_cluster, shar
     program = (
         "import json, sys; from symphony import Cluster, Experiment;"
         "options, spec = map(json.loads, sys.argv[1:]);"
-        "Cluster.new('kube', **options).launch(Experiment.load_dict(spec), on_change=lambda status: print('waits'))"
+        "Cluster.new('kube', **options).launch(Experiment.load_dict(spec), on_change=lambda "
+        "status: print('waits'))"
     )
     options = {"kubeconfig": str(kube_cluster.kubeconfig), "namespace": kube_cluster.namespace}
     options |= {"image": kube_cluster.image}
@@ -359,16 +338,16 @@ def test_ctrl_c_takes_a_launch_back_while_it_waits_for_others(kube_cluster, shar
         text=True,
     )
     assert launcher.stdout.readline() == "waits\n"
-    until(
-        lambda: len(there(kube_cluster)["pods"]) == 2
-    )  # with the one that Kubernetes makes for the Job
+    until(lambda: len(there(kube_cluster)["pods"]) == 2)  # including the Pod of the Job
     launcher.send_signal(signal.SIGINT)
     _, errors = launcher.communicate(timeout=60)
     assert errors.strip().splitlines()[-1] == "KeyboardInterrupt"
     assert there(kube_cluster) == {}
 
 
-def test_what_cannot_be_taken_back_is_told(kube_cluster, kube_faults, open_cluster, name):
+def test_objects_that_remain_after_rollback_are_reported(
+    kube_cluster, kube_faults, open_cluster, name
+):
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker").binds("web")
@@ -376,7 +355,7 @@ def test_what_cannot_be_taken_back_is_told(kube_cluster, kube_faults, open_clust
     kube_faults.answer(403, method="DELETE", path=f"/services/{name}-web")
     with pytest.raises(
         LaunchFailed,
-        match=rf"pod '{name}-worker'.*there is left: service '{name}-web'.*delete '{name}'",
+        match=rf"pod '{name}-worker'.*these remain: service '{name}-web'.*delete '{name}'",
     ):
         cluster.launch(exp)
     kube_faults.clear()
@@ -384,10 +363,10 @@ def test_what_cannot_be_taken_back_is_told(kube_cluster, kube_faults, open_clust
     assert there(kube_cluster) == {}
 
 
-# --- the server's own check ---
+# --- server-side dry run ---
 
 
-def test_the_server_checks_everything_and_nothing_is_created(
+def test_server_dry_run_checks_all_objects_and_creates_none(
     kube_cluster, either, name, tmp_path, capsys
 ):
     exp = rich(either, name, tmp_path)

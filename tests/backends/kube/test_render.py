@@ -1,4 +1,4 @@
-"""What plans become: golden manifests, and what must hold in them."""
+"""Rendering of plans: golden manifests and their properties."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ def one(**options: Any) -> tuple[Experiment, Any]:
     return exp, exp.new_process("p", **{"command": "c", **options})
 
 
-# --- golden ---
+# --- golden files ---
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS.values(), ids=SPECIMENS)
-def test_a_manifest_is_as_it_was(specimen: Specimen) -> None:
+def test_manifest_equals_the_golden_file(specimen: Specimen) -> None:
     assert written(specimen) == (GOLDEN / f"{specimen.name}.yml").read_text(encoding="utf-8"), (
         "if it is to be so: python -m tests.backends.kube.specimens"
     )
 
 
-def test_every_golden_file_has_its_experiment() -> None:
+def test_golden_files_are_complete() -> None:
     assert {path.stem for path in GOLDEN.glob("*.yml")} == set(SPECIMENS)
 
 
@@ -85,7 +85,7 @@ print(digest.hexdigest())
 """
 
 
-def test_two_processes_render_the_same_bytes() -> None:
+def test_rendering_is_independent_of_hash_seeds() -> None:
     def digest(seed: str) -> str:
         env = {**os.environ, "PYTHONHASHSEED": seed}
         root = Path(__file__).parents[3]
@@ -94,10 +94,10 @@ def test_two_processes_render_the_same_bytes() -> None:
     assert digest("1") == digest("2")
 
 
-# --- many ---
+# --- many processes ---
 
 
-def test_sixteen_agents_in_groups_of_four_and_one_process_in_none() -> None:
+def test_sixteen_agents_in_groups_of_four() -> None:
     manifest = SPECIMENS["fleet"].manifest()
     kinds = by_kind(manifest)
     assert {kind: len(items) for kind, items in kinds.items()} == {
@@ -120,7 +120,7 @@ def test_sixteen_agents_in_groups_of_four_and_one_process_in_none() -> None:
         assert service["spec"]["selector"] == {EXPERIMENT: "fleet", UNIT: "learner"}
 
 
-def test_a_hundred_agents_with_a_secret() -> None:
+def test_hundred_agents_with_a_secret() -> None:
     exp = Experiment("many", secrets={"token": "tokens/wandb"})
     for number in range(100):
         agent = exp.new_process(f"agent-{number}", command="agent", args=number)
@@ -142,8 +142,8 @@ def test_a_hundred_agents_with_a_secret() -> None:
     assert sum(ROSTER in pod["metadata"].get("annotations", {}) for pod in kinds["Pod"]) == 1
 
 
-def test_objects_do_not_share_what_a_launch_puts_into_them() -> None:
-    """Labels and annotations are each object's own: a launch marks one after the other."""
+def test_objects_do_not_share_labels() -> None:
+    """A launch changes the labels of one object after the other."""
     manifest = SPECIMENS["fleet"].manifest()
     labels = [id(item["metadata"]["labels"]) for item in manifest]
     assert max(Counter(labels).values()) == 1
@@ -153,7 +153,7 @@ def test_objects_do_not_share_what_a_launch_puts_into_them() -> None:
 
 
 @pytest.mark.parametrize("specimen", SPECIMENS.values(), ids=SPECIMENS)
-def test_every_object_is_ours_and_in_its_place(specimen: Specimen) -> None:
+def test_every_object_has_labels_and_namespace(specimen: Specimen) -> None:
     scope = specimen.scope()
     for item in specimen.manifest():
         metadata = item["metadata"]
@@ -173,7 +173,7 @@ def test_every_object_is_ours_and_in_its_place(specimen: Specimen) -> None:
             assert {key: template[key] for key in metadata["labels"]} == metadata["labels"]
 
 
-def test_in_a_shared_namespace_addresses_have_the_names_of_the_services() -> None:
+def test_addresses_in_a_shared_namespace() -> None:
     exp = Experiment("rl")
     exp.new_process("p", command="c").binds("db")
     manifest = rendered(exp, namespace="team-a")
@@ -183,7 +183,7 @@ def test_in_a_shared_namespace_addresses_have_the_names_of_the_services() -> Non
     assert "Namespace" not in by_kind(manifest)
 
 
-def test_a_name_that_becomes_too_long_in_a_shared_namespace_is_refused() -> None:
+def test_long_names_in_a_shared_namespace_are_refused() -> None:
     exp = Experiment("x" * 40)
     exp.new_process("y" * 30, command="c")
     rendered(exp)
@@ -198,9 +198,7 @@ def test_a_name_that_becomes_too_long_in_a_shared_namespace_is_refused() -> None
     ("expose", "kind"),
     [("LoadBalancer", "LoadBalancer"), ("NodePort", "NodePort"), ("none", "ClusterIP")],
 )
-def test_what_is_exposed_gets_what_was_asked_for_and_one_service_with_what_is_bound(
-    expose: Any, kind: str
-) -> None:
+def test_services_of_bound_and_exposed_services(expose: Any, kind: str) -> None:
     exp, process = one()
     process.binds(["inner", "both"]).exposes({"both": None, "outer": 80})
     services = by_kind(rendered(exp, Options(image=IMAGE, expose=expose)))["Service"]
@@ -221,7 +219,7 @@ def test_what_is_exposed_gets_what_was_asked_for_and_one_service_with_what_is_bo
         ("OnFailure", {"backoff_limit": 0}, ("OnFailure", 0)),
     ],
 )
-def test_a_job_is_tried_again_only_where_that_was_asked(
+def test_backoff_limit_of_a_job(
     policy: str | None, settings: dict[str, int], expected: tuple[str, int]
 ) -> None:
     exp, process = one()
@@ -235,16 +233,16 @@ def test_a_job_is_tried_again_only_where_that_was_asked(
     ) == expected
 
 
-def test_jobs_only_makes_a_job_of_everything() -> None:
+def test_jobs_only_renders_jobs() -> None:
     manifest = SPECIMENS["shared"].manifest()
     assert {item["kind"] for item in manifest.units} == {"Job"}
     assert all(unit.job for unit in manifest.roster)
 
 
 @pytest.mark.parametrize(
-    ("jobs_only", "mend"), [(False, "remove job()"), (True, "launch without jobs_only")]
+    ("jobs_only", "alternative"), [(False, "remove job()"), (True, "launch without jobs_only")]
 )
-def test_a_job_that_is_always_restarted_is_refused(jobs_only: bool, mend: str) -> None:
+def test_job_with_restart_policy_always_is_refused(jobs_only: bool, alternative: str) -> None:
     exp, process = one()
     process.restart_policy("Always")
     if not jobs_only:
@@ -252,13 +250,13 @@ def test_a_job_that_is_always_restarted_is_refused(jobs_only: bool, mend: str) -
     with pytest.raises(SpecError) as refusal:
         rendered(exp, Options(image=IMAGE, jobs_only=jobs_only))
     assert str(refusal.value) == (
-        "process 'p' has the restart policy Always, which a Job cannot have because it runs to completion: "
-        f"set OnFailure or Never, or {mend}"
+        "process 'p' has the restart policy Always, which a Job cannot have because it runs to "
+        f"completion: set OnFailure or Never, or {alternative}"
     )
 
 
 @pytest.mark.parametrize("name", ["backoff_limit", "ttl"])
-def test_a_number_that_kubernetes_cannot_hold_is_refused(name: str) -> None:
+def test_numbers_above_the_maximum_are_refused(name: str) -> None:
     exp, process = one()
     process.job(**{name: 2**31})
     with pytest.raises(
@@ -268,10 +266,10 @@ def test_a_number_that_kubernetes_cannot_hold_is_refused(name: str) -> None:
         rendered(exp)
 
 
-# --- what runs ---
+# --- containers ---
 
 
-def test_all_processes_without_an_image_are_named() -> None:
+def test_missing_images_are_reported() -> None:
     exp = Experiment("e")
     for name in ("a", "b", "c"):
         exp.new_process(name, command="c")
@@ -284,7 +282,7 @@ def test_all_processes_without_an_image_are_named() -> None:
         rendered(exp, Options())
 
 
-def test_an_images_own_entry_point_may_run() -> None:
+def test_entry_point_of_the_image() -> None:
     exp = Experiment("e")
     exp.new_process("p", container_image=IMAGE, args=["--x"], start_dir="/there")
     item = containers_of(rendered(exp))["p"]
@@ -296,9 +294,7 @@ def test_an_images_own_entry_point_may_run() -> None:
     ("options", "what"),
     [({"preamble_cmds": "a"}, "preamble_cmds"), ({"start_dir": "a"}, "a relative start_dir")],
 )
-def test_an_entry_point_that_a_shell_would_have_to_know_is_refused(
-    options: dict[str, str], what: str
-) -> None:
+def test_shell_without_a_command_is_refused(options: dict[str, str], what: str) -> None:
     exp = Experiment("e")
     exp.new_process("p", container_image=IMAGE, **options)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=f"process 'p' has {what} and no command: "):
@@ -306,7 +302,7 @@ def test_an_entry_point_that_a_shell_would_have_to_know_is_refused(
 
 
 @pytest.mark.parametrize("name", [".", "..", "..data"])
-def test_a_variable_that_kubernetes_refuses_is_refused_first(name: str) -> None:
+def test_invalid_variable_names_are_refused(name: str) -> None:
     exp, process = one()
     process.set_env(name, "x")
     with pytest.raises(
@@ -315,7 +311,7 @@ def test_a_variable_that_kubernetes_refuses_is_refused_first(name: str) -> None:
         rendered(exp)
 
 
-def test_an_address_wins_over_a_variable_of_its_name_and_another_passes() -> None:
+def test_address_replaces_a_variable_of_the_same_name() -> None:
     exp, process = one(env={"SYMPH_DB_PORT": "1", "SYMPH_RAY_ID": "2"})
     process.binds("db")
     env = containers_of(rendered(exp))["p"]["env"]
@@ -324,23 +320,23 @@ def test_an_address_wins_over_a_variable_of_its_name_and_another_passes() -> Non
     assert (values["SYMPH_DB_PORT"], values["SYMPH_RAY_ID"]) == ("7000", "2")
 
 
-def test_another_gpu_may_be_asked_for() -> None:
+def test_custom_gpu_resource() -> None:
     exp, process = one()
     process.resource_limit(gpu=1)
     item = containers_of(rendered(exp, Options(image=IMAGE, gpu_resource="amd.com/gpu")))["p"]
     assert item["resources"] == {"limits": {"amd.com/gpu": "1"}}
 
 
-def test_a_test_runs_behind_the_preamble_of_its_process(tmp_path: Path) -> None:
+def test_readiness_command_runs_after_the_preamble(tmp_path: Path) -> None:
     exp, process = one(
-        command="sleep 1", start_dir="deep", preamble_cmds=["export A=1; echo said", "cd ."]
+        command="sleep 1", start_dir="deep", preamble_cmds=["export A=1; echo preamble", "cd ."]
     )
     process.ready(command=["sh", "-c", 'echo $A "$1"', "x", "a b"])
     (tmp_path / "deep").mkdir()
     command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
-    unescaped = [word.replace("$$", "$") for word in command]  # what the kubelet does
+    unescaped = [word.replace("$$", "$") for word in command]  # as the kubelet does
     done = subprocess.run(unescaped, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("1 a b\n", "said\n")
+    assert (done.stdout, done.stderr) == ("1 a b\n", "preamble\n")
     process.preamble_cmds = ["exit 3"]
     command = containers_of(rendered(exp))["p"]["readinessProbe"]["exec"]["command"]
     assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 3
@@ -349,7 +345,7 @@ def test_a_test_runs_behind_the_preamble_of_its_process(tmp_path: Path) -> None:
 # --- the roster ---
 
 
-def test_the_roster_tells_of_everybody_and_is_on_the_first_that_waits_for_nobody() -> None:
+def test_roster_is_on_the_first_pod_that_does_not_wait() -> None:
     exp = Experiment("e")
     exp.new_process("late", command="c").starts_after("db").starts_after("team", "started")
     exp.new_process("db", command="c").ready(log="^up$", timeout=5)
@@ -382,7 +378,7 @@ def test_the_roster_tells_of_everybody_and_is_on_the_first_that_waits_for_nobody
     assert decode(with_roster[0]["metadata"]["annotations"][ROSTER]) == manifest.roster
 
 
-def test_on_a_job_the_roster_is_on_its_pods_too() -> None:
+def test_roster_of_a_job_is_on_its_pod_template() -> None:
     job = SPECIMENS["shared"].manifest().units[0]
     assert job["metadata"]["annotations"] == job["spec"]["template"]["metadata"]["annotations"]
 
@@ -390,7 +386,7 @@ def test_on_a_job_the_roster_is_on_its_pods_too() -> None:
 # --- the manifest as text ---
 
 
-def test_its_text_is_its_objects_without_the_values_of_secrets() -> None:
+def test_text_has_all_objects_with_redacted_secrets() -> None:
     manifest = SPECIMENS["everything"].manifest()
     text = str(manifest)
     assert text.startswith("# Values of secrets are redacted; ")
@@ -410,8 +406,8 @@ def test_its_text_is_its_objects_without_the_values_of_secrets() -> None:
 
 
 @pytest.mark.parametrize("path", ["/data", "/data\n", "/data\n\n", "/data\nmore"])
-def test_what_its_text_ends_with_arrives_too(path: str) -> None:
-    """The volumes of a Pod come last."""
+def test_text_keeps_its_last_value(path: str) -> None:
+    """The volumes of a Pod are at the end of the text."""
     exp = Experiment("e")
     exp.new_process("w", cmd="true").mount_nfs("server", path, "/data")
     scope = Scope(experiment="e", namespace="e")
@@ -419,11 +415,11 @@ def test_what_its_text_ends_with_arrives_too(path: str) -> None:
     assert list(yaml.safe_load_all(str(manifest))) == list(manifest)
 
 
-def test_without_secrets_it_has_no_note() -> None:
+def test_text_without_secrets_has_no_note() -> None:
     assert str(SPECIMENS["group"].manifest()).startswith("---\napiVersion: v1\nkind: Namespace\n")
 
 
-def test_in_a_shared_namespace_a_secret_may_have_a_longer_name_than_a_pod() -> None:
+def test_long_secret_names_in_a_shared_namespace() -> None:
     exp = Experiment("e" * 60)
     exp.secrets["wandb"] = "tokens/wandb"
     process = exp.new_process("pp", command="c").set_env_secret("TOKEN", "wandb")
@@ -451,7 +447,7 @@ def test_in_a_shared_namespace_a_secret_may_have_a_longer_name_than_a_pod() -> N
         rendered(exp, namespace="team-a")
 
 
-def test_a_dry_run_asks_nobody(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_dry_run_makes_no_request(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "token").write_text("swordfish")
     cluster = Cluster.new("kube", image=IMAGE, kubeconfig=str(tmp_path / "none"))
     exp = cluster.new_experiment("e", secrets=[str(tmp_path / "token")])

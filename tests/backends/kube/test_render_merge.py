@@ -1,4 +1,4 @@
-"""The escape hatch: what a user's own fields do to what was rendered, and what they must leave alone."""
+"""pod_yml and container_yml: how they are merged, and which changes are refused."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ MERGED: dict[str, tuple[Any, Any, Any]] = {
     ),
     "a scalar over a mapping": ({"a": {"b": 1}}, {"a": 2}, {"a": 2}),
     "a mapping over a scalar": ({"a": 1}, {"a": {"b": 2}}, {"a": {"b": 2}}),
-    "null takes away": ({"a": 1, "b": 2}, {"a": None, "c": None}, {"b": 2}),
-    "null in what is new": ({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
-    "named things": (
+    "null removes a key": ({"a": 1, "b": 2}, {"a": None, "c": None}, {"b": 2}),
+    "null in a new mapping": ({}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
+    "items with names": (
         {"x": [{"name": "a", "v": {"p": 1}}, {"name": "b"}]},
         {"x": [{"name": "c"}, {"name": "a", "v": {"q": 2}}]},
         {"x": [{"name": "a", "v": {"p": 1, "q": 2}}, {"name": "b"}, {"name": "c"}]},
     ),
-    "things without names": ({"x": [{"key": "a"}]}, {"x": [{"key": "b"}]}, {"x": [{"key": "b"}]}),
-    "words": ({"x": ["a", "b"]}, {"x": ["c"]}, {"x": ["c"]}),
+    "items without names": ({"x": [{"key": "a"}]}, {"x": [{"key": "b"}]}, {"x": [{"key": "b"}]}),
+    "a list of strings": ({"x": ["a", "b"]}, {"x": ["c"]}, {"x": ["c"]}),
     "an empty list": ({"x": [{"name": "a"}]}, {"x": []}, {"x": [{"name": "a"}]}),
-    "a list where there was none": (
+    "a new list": (
         {},
         {"x": [{"name": "a", "b": None}]},
         {"x": [{"name": "a", "b": None}]},
     ),
-    "mounts go by their path": (
+    "mounts are merged by path": (
         {"volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]},
         {
             "volumeMounts": [
@@ -68,7 +68,7 @@ MERGED: dict[str, tuple[Any, Any, Any]] = {
             ]
         },
     ),
-    "a volume is of one kind": (
+    "a volume has one type": (
         {
             "volumes": [
                 {"name": "a", "emptyDir": {}},
@@ -92,7 +92,7 @@ MERGED: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize(("below", "over", "result"), MERGED.values(), ids=MERGED)
-def test_what_is_laid_over(below: Any, over: Any, result: Any) -> None:
+def test_merge(below: Any, over: Any, result: Any) -> None:
     before = copy.deepcopy((below, over))
     assert merge(below, over) == result
     assert (below, over) == before
@@ -109,7 +109,7 @@ def test_what_is_laid_over(below: Any, over: Any, result: Any) -> None:
         ({"a": float("nan")}, "pod_yml.a must be text"),
     ],
 )
-def test_what_json_does_not_know_is_refused(value: Any, message: str) -> None:
+def test_data_that_is_not_json_is_refused(value: Any, message: str) -> None:
     with pytest.raises(SpecError) as refusal:
         to_plain_data(value, "pod_yml")
     assert message in str(refusal.value)
@@ -140,7 +140,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("own", "message"), REFUSED)
 @pytest.mark.parametrize("job", [False, True])
-def test_a_pod_that_symphony_would_not_find_again_is_refused(
+def test_pod_yml_that_changes_the_identity_of_a_pod_is_refused(
     own: dict[str, Any], message: str, job: bool
 ) -> None:
     exp, process = one()
@@ -151,7 +151,7 @@ def test_a_pod_that_symphony_would_not_find_again_is_refused(
     assert len(str(refusal.value).splitlines()) == 1
 
 
-def test_a_container_keeps_its_name() -> None:
+def test_container_yml_that_changes_the_name_is_refused() -> None:
     exp, process = one()
     process.container_yml = {"name": "q"}
     with pytest.raises(
@@ -161,7 +161,7 @@ def test_a_container_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize("key", [MANAGED_BY, UNIT, RUN, "symphony/mine"])
-def test_symphonys_own_labels_cannot_be_set(key: str) -> None:
+def test_labels_of_symphony_are_reserved(key: str) -> None:
     exp, process = one()
     process.add_label(key, "x")
     with pytest.raises(
@@ -171,14 +171,14 @@ def test_symphonys_own_labels_cannot_be_set(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["a..b/x", f"{'a' * 254}/x"])
-def test_a_label_whose_prefix_is_no_domain_is_refused(key: str) -> None:
+def test_label_prefix_must_be_a_domain(key: str) -> None:
     exp, process = one()
     process.node_selector(key, "x")
     with pytest.raises(SpecError, match="the part before '/' must be a domain name"):
         rendered(exp)
 
 
-def test_on_a_job_it_is_laid_over_the_pod_of_the_job() -> None:
+def test_pod_yml_of_a_job_applies_to_its_pod_template() -> None:
     exp = Experiment("e")
     process = exp.new_process("p", command="c").job()
     process.pod_yml = {"metadata": {"labels": {"a": "b"}}, "spec": {"priorityClassName": "high"}}
@@ -190,7 +190,7 @@ def test_on_a_job_it_is_laid_over_the_pod_of_the_job() -> None:
     assert "priorityClassName" not in job["spec"]
 
 
-def test_a_restart_policy_that_a_job_cannot_have_is_seen_there_too() -> None:
+def test_restart_policy_in_pod_yml_of_a_job_is_checked() -> None:
     exp, process = one()
     process.job()
     process.pod_yml = {"spec": {"restartPolicy": "Always"}}
@@ -198,7 +198,7 @@ def test_a_restart_policy_that_a_job_cannot_have_is_seen_there_too() -> None:
         rendered(exp)
 
 
-def test_one_of_several_members_may_be_changed() -> None:
+def test_pod_yml_can_change_one_container() -> None:
     exp = Experiment("e")
     group = exp.new_process_group("g")
     for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""What holds for every experiment: what is written arrives, and what is made up is valid."""
+"""Properties of all rendered experiments: values are preserved, and generated names are valid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|[MGTPE]|[KMGTPE]i|[eE][
 
 
 def expanded(text: str, mapping: Mapping[str, str]) -> str:
-    """What Kubernetes makes of an argument, by its algorithm (third_party/forked/golang/expansion/expand.go)."""
+    """Expand an argument with the algorithm of Kubernetes.
+
+    See third_party/forked/golang/expansion/expand.go.
+    """
     out, place = [], 0
     while place < len(text):
         if text[place] != "$" or place + 1 == len(text):
@@ -77,12 +80,12 @@ dollars = st.text(st.sampled_from("$()X a\n"), max_size=12)
         ("$$$$(X)", "$$(X)"),
     ],
 )
-def test_the_oracle_expands_as_kubernetes_does(text: str, result: str) -> None:
+def test_model_of_expansion(text: str, result: str) -> None:
     assert expanded(text, X) == result
 
 
 @given(st.one_of(dollars, texts))
-def test_what_is_escaped_is_expanded_to_what_it_was(text: str) -> None:
+def test_escaped_text_expands_to_itself(text: str) -> None:
     assert expanded(escape(text), X) == text
 
 
@@ -90,7 +93,7 @@ def test_what_is_escaped_is_expanded_to_what_it_was(text: str) -> None:
 
 
 def tamed(data: Object) -> Object:
-    """An experiment without what Kubernetes cannot do, of which other tests speak."""
+    """Return an experiment without settings that Kubernetes does not support."""
     for component in (data, *_components(data)):
         env = component.get("env", {})
         component["env"] = {key: value for key, value in env.items() if VARIABLE.fullmatch(key)}
@@ -135,7 +138,7 @@ def _services(data: Object) -> list[str]:
 def made(
     data: Object, *, shared: bool = False, jobs_only: bool = False
 ) -> tuple[Plan, list[Object]]:
-    """The plan and the objects of an experiment in its file form."""
+    """Return the plan and the objects of an experiment in its file form."""
     exp = Experiment.load_dict(data)
     scope = Scope(experiment=exp.name, namespace="team-a" if shared else exp.name, shared=shared)
     plan = planned(exp, scope)
@@ -148,14 +151,14 @@ whole = experiments().map(tamed)
 
 
 def pods(objects: list[Object]) -> Iterator[Object]:
-    """Every Pod, and the Pod of every Job."""
+    """Yield every Pod, and the Pod template of every Job."""
     for item in objects:
         if item["kind"] in ("Pod", "Job"):
             yield item if item["kind"] == "Pod" else item["spec"]["template"]
 
 
 @given(whole)
-def test_arguments_and_variables_arrive_as_they_were_written(data: Object) -> None:
+def test_arguments_and_variables_are_preserved(data: Object) -> None:
     plan, objects = made(data)
     containers = {item["name"]: item for pod in pods(objects) for item in pod["spec"]["containers"]}
     assert list(containers) == [process.name for process in plan]
@@ -168,10 +171,10 @@ def test_arguments_and_variables_arrive_as_they_were_written(data: Object) -> No
         arrived.pop("SYMPHONY_SECRETS_DIR", None)
         assert arrived == {**plan.environment(process)}
         got = [expanded(word, env) for word in (*item.get("command", []), *item.get("args", []))]
-        folder = process.start_dir
-        if folder is None or folder.startswith("/"):
+        directory = process.start_dir
+        if directory is None or directory.startswith("/"):
             assert got == argv(process, "/bin/sh")
-            assert item.get("workingDir") == folder
+            assert item.get("workingDir") == directory
         elif process.command:
             assert got[-len(process.command) - len(process.args) :] == [
                 *process.command,
@@ -180,7 +183,7 @@ def test_arguments_and_variables_arrive_as_they_were_written(data: Object) -> No
 
 
 @given(whole, st.booleans(), st.booleans())
-def test_what_is_rendered_is_valid(data: Object, shared: bool, jobs_only: bool) -> None:
+def test_rendered_objects_are_valid(data: Object, shared: bool, jobs_only: bool) -> None:
     every = [data["name"], "symphony-secrets", *data["processes"], *_services(data)]
     if max(map(len, every)) > 30:
         shared = False
@@ -235,7 +238,7 @@ def check_pod(spec: Object) -> None:
 
 
 @given(whole)
-def test_rendering_is_the_same_again_only_reads_and_is_plain_data(data: Object) -> None:
+def test_rendering_is_deterministic_plain_data(data: Object) -> None:
     plan, objects = made(data)
     before = json.dumps(plan.to_dict())
     scope = Scope(experiment=plan.experiment, namespace=plan.experiment)
@@ -251,7 +254,7 @@ def test_rendering_is_the_same_again_only_reads_and_is_plain_data(data: Object) 
 
 
 @given(whole)
-def test_its_yaml_says_the_same(data: Object) -> None:
+def test_yaml_has_the_same_content(data: Object) -> None:
     plan, _ = made(data)
     scope = Scope(experiment=plan.experiment, namespace=plan.experiment)
     manifest = render(
@@ -266,7 +269,7 @@ def test_its_yaml_says_the_same(data: Object) -> None:
         assert list(yaml.load_all(text, loader)) == manifest.to_dict()["objects"]
 
 
-# --- names that are made up ---
+# --- generated names ---
 
 
 @given(
@@ -275,7 +278,7 @@ def test_its_yaml_says_the_same(data: Object) -> None:
         unique=True,
     )
 )
-def test_ports_have_names_of_their_own(services: list[str]) -> None:
+def test_port_names_are_unique(services: list[str]) -> None:
     taken: list[str] = []
     for service in services:
         name = port_name(service, taken)
@@ -286,7 +289,7 @@ def test_ports_have_names_of_their_own(services: list[str]) -> None:
         taken.append(name)
 
 
-def test_a_port_name_that_was_made_up_gives_way_to_nobody() -> None:
+def test_generated_port_name_is_kept() -> None:
     made_up = port_name("a-service-with-a-long-name", [])
     assert PORT_NAME.fullmatch(made_up)
     for service in (made_up, "a-service-with-a-long-name"):
@@ -296,7 +299,7 @@ def test_a_port_name_that_was_made_up_gives_way_to_nobody() -> None:
 
 
 @given(names, st.lists(names))
-def test_a_distinct_name_is_short_enough_and_new(name: str, taken: list[str]) -> None:
+def test_unique_name_is_short_and_new(name: str, taken: list[str]) -> None:
     for _ in range(3):
         found = unique_name(name, taken)
         assert DNS_LABEL.fullmatch(found)

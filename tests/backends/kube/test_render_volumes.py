@@ -1,4 +1,4 @@
-"""Volumes are told apart by what they are; files become Secrets and ConfigMaps."""
+"""Volumes and mounts, and the Secrets and ConfigMaps that are created from files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 
 def mounted(spec: Object, container: str = "p") -> dict[str, Object]:
-    """What is mounted in a container, by path: the volume without its name."""
+    """Return the volumes of a container by mount path, without their names."""
     (found,) = [item for item in spec["containers"] if item["name"] == container]
     volumes = {item["name"]: item for item in spec["volumes"]}
     assert len(volumes) == len(spec["volumes"])
@@ -36,7 +36,7 @@ def mounted(spec: Object, container: str = "p") -> dict[str, Object]:
     }
 
 
-def test_what_is_alike_is_not_the_same() -> None:
+def test_similar_volumes_are_distinct() -> None:
     found = mounted(spec_of(SPECIMENS["volumes"].manifest(), "lone"), "lone")
     assert [found[path]["nfs"]["path"] for path in ("/a", "/b", "/i")] == [
         f"/exports/{x}" for x in "abc"
@@ -58,7 +58,7 @@ def names_at(spec: Object, *paths: str) -> list[str]:
     return [mounts[path] for path in paths]
 
 
-def test_to_be_written_to_is_a_matter_of_the_mount() -> None:
+def test_read_only_belongs_to_the_mount() -> None:
     exp, process = one()
     process.mount_host_path("/data", "/a").mount_host_path("/data", "/b", read_only=True)
     process.mount_pvc("claim", "/c").mount_pvc("claim", "/d", read_only=True).mount_pvc(
@@ -99,9 +99,7 @@ def group_of_two() -> tuple[Experiment, Any, Any, Any]:
         ({"mount_path": "/x", "name": "n"}, {"mount_path": "/x", "name": "n", "size": 1}, False),
     ],
 )
-def test_which_empty_folders_members_of_a_group_share(
-    first: Object, second: Object, same: bool
-) -> None:
+def test_sharing_of_empty_directories_in_a_group(first: Object, second: Object, same: bool) -> None:
     exp, _, a, b = group_of_two()
     a.mount_empty_dir(**first)
     b.mount_empty_dir(**second)
@@ -111,7 +109,7 @@ def test_which_empty_folders_members_of_a_group_share(
     assert len(spec["volumes"]) == (1 if same else 2)
 
 
-def test_a_name_that_stands_for_one_thing_is_kept_whatever_others_are_called() -> None:
+def test_unique_user_names_are_kept() -> None:
     exp, process = one()
     process.mount_nfs("s", "/a", "/a")
     (generated,) = names_at(spec_of(rendered(exp), "p"), "/a")
@@ -127,7 +125,7 @@ def test_a_name_that_stands_for_one_thing_is_kept_whatever_others_are_called() -
     assert mounted(spec)["/b"] == {"nfs": {"server": "t", "path": "/b"}}
 
 
-def test_a_group_mounts_for_all_its_members_once() -> None:
+def test_volumes_of_a_group_are_mounted_by_all_members() -> None:
     exp, group, *_ = group_of_two()
     group.mount_nfs("s", "/x", "/x").mount_shared_memory("1Gi")
     spec = spec_of(rendered(exp), "g")
@@ -151,7 +149,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_what_kubernetes_cannot_mount_is_refused(call: Any, message: str) -> None:
+def test_invalid_mounts_are_refused(call: Any, message: str) -> None:
     exp = Experiment("e", secrets={"wandb": "tokens/wandb"})
     call(exp.new_process("p", command="c"))
     with pytest.raises(SpecError) as refusal:
@@ -162,7 +160,7 @@ def test_what_kubernetes_cannot_mount_is_refused(call: Any, message: str) -> Non
 # --- Secrets and ConfigMaps ---
 
 
-def test_one_secret_is_made_from_the_same_files() -> None:
+def test_same_files_create_one_secret() -> None:
     exp = Experiment("e")
     for name in ("a", "b"):
         exp.new_process(name, command="c").mount_secret(
@@ -177,7 +175,7 @@ def test_one_secret_is_made_from_the_same_files() -> None:
         }
 
 
-def test_one_that_exists_has_the_name_it_has() -> None:
+def test_existing_objects_keep_their_names() -> None:
     exp, process = one()
     process.mount_secret("theirs", "/a").mount_config("my.conf", "/b")
     manifest = rendered(exp, namespace="team-a")
@@ -190,7 +188,7 @@ def test_one_that_exists_has_the_name_it_has() -> None:
 
 
 @pytest.mark.parametrize("kind", ["secret", "config"])
-def test_one_name_for_different_files_is_refused(kind: str) -> None:
+def test_same_name_with_different_files_is_refused(kind: str) -> None:
     exp = Experiment("e")
     for name, source in (("a", "conf/blob"), ("b", "certs/ca.pem")):
         getattr(exp.new_process(name, command="c"), f"mount_{kind}")(
@@ -199,7 +197,8 @@ def test_one_name_for_different_files_is_refused(kind: str) -> None:
     with pytest.raises(SpecError) as refusal:
         rendered(exp)
     assert str(refusal.value) == (
-        f"the {kind} 'x' is created from different files by process 'a' and process 'b'; rename one of them"
+        f"the {kind} 'x' is created from different files by process 'a' and process 'b'; rename "
+        "one of them"
     )
 
 
@@ -210,7 +209,7 @@ def planned_with(files: Any, tmp_path: Path) -> Any:
     return planned(exp, Scope(experiment="e", namespace="e"))
 
 
-def test_files_are_read_from_the_folder_of_the_experiment(
+def test_paths_are_relative_to_the_experiment_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_bytes(b"\x00\xff")
@@ -224,20 +223,18 @@ def test_files_are_read_from_the_folder_of_the_experiment(
     assert read_files(planned(exp, Scope(experiment="e", namespace="e"))) == {"a": b"\x00\xff"}
 
 
-def test_a_file_that_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    for name in ("none", "folder"):
+def test_missing_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "directory").mkdir()
+    for name in ("none", "directory"):
         with pytest.raises(SpecError) as refusal:
             read_files(planned_with({"x": name}, tmp_path))
         assert str(refusal.value) == f"secret 's', file 'x': there is no file {tmp_path / name}"
 
 
-def test_a_file_that_cannot_be_read_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").write_text("x")
 
-    def refused(*_: object) -> None:  # root may read every file
+    def refused(*_: object) -> None:  # root can read every file
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refused)
@@ -247,7 +244,7 @@ def test_a_file_that_cannot_be_read_is_refused(
         read_files(planned_with({"x": "mine"}, tmp_path))
 
 
-def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
+def test_files_above_the_limit_are_refused(tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(b"x" * (MAX_OBJECT_BYTES + 1))
     (tmp_path / "half").write_bytes(b"x" * (MAX_OBJECT_BYTES // 2))
     (tmp_path / "more").write_bytes(b"x" * (MAX_OBJECT_BYTES // 2 + 1))
@@ -269,13 +266,13 @@ def test_more_than_kubernetes_can_hold_is_refused(tmp_path: Path) -> None:
             render(plan, scope, Options(image=IMAGE), files)
 
 
-def test_a_config_shows_its_text_as_text() -> None:
+def test_text_in_a_config_is_not_encoded() -> None:
     (config,) = by_kind(SPECIMENS["everything"].manifest())["ConfigMap"]
     assert config["data"] == {"train.toml": '# training\nrate = 0.1\nname = "naïve"\n'}
     assert set(config["binaryData"]) == {"blob"}
 
 
-def test_a_secret_that_is_no_text_is_no_variable() -> None:
+def test_binary_secret_in_a_variable_is_refused() -> None:
     exp = Experiment("e", secrets={"ssh": "tokens/ssh"})
     exp.new_process("p", command="c").set_env_secret("KEY", "ssh")
     with pytest.raises(SpecError, match="secret 'ssh' cannot be a variable"):
@@ -287,11 +284,15 @@ def test_a_secret_that_is_no_text_is_no_variable() -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with a branch, a tag and a commit that neither of them is at."""
+    """A repository with a branch, a tag, and another commit."""
     path = tmp_path / "it's a $(repository)"
     script = """
         git init -q -b main "$1" && cd "$1"
-        commit() { echo "$1" >what; git add what; git -c user.name=n -c user.email=e commit -q -m "$1"; }
+        commit() {
+            echo "$1" >what
+            git add what
+            git -c user.name=n -c user.email=e commit -q -m "$1"
+        }
         commit first; git tag v1; commit second; git branch -q feature; commit third
     """
     subprocess.run(["sh", "-ec", script, "sh", path], check=True)
@@ -308,9 +309,7 @@ def repository(tmp_path: Path) -> Path:
         ("HEAD~1", "second"),
     ],
 )
-def test_a_revision_is_checked_out(
-    repository: Path, tmp_path: Path, revision: str, what: str
-) -> None:
+def test_checkout_script(repository: Path, tmp_path: Path, revision: str, what: str) -> None:
     if revision == "HEAD~1":
         parse = ["git", "-C", repository, "rev-parse", revision]
         revision = subprocess.check_output(parse, text=True).strip()
@@ -329,7 +328,7 @@ def test_a_revision_is_checked_out(
         (target / "kept").touch()
 
 
-def test_a_checkout_that_fails_can_be_tried_again(repository: Path, tmp_path: Path) -> None:
+def test_failed_checkout_can_be_repeated(repository: Path, tmp_path: Path) -> None:
     target = tmp_path / "checkout"
     command = ["/bin/sh", "-c", CHECKOUT_SCRIPT, "/bin/sh", str(repository)]
     failed = subprocess.run(
@@ -342,7 +341,7 @@ def test_a_checkout_that_fails_can_be_tried_again(repository: Path, tmp_path: Pa
     assert (target / "what").read_text() == "first\n"
 
 
-def test_a_checkout_asks_for_what_its_process_asks_for_without_gpus() -> None:
+def test_checkout_has_the_resources_of_its_process_without_gpus() -> None:
     exp, process = one()
     process.resource_limit(cpu=1, gpu=2).mount_git_repo("r", "/src")
     (init,) = spec_of(rendered(exp, Options(image=IMAGE, git_image="g:1")), "p")["initContainers"]

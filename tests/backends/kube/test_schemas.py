@@ -1,4 +1,4 @@
-"""Every golden object against the schemas of several versions of Kubernetes, without a server."""
+"""Golden objects are validated with the schemas of several versions of Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 SHIPPED = sorted(
     {version.rpartition(".")[0] for version in utils.all_versions()}, key=utils.major_minor
 )
-# The oldest that the package has, the newest, and some on the way. Older servers are asked themselves.
+# The oldest and the newest version of the package, and some between them.
 VERSIONS = list(
     dict.fromkeys([SHIPPED[0], *(v for v in ("1.29", "1.33") if v in SHIPPED), SHIPPED[-1]])
 )
@@ -24,7 +24,7 @@ VERSIONS = list(
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("specimen", SPECIMENS.values(), ids=SPECIMENS)
-def test_a_golden_object_is_valid(specimen: Specimen, version: str) -> None:
+def test_golden_objects_match_the_schemas(specimen: Specimen, version: str) -> None:
     seen: set[str] = set()
     for item in specimen.manifest():
         alike = _shape(item)
@@ -34,7 +34,7 @@ def test_a_golden_object_is_valid(specimen: Specimen, version: str) -> None:
 
 
 def _shape(value: Any) -> str:
-    """What the schemas look at: the fields and the kinds of their values, without what stands in texts."""
+    """Return the fields of an object and the types of their values. Schemas check nothing else."""
     if isinstance(value, dict):
         inside = ",".join(sorted(f"{key}:{_shape(item)}" for key, item in value.items()))
         return f"{{{inside}}}"
@@ -43,7 +43,7 @@ def _shape(value: Any) -> str:
     return type(value).__name__
 
 
-def test_the_schemas_are_strict() -> None:
+def test_schemas_are_strict() -> None:
     (pod,) = SPECIMENS["group"].manifest().units
     for wrong in ({"restartpolicy": "Never"}, {"terminationGracePeriodSeconds": "30"}):
         with pytest.raises(ValidationError):

@@ -1,4 +1,4 @@
-"""Every golden object as a real API server takes it, by its own dry run; and the YAML as kubectl takes it."""
+"""Golden objects are accepted by a real API server (dry run), and their YAML by kubectl."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERWISE = {"cpu", "memory", "sizeLimit", "ttlSecondsAfterFinished"}
 
 
 def refused(kube: KubeCluster, item: Object) -> str:
-    """What the server has against an object, or against what it made of it: a field that was dropped."""
+    """Return why the server rejects an object, or which fields it drops, or ``""``."""
     if item["kind"] == "Namespace":
         return ""
     path = f"/{PLACES[item['kind']].format(kube.namespace)}?dryRun=All"
@@ -40,7 +40,7 @@ def refused(kube: KubeCluster, item: Object) -> str:
 
 
 def _missing(sent: Any, got: Any, where: str) -> list[str]:
-    """Where what was sent is not in what came back, which may have more."""
+    """Return the paths of values that are not in the response."""
     if isinstance(sent, dict) and isinstance(got, dict):
         return [
             problem
@@ -64,7 +64,7 @@ def _missing(sent: Any, got: Any, where: str) -> list[str]:
 
 @pytest.fixture
 def account(kube_cluster: KubeCluster) -> None:
-    """The service account that a specimen names: without it no Pod is let in."""
+    """Create the service account of a specimen, without which its Pods are rejected."""
     kube_cluster.raw.call(
         "POST", kube_cluster.path("serviceaccounts"), {"metadata": {"name": "trainer"}}
     )
@@ -72,7 +72,7 @@ def account(kube_cluster: KubeCluster) -> None:
 
 
 @pytest.mark.usefixtures("account")
-def test_a_server_takes_every_golden_object(kube_cluster: KubeCluster) -> None:
+def test_server_accepts_golden_objects(kube_cluster: KubeCluster) -> None:
     for specimen in SPECIMENS.values():
         for item in specimen.manifest(kube_cluster.namespace):
             assert refused(kube_cluster, item) == "", (
@@ -81,7 +81,7 @@ def test_a_server_takes_every_golden_object(kube_cluster: KubeCluster) -> None:
 
 
 def amounts(exp: Experiment) -> None:
-    """Every way in which an amount may be written, and names at their longest."""
+    """Add processes with all notations of amounts, and with the longest names."""
     for number, amount in enumerate(["2", "500m", "1.5", ".5", "2.", "0", "1e3", "2E", "1k"]):
         exp.new_process(f"{'p' * 60}{number:03d}", container_image=IMAGE).resource_request(
             cpu=amount
@@ -99,14 +99,14 @@ def amounts(exp: Experiment) -> None:
     )
 
 
-def test_a_server_takes_amounts_and_names_of_every_kind(kube_cluster: KubeCluster) -> None:
+def test_server_accepts_all_amounts_and_names(kube_cluster: KubeCluster) -> None:
     specimen = Specimen(build=amounts)
     for item in specimen.manifest(kube_cluster.namespace):
         assert refused(kube_cluster, item) == ""
 
 
 @pytest.mark.parametrize("verb", ["create", "apply"])
-def test_kubectl_takes_what_a_dry_run_shows(kube_cluster: KubeCluster, verb: str) -> None:
+def test_kubectl_accepts_the_text_of_a_manifest(kube_cluster: KubeCluster, verb: str) -> None:
     for name in ("awkward", "volumes", "job", "group"):
         manifest = SPECIMENS[name].manifest(kube_cluster.namespace)
         kubectl(kube_cluster, [verb, "--dry-run=server", "-f", "-"], _without_namespace(manifest))
@@ -120,7 +120,7 @@ def test_kubectl_takes_what_a_dry_run_shows(kube_cluster: KubeCluster, verb: str
 
 
 def _without_namespace(manifest: KubeManifest) -> str:
-    """The text without the object of its namespace, since the test has that."""
+    """Return the text without the Namespace, which exists already."""
     head, _, rest = str(manifest).partition("kind: Namespace")
     return rest[rest.index("\n---\n") :] if rest else head
 
@@ -134,8 +134,8 @@ def kubectl(kube: KubeCluster, arguments: list[str], text: str) -> str:
     return done.stdout
 
 
-def test_awkward_words_arrive_in_a_real_container(kube_cluster: KubeCluster) -> None:
-    """What the oracle says of expansion is what a kubelet does."""
+def test_special_characters_arrive_in_a_container(kube_cluster: KubeCluster) -> None:
+    """The model of expansion behaves like a kubelet."""
     exp = Experiment("words")
     program = "import json, os, sys; print(json.dumps({'args': sys.argv[1:], **os.environ}))"
     words = ["$(WORD) $$(WORD) $WORD", "a\n$(X)\n", "$$", "$", ""]

@@ -1,4 +1,4 @@
-"""The start order on a real cluster: who waits is created in time, or never."""
+"""The start order on a real cluster."""
 
 import pytest
 
@@ -8,12 +8,14 @@ from symphony.status import State
 from .conftest import FOREVER, python, there, unplaced
 from .held import HELD, let_go
 
-SERVE = f"import os, socket; s = socket.create_server(('', int(os.environ['SYMPH_WEB_PORT']))); {FOREVER}"
+SERVE = f"""
+import os, socket
+server = socket.create_server(("", int(os.environ["SYMPH_WEB_PORT"])))
+{FOREVER}
+"""
 
 
-def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(
-    kube_cluster, shared, name
-):
+def test_launch_waits_for_each_condition(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "server", HELD + SERVE).binds("web").ready(tcp="web")
     python(exp, "logger", f"{HELD}print('go'); {FOREVER}").ready(log="^go$")
@@ -53,7 +55,7 @@ def test_each_condition_is_waited_for_and_launch_ends_when_all_are_created(
     shared.delete(name)
 
 
-def test_who_can_never_start_is_not_created_and_the_rest_is(kube_cluster, shared, name):
+def test_processes_that_can_never_start_are_not_created(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "bad", "raise SystemExit(3)")
     python(exp, "silent", FOREVER).ready(log="^never$", timeout=1)
@@ -78,7 +80,7 @@ def test_who_can_never_start_is_not_created_and_the_rest_is(kube_cluster, shared
     shared.delete(name)
 
 
-def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, shared, name):
+def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     group = exp.new_process_group("team")
     python(group, "one", f"print('one is up'); {FOREVER}").ready(log="up")
@@ -91,10 +93,10 @@ def test_groups_wait_as_one_and_their_members_are_waited_for(kube_cluster, share
     shared.delete(name)
 
 
-def test_a_launch_returns_when_it_is_noted_who_was_ready(
+def test_launch_returns_after_ready_processes_are_recorded(
     kube_cluster, kube_faults, open_cluster, name
 ):
-    """Else nobody would know once the launcher's program has ended."""
+    """Otherwise this information would be lost when the launcher exits."""
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     kube_faults.delay(2, method="PATCH", times=1)
     exp = cluster.new_experiment(name)
@@ -106,20 +108,21 @@ def test_a_launch_returns_when_it_is_noted_who_was_ready(
     cluster.delete(name)
 
 
-def test_an_image_that_is_not_there_is_not_waited_for_in_vain(kube_cluster, shared, name):
+def test_launch_fails_if_an_awaited_image_cannot_be_pulled(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     exp.new_process("first", container_image="127.0.0.1:1/none:1")
     unplaced(exp, "second").starts_after("first")
     with pytest.raises(LaunchFailed) as caught:
         shared.launch(exp)
     assert str(caught.value).startswith(
-        "process 'first', for which 'second' waits, cannot start: ImagePullBackOff: 127.0.0.1:1/none:1"
+        "process 'first', for which 'second' waits, cannot start: ImagePullBackOff: "
+        "127.0.0.1:1/none:1"
     )
-    assert str(caught.value).endswith("; name an image that the cluster can pull")
+    assert str(caught.value).endswith("; set an image that the cluster can pull")
     assert there(kube_cluster) == {}
 
 
-def test_a_failure_in_a_later_wave_takes_everything_back(kube_cluster, shared, name):
+def test_failure_of_a_later_unit_rolls_the_launch_back(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "first", "print(1)").binds("web")
     wrong = unplaced(exp, "second").starts_after("first", "succeeded")

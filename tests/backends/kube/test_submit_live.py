@@ -1,4 +1,4 @@
-"""`symphony submit` on a real cluster: a job by somebody with few rights, and one whose time is up and that resumes."""
+"""`symphony submit` on a real cluster: limited rights, scheduling and deadlines."""
 
 import contextlib
 import subprocess
@@ -44,7 +44,7 @@ def symphony(argv):
 
 @pytest.fixture
 def running(argv):
-    """A function that starts `symphony` beside the test; it is ended with the test."""
+    """A function that starts `symphony` in the background. It is stopped after the test."""
     with contextlib.ExitStack() as stack:
 
         def start(*words):
@@ -59,14 +59,14 @@ def running(argv):
 
 @pytest.fixture
 def node(kube_cluster):
-    """The label of a node that takes Pods, so that two of them meet there."""
+    """The label of a node that accepts Pods, so that two Pods run on it."""
     for item in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]:
         if not item["spec"].get("taints") and not item["spec"].get("unschedulable"):
             return f"kubernetes.io/hostname={item['metadata']['labels']['kubernetes.io/hostname']}"
     pytest.skip("no node without taints")
 
 
-def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
+def test_job_of_a_user_with_rights_for_jobs_only(kube_cluster, symphony):
     bob = kube_cluster.user("bob", FEW_RIGHTS)
     words = [
         "--jobs-only",
@@ -89,7 +89,7 @@ def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "100m", "memory": "50Mi"}
     assert pod["status"]["qosClass"] == "Guaranteed"
 
-    # It has ended, and its name is taken all the same.
+    # The job has finished, but its name is still taken.
     again = symphony("submit", *words, "--", "true", kubeconfig=bob)
     assert (again.returncode, again.stdout, again.stderr.count("\n")) == (2, "", 1)
     assert (
@@ -99,7 +99,7 @@ def test_a_job_of_somebody_who_may_create_jobs_alone(kube_cluster, symphony):
 
 
 @pytest.mark.parametrize("how", [("--follow", "--json"), ("--wait",)], ids=str)
-def test_a_job_that_no_node_takes_says_why_once(kube_cluster, running, symphony, how):
+def test_unschedulable_job_reports_the_reason_once(kube_cluster, running, symphony, how):
     words = [
         "--name",
         "stuck",
@@ -113,14 +113,12 @@ def test_a_job_that_no_node_takes_says_why_once(kube_cluster, running, symphony,
     while not (line := run.stderr.readline()).startswith("main: pending: Unschedulable: 0/"):
         assert line.startswith("main: pending: "), line  # where the Pod is late
     assert symphony("delete", "-f", "stuck").returncode == 0
-    shown, said = run.communicate(timeout=60)
-    assert (shown, "pending" in said) == ("", False)
+    shown, message = run.communicate(timeout=60)
+    assert (shown, "pending" in message) == ("", False)
 
 
-def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(
-    kube_cluster, running, symphony, node
-):
-    folder = kube_cluster.namespace
+def test_job_saves_at_its_deadline_and_resumes(kube_cluster, running, symphony, node):
+    directory = kube_cluster.namespace
     words = [
         "--name",
         "train",
@@ -136,7 +134,7 @@ def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(
         "-c",
         TRAIN,
         "--checkpoint",
-        f"/save/{folder}/train.json",
+        f"/save/{directory}/train.json",
         "--save-every",
         "1000000",
     ]
@@ -159,17 +157,17 @@ def test_a_job_whose_time_is_up_saves_and_resumes_when_it_is_submitted_again(
     assert "job 'train' already exists (running)" in refused.stderr
     (job,) = kube_cluster.raw.call("GET", kube_cluster.path("jobs", group="apis/batch/v1"))["items"]
     assert job["spec"]["activeDeadlineSeconds"] == 1800
-    # Now its time is up.
+    # The deadline is exceeded.
     path = kube_cluster.path(f"jobs/{job['metadata']['name']}", group="apis/batch/v1")
     kube_cluster.raw.call("PATCH", path, {"spec": {"activeDeadlineSeconds": 1}}, MERGE_PATCH)
-    shown, said = run.communicate(timeout=60)
+    shown, message = run.communicate(timeout=60)
     assert run.returncode != 0
-    assert "DeadlineExceeded" in said
+    assert "DeadlineExceeded" in message
     last = shown.splitlines()[-1]
     saved = int(last.removeprefix("told to end: saved epoch "))
 
-    # The second ends at once, and takes the folder away.
-    clean = ["sh", "-c", f'"$@" && rm -r /save/{folder}', "sh"]
+    # The second job finishes immediately and removes the directory.
+    clean = ["sh", "-c", f'"$@" && rm -r /save/{directory}', "sh"]
     second = symphony(
         "submit", *words, "--force", "--follow", "--", *clean, *program, "--epochs", "1"
     )

@@ -1,4 +1,4 @@
-"""Lists and watches: what they cost, and what they survive."""
+"""Lists and watches: the number of requests, and recovery from failures."""
 
 import http.server
 import json
@@ -30,7 +30,7 @@ SCOPE = Scope(experiment="rl", namespace="rl")
 PODS = {"pods": "/api/v1/namespaces/rl/pods"}
 
 
-# --- a server that says what a real one says once in a while ---
+# --- a server with scripted responses ---
 
 
 def pod(version: int, name: str = "p") -> dict:
@@ -57,7 +57,10 @@ def error(code: int) -> dict:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers watches from a script: each a list of events, or half a line as text, or a status; then it is silent."""
+    """Answers watches from a script, then keeps them open.
+
+    Each entry is a list of events, an incomplete line as text, or a status code.
+    """
 
     daemon_threads = True
 
@@ -108,7 +111,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
-    """A function that starts a `Server` and opens an `Api` on it."""
+    """A function that starts a `Server` and returns it with an `Api`."""
     monkeypatch.setattr(watch, "FIRST_PAUSE_SECONDS", 0.01)
     servers = []
 
@@ -141,7 +144,7 @@ def serve(tmp_path, monkeypatch):
         server.server_close()
 
 
-def told(watcher: Watcher, number: int) -> list[Change]:
+def take_changes(watcher: Watcher, number: int) -> list[Change]:
     found: list[Change] = []
     while len(found) < number:
         changes = watcher.changes(30)
@@ -154,11 +157,11 @@ def versions(changes: list[Change]) -> list[tuple[str, str]]:
     return [(change.event, change.objects[0]["metadata"]["resourceVersion"]) for change in changes]
 
 
-def test_a_watch_that_ends_goes_on_where_it_was(serve):
+def test_ended_watch_is_continued(serve):
     server, api = serve([event("MODIFIED", 101), event("MODIFIED", 102)], [event("DELETED", 103)])
     with Watcher(api, PODS, "a=b") as watcher:
         assert [item["metadata"]["name"] for item in watcher.start("pods")] == ["p"]
-        assert versions(told(watcher, 3)) == [
+        assert versions(take_changes(watcher, 3)) == [
             ("MODIFIED", "101"),
             ("MODIFIED", "102"),
             ("DELETED", "103"),
@@ -166,11 +169,11 @@ def test_a_watch_that_ends_goes_on_where_it_was(serve):
         assert (server.watched[:2], server.listed) == (["100", "102"], 1)
 
 
-def test_a_bookmark_is_only_a_place(serve):
+def test_bookmark_only_changes_the_version(serve):
     server, api = serve([event("BOOKMARK", 180)], [event("MODIFIED", 181)])
     with Watcher(api, PODS, "a=b") as watcher:
         watcher.start("pods")
-        assert versions(told(watcher, 1)) == [("MODIFIED", "181")]
+        assert versions(take_changes(watcher, 1)) == [("MODIFIED", "181")]
         assert server.watched[:2] == ["100", "180"]
 
 
@@ -182,46 +185,46 @@ def test_a_bookmark_is_only_a_place(serve):
     ],
     ids=["half a line", "an error of the server's own"],
 )
-def test_a_watch_that_breaks_off_goes_on_where_it_was(serve, end):
+def test_lost_watch_is_continued(serve, end):
     server, api = serve(end, 503, [event("MODIFIED", 102)])
     with Watcher(api, PODS, "a=b") as watcher:
         watcher.start("pods")
-        assert versions(told(watcher, 2)) == [("MODIFIED", "101"), ("MODIFIED", "102")]
+        assert versions(take_changes(watcher, 2)) == [("MODIFIED", "101"), ("MODIFIED", "102")]
         assert (server.watched[:3], server.listed) == (["100", "101", "101"], 1)
 
 
 @pytest.mark.parametrize(
     "end", [410, [error(410)], [error(504)]], ids=["an answer", "an event", "too new"]
 )
-def test_a_place_that_is_not_known_is_left_for_a_new_list(serve, end):
+def test_unavailable_version_causes_a_new_list(serve, end):
     server, api = serve(end, [event("MODIFIED", 201)])
     with Watcher(api, PODS, "a=b") as watcher:
         watcher.start("pods")
-        first, second = told(watcher, 2)
+        first, second = take_changes(watcher, 2)
         assert (first.event, len(first.objects)) == ("LISTED", 1)
         assert versions([second]) == [("MODIFIED", "201")]
         assert (server.watched[:2], server.listed) == (["100", "200"], 2)
 
 
 @pytest.mark.parametrize("end", [410, [error(410)]], ids=["an answer", "an event"])
-def test_a_watch_from_too_long_ago_is_an_error(serve, end):
+def test_watch_of_an_old_version_raises(serve, end):
     _, api = serve(end)
     with pytest.raises(ApiError) as caught:
         next(api.watch(PODS["pods"], query={"resourceVersion": "1"}))
     assert caught.value.status == 410
 
 
-def test_a_server_that_is_away_for_too_long_is_told(serve):
+def test_long_outage_is_reported(serve):
     _, api = serve(*[503] * 1000)
     began = time.monotonic()
     with Watcher(api, PODS, "a=b", outage_seconds=0.2) as watcher:
         watcher.start("pods")
         with pytest.raises(ApiError, match="503"):
-            told(watcher, 1)
+            take_changes(watcher, 1)
         assert time.monotonic() - began > 0.2
 
 
-def test_a_server_that_was_slow_to_list_is_not_taken_to_have_been_away(serve, monkeypatch):
+def test_slow_list_is_not_an_outage(serve, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(watch, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
     server, api = serve(503, [event("MODIFIED", 101)])
@@ -234,19 +237,19 @@ def test_a_server_that_was_slow_to_list_is_not_taken_to_have_been_away(serve, mo
     monkeypatch.setattr(api, "call", slowly)
     with Watcher(api, PODS, "a=b", outage_seconds=60) as watcher:
         watcher.start("pods")
-        assert versions(told(watcher, 1)) == [("MODIFIED", "101")]
+        assert versions(take_changes(watcher, 1)) == [("MODIFIED", "101")]
         assert server.watched[:2] == ["100", "100"]
 
 
-def test_a_refusal_is_told_at_once(serve):
+def test_client_error_is_reported_immediately(serve):
     _, api = serve(403)
     with Watcher(api, PODS, "a=b") as watcher:
         watcher.start("pods")
         with pytest.raises(ApiError, match="403"):
-            told(watcher, 1)
+            take_changes(watcher, 1)
 
 
-def test_one_who_waits_ends_when_it_is_closed(serve):
+def test_close_wakes_a_waiting_thread(serve):
     _, api = serve()
     following = ObservationStream(api, SCOPE)
     assert following.first().status.processes[0].name == "p"
@@ -260,8 +263,8 @@ def test_one_who_waits_ends_when_it_is_closed(serve):
         assert not thread.is_alive()
 
 
-def test_a_deadline_wakes_without_an_event(serve, monkeypatch):
-    """One that is not ready in time is told when its time is over, though the server is silent."""
+def test_readiness_timeout_needs_no_event(serve, monkeypatch):
+    """The timeout is reported although the server sends no event."""
     running = {"running": {"startedAt": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}}
     status = {
         "phase": "Running",
@@ -276,12 +279,12 @@ def test_a_deadline_wakes_without_an_event(serve, monkeypatch):
         assert late.status.processes[0].reason == "not ready within 2 s"
 
 
-# --- the real one ---
+# --- a real server ---
 
 
 @pytest.fixture
 def through(kube_cluster, kube_faults, open_cluster):
-    """The shared namespace, through the proxy."""
+    """A cluster with the shared namespace, through the proxy."""
     return open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
 
 
@@ -296,15 +299,17 @@ def is_watch(proxy) -> int:
 
 
 def cut(proxy) -> None:
-    """Break all connections, as a load balancer does that restarts."""
+    """Close all connections, as a restarting load balancer does."""
     proxy._loop.call_soon_threadsafe(lambda: [task.cancel() for task in proxy._tasks])
 
 
 @pytest.fixture
 def once_watched(shared, kube_faults, name, monkeypatch):
-    """A function of how many watches there will be, for ``on_change``: the first process, which is held, goes on then,
-    after something else is done."""
-    # Nothing more is asked of a Pod that is set up slowly.
+    """A function that returns a callback for ``on_change``.
+
+    When the number of watches is reached, it calls ``first`` and releases the first process.
+    """
+    # Otherwise the events of a Pod that starts slowly are requested, too.
     monkeypatch.setattr("symphony_kube.status.pod_events.SLOW_SETUP_SECONDS", 3600.0)
 
     def later(watches, first=lambda: None):
@@ -333,7 +338,7 @@ def test_wait_makes_one_list_and_one_watch(shared, through, kube_faults, name, o
     assert kube_faults.count() == 3
 
 
-def test_with_a_job_it_is_one_list_and_one_watch_of_each_kind(
+def test_wait_with_a_job_makes_one_list_and_one_watch_of_each_kind(
     shared, through, kube_faults, name, once_watched
 ):
     experiment = shared.new_experiment(name)
@@ -344,7 +349,7 @@ def test_with_a_job_it_is_one_list_and_one_watch_of_each_kind(
     assert (is_list(kube_faults), is_watch(kube_faults), kube_faults.count()) == (2, 2, 4)
 
 
-def test_wait_survives_a_connection_that_breaks_and_a_server_that_is_away(
+def test_wait_survives_lost_connections_and_an_outage(
     shared, through, kube_faults, name, once_watched
 ):
     experiment = shared.new_experiment(name)
@@ -361,7 +366,9 @@ def test_wait_survives_a_connection_that_breaks_and_a_server_that_is_away(
     assert (is_list(kube_faults), is_watch(kube_faults)) == (1, 6)
 
 
-def test_a_server_that_is_gone_is_told(kube_cluster, kube_faults, open_cluster, name, monkeypatch):
+def test_wait_reports_a_permanent_outage(
+    kube_cluster, kube_faults, open_cluster, name, monkeypatch
+):
     monkeypatch.setattr(watch, "OUTAGE_SECONDS", 1.0)
     through = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     vars(through)["api"] = Api(kubeconfig=kube_faults.kubeconfig, timeouts=Timeouts(pauses=()))
@@ -373,11 +380,11 @@ def test_a_server_that_is_gone_is_told(kube_cluster, kube_faults, open_cluster, 
         kube_faults.reset(path="watch=true")
         cut(kube_faults)
 
-    with pytest.raises(Unreachable, match="broke off"):
+    with pytest.raises(Unreachable, match="was lost"):
         through.wait(name, timeout=60, on_change=go_away)
 
 
-def test_what_is_not_there_is_not_followed(shared, name):
+def test_wait_for_an_unknown_experiment(shared, name):
     with pytest.raises(NotFound, match=f"no experiment '{name}'"):
         shared.wait(name, timeout=5)
     for odd in ("", "Not A Name", "a=b", "../x"):
@@ -387,7 +394,7 @@ def test_what_is_not_there_is_not_followed(shared, name):
             shared.describe_experiment(odd)
 
 
-def test_a_relist_notices_what_went_meanwhile(kube_cluster, shared, through, kube_faults, name):
+def test_new_list_notices_deleted_pods(kube_cluster, shared, through, kube_faults, name):
     experiment = shared.new_experiment(name)
     for process in ("first", "second"):
         python(experiment, process, FOREVER)

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster offer, and what the linter makes of it."""
+"""The allocatable GPUs of the nodes of a cluster."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from symphony_kube.node_pools.live_nodes import gpus_by_node
 GPU = "nvidia.com/gpu"
 
 
-def test_nodes_that_take_no_pods_offer_nothing():
+def test_cordoned_nodes_are_not_counted():
     nodes = [
         {"metadata": {"name": "a"}, "status": {"allocatable": {GPU: "4"}}},
         {
@@ -21,7 +21,7 @@ def test_nodes_that_take_no_pods_offer_nothing():
     assert gpus_by_node(nodes, GPU) == {"a": 4, "c": 0}
 
 
-def test_the_gpus_of_real_nodes(kube_cluster, shared):
+def test_gpus_of_real_nodes(kube_cluster, shared):
     allocatable = [
         int(node["status"]["allocatable"].get(GPU, 0))
         for node in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]
@@ -29,7 +29,7 @@ def test_the_gpus_of_real_nodes(kube_cluster, shared):
     assert sorted(shared.node_gpus().values()) == sorted(allocatable)
 
 
-def test_without_the_right_to_list_nodes(kube_cluster, open_cluster):
+def test_gpus_without_the_right_to_list_nodes(kube_cluster, open_cluster):
     stranger = open_cluster(
         kubeconfig=str(kube_cluster.user("nobody", [])), namespace=kube_cluster.namespace
     )

@@ -1,4 +1,4 @@
-"""Writing a manifest with the values of secrets: to a file of its owner's, and to nothing else."""
+"""Manifests with the values of secrets are only written to private files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symphony.errors import NotFound
 from .specimens import IMAGE, SPECIMENS
 
 
-def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(
+def test_manifest_with_secrets_is_written_to_a_private_file(
     tmp_path: Path,
 ) -> None:
     manifest = SPECIMENS["everything"].manifest()
@@ -33,13 +33,13 @@ def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(
 
 
 @pytest.mark.parametrize(
-    ("target", "error", "said"),
+    ("target", "error", "message"),
     [
         ("", SpecError, "'' is not the name of a file"),
         ("-", SpecError, "'-' is not the name of a file"),
         ("{}/out/", SpecError, "out/' is not the name of a file"),
         (".", SpecError, r"cannot write to \.: it is a directory"),
-        ("{}/folder", SpecError, "folder: it is a directory"),
+        ("{}/directory", SpecError, "directory: it is a directory"),
         (
             "{}/pipe",
             SpecError,
@@ -52,28 +52,28 @@ def test_with_secrets_it_goes_to_a_private_file_whoever_could_read_it_before(
         ("{}/file/x.yml", NotFound, "file/x.yml: there is no directory '.*/file'"),
     ],
 )
-def test_only_a_file_is_written_to_and_all_else_stays(
-    tmp_path: Path, target: str, error: type[Exception], said: str
+def test_only_regular_files_are_replaced(
+    tmp_path: Path, target: str, error: type[Exception], message: str
 ) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "directory").mkdir()
     (tmp_path / "file").write_text("old")
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", "file", "nothing"):
         (tmp_path / f"to-{name}").symlink_to(name)
     before = {path.name: path.lstat().st_ino for path in tmp_path.iterdir()}
     for dry_run in (True, False):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             SPECIMENS["group"].manifest().write(target.format(tmp_path), dry_run=dry_run)
     assert {path.name: path.lstat().st_ino for path in tmp_path.iterdir()} == before
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_a_dry_run_of_writing_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_writes_nothing(tmp_path: Path) -> None:
     SPECIMENS["group"].manifest().write(tmp_path / "new", dry_run=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_an_experiment_is_made_from_is_not_overwritten(tmp_path: Path) -> None:
+def test_sources_of_the_experiment_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("swordfish")
     (tmp_path / "settings").write_text("x")
     (tmp_path / "second-name").hardlink_to(tmp_path / "settings")
@@ -88,7 +88,7 @@ def test_what_an_experiment_is_made_from_is_not_overwritten(tmp_path: Path) -> N
     manifest.write(tmp_path / "other")
 
 
-def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+def test_write_error_names_the_target(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
@@ -100,7 +100,7 @@ def test_an_error_of_writing_names_the_file_that_was_asked_for(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
+def test_longest_file_name(tmp_path: Path) -> None:
     SPECIMENS["group"].manifest().write(tmp_path / ("x" * 255))
     with pytest.raises(OSError, match="too long") as caught:
         SPECIMENS["group"].manifest().write(tmp_path / ("x" * 256))
@@ -108,20 +108,22 @@ def test_a_name_may_be_as_long_as_the_system_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("e.yml", "e.yml is the experiment file itself"),
         (
             "out",
-            "cannot write to out: it is a pipe; values of secrets are only written to a regular file",
+            "cannot write to out: it is a pipe; values of secrets are only written to a regular "
+            "file",
         ),
         ("token", "cannot write to token: the experiment is created from that file"),
         ("", "'' is not the name of a file"),
     ],
 )
-def test_the_command_line_refuses_in_one_line(tmp_path: Path, target: str, said: str) -> None:
+def test_command_line_reports_errors_in_one_line(tmp_path: Path, target: str, message: str) -> None:
     files = {
-        "e.yml": f"name: e\nsecrets: [token]\nprocesses: {{p: {{command: c, container_image: {IMAGE}}}}}\n",
+        "e.yml": f"name: e\nsecrets: [token]\nprocesses: "
+        f"{{p: {{command: c, container_image: {IMAGE}}}}}\n",
         "token": "swordfish",
     }
     for name, text in files.items():
@@ -144,7 +146,7 @@ def test_the_command_line_refuses_in_one_line(tmp_path: Path, target: str, said:
             argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
         assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr
+        assert message in done.stderr
         assert done.stderr.count("\n") == 1
     assert {name: (tmp_path / name).read_text() for name in files} == files
     assert (tmp_path / "out").is_symlink()

@@ -1,4 +1,4 @@
-"""What of pod_yml and container_yml a server does not know, by what it makes of it."""
+"""Fields of pod_yml and container_yml that the server does not know."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def of_container(**written: Any) -> list[str]:
         {"volumeMounts": [{"mountPath": "/x", "name": "x"}]},
     ],
 )
-def test_what_a_server_writes_in_another_way_is_known(written: dict[str, Any]) -> None:
+def test_normalized_values_are_not_reported(written: dict[str, Any]) -> None:
     assert of_container(**written) == []
 
 
-def test_what_a_server_adds_or_puts_first_is_no_difference() -> None:
+def test_additions_of_the_server_are_not_reported() -> None:
     spec = {
         "tolerations": [{"key": "k", "value": "v"}],
         "containers": [{"name": "p", "image": "i"}],
@@ -69,7 +69,7 @@ def test_what_a_server_adds_or_puts_first_is_no_difference() -> None:
     assert of_pod(spec=spec, metadata={"labels": {"a": "b"}}) == []
 
 
-def test_a_field_that_is_left_out_is_told_with_its_place() -> None:
+def test_dropped_field_is_reported_with_its_path() -> None:
     assert of_container(resorces={"limits": {"cpu": 1}}) == ["resorces (did you mean 'resources'?)"]
     assert of_container(volumeMounts=[{"mountPath": "/x", "readonly": True}]) == [
         "volumeMounts[0].readonly"
@@ -82,7 +82,7 @@ def test_a_field_that_is_left_out_is_told_with_its_place() -> None:
     ]
 
 
-def test_an_answer_of_another_kind_tells_nothing() -> None:
+def test_unexpected_response_is_ignored() -> None:
     hatch = Override(
         unit="p", description="", path=("spec", "template"), fields={"spec": {"bogus": 1}}
     )
@@ -90,7 +90,7 @@ def test_an_answer_of_another_kind_tells_nothing() -> None:
 
 
 @pytest.mark.client
-def test_the_server_check_takes_what_is_written_in_another_way(shared, name):
+def test_server_dry_run_accepts_normalized_values(shared, name):
     exp = shared.new_experiment(name)
     unplaced(exp, "right").container_yml = {
         "resources": {"limits": {"cpu": 1.5}},
@@ -125,12 +125,12 @@ WRONG = [
 
 
 @pytest.mark.client
-def test_the_server_check_tells_of_fields_that_it_does_not_know(shared, name):
-    for job, setting, written, said in WRONG:
+def test_server_dry_run_reports_unknown_fields(shared, name):
+    for job, setting, written, message in WRONG:
         exp = shared.new_experiment(name)
         process = unplaced(exp, "p")
         setattr(process, setting, written)
         if job:
             process.job()
-        with pytest.raises(LaunchFailed, match=said):
+        with pytest.raises(LaunchFailed, match=message):
             shared.launch(exp, dry_run="server")

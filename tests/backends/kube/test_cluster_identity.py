@@ -1,4 +1,4 @@
-"""Which cluster options lead to, as completion tells them apart."""
+"""The key of the cluster that options select. Completion caches names by this key."""
 
 import os
 
@@ -15,7 +15,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_options_that_lead_elsewhere_are_another_place(home):
+def test_options_that_select_a_cluster_change_the_key(home):
     same = place({"image": "x"})
     assert same == place({})
     others = [
@@ -27,7 +27,7 @@ def test_options_that_lead_elsewhere_are_another_place(home):
     assert len({repr(other) for other in others}) == 3
 
 
-def test_the_kubeconfig_of_the_user_is_that_of_kubectl(home, monkeypatch):
+def test_default_kubeconfig_is_that_of_kubectl(home, monkeypatch):
     at_home = place({})
     file = home / ".kube" / "config"
     file.parent.mkdir()
@@ -40,7 +40,7 @@ def test_the_kubeconfig_of_the_user_is_that_of_kubectl(home, monkeypatch):
     assert place({"kubeconfig": str(file)}) == there
 
 
-def test_a_kubeconfig_that_was_written_to_is_another_place(home):
+def test_modified_kubeconfig_changes_the_key(home):
     file = home / "config"
     file.write_text("current-context: one")
     before = place({"kubeconfig": str(file)})
@@ -48,5 +48,5 @@ def test_a_kubeconfig_that_was_written_to_is_another_place(home):
     assert place({"kubeconfig": str(file)}) != before
 
 
-def test_the_record_names_it():
+def test_backend_info_names_the_function():
     assert find_backend("kube").place == "symphony_kube.api.cluster_identity:place"

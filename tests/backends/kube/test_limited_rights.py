@@ -1,8 +1,8 @@
-"""Users with few rights: what works for them, and what they are told where it does not."""
+"""Users with limited rights: supported operations, and messages about missing rights."""
 
 import pytest
 
-from symphony.errors import BackendError, LaunchFailed, SpecError
+from symphony.errors import BackendError, LaunchFailed
 
 from .conftest import python, space, there, unplaced, until
 from .held import HELD, let_go
@@ -13,7 +13,7 @@ JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "dele
 
 @pytest.fixture
 def as_user(kube_cluster, open_cluster):
-    """A function that opens a cluster as a user with some rights in the test's namespace."""
+    """A function that opens a cluster as a user with some rights in the namespace of the test."""
 
     def new(*rules, **options):
         kubeconfig = str(kube_cluster.user("someone", list(rules)))
@@ -24,25 +24,21 @@ def as_user(kube_cluster, open_cluster):
     return new
 
 
-def test_a_user_who_may_only_create_jobs_launches_follows_and_deletes(
-    kube_cluster, as_user, shared, name
-):
+def test_user_with_rights_for_jobs_only(kube_cluster, as_user, shared, name):
     cluster = as_user(READ, JOBS, jobs_only=True)
     exp = cluster.new_experiment(name)
     python(exp, "server", f"print('up'){HELD}").ready(log="^up")
     python(exp, "client", "print('hello')").starts_after("server")
     cluster.launch(exp)
     assert there(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
-    let_go(shared, name, "server")  # by one who may
+    let_go(shared, name, "server")  # as a user who may exec
     status = cluster.wait(name, timeout=60)
     assert status.exit_code == 0
     cluster.delete(name)
     assert there(kube_cluster) == {}
 
 
-def test_jobs_that_may_be_listed_and_not_watched_are_followed_by_their_pods(
-    kube_cluster, as_user, name
-):
+def test_jobs_that_cannot_be_watched_are_followed_by_their_pods(kube_cluster, as_user, name):
     cluster = as_user(READ, {**JOBS, "verbs": ["create", "get", "list", "delete"]}, jobs_only=True)
     exp = cluster.new_experiment(name)
     python(exp, "one", "print('hello')")
@@ -56,7 +52,7 @@ def test_jobs_that_may_be_listed_and_not_watched_are_followed_by_their_pods(
     ("what", "right"),
     [("service", "create services"), ("secret", "create secrets"), ("config", "create configmaps")],
 )
-def test_a_missing_right_is_named_and_nothing_is_left(
+def test_missing_right_is_reported_and_launch_is_rolled_back(
     kube_cluster, as_user, name, tmp_path, what, right
 ):
     (tmp_path / "file").write_text("swordfish")
@@ -76,7 +72,7 @@ def test_a_missing_right_is_named_and_nothing_is_left(
     assert there(kube_cluster) == {}
 
 
-def test_a_user_who_may_create_no_pods_is_told_of_jobs(kube_cluster, as_user, name):
+def test_missing_right_to_create_pods_suggests_jobs_only(kube_cluster, as_user, name):
     cluster = as_user(READ, JOBS)
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker")
@@ -85,18 +81,20 @@ def test_a_user_who_may_create_no_pods_is_told_of_jobs(kube_cluster, as_user, na
     assert there(kube_cluster) == {}
 
 
-def test_a_user_who_may_create_no_namespace_is_told_of_sharing_one(kube_cluster, as_user, name):
+def test_missing_right_to_create_namespaces_suggests_a_shared_one(kube_cluster, as_user, name):
     cluster = as_user(READ, JOBS, namespace=None)
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker")
-    said = f"cannot create namespace '{name}': .*cannot create resource \"namespaces\".*namespace="
-    with pytest.raises(LaunchFailed, match=said):
+    message = (
+        f"cannot create namespace '{name}': .*cannot create resource \"namespaces\".*namespace="
+    )
+    with pytest.raises(LaunchFailed, match=message):
         cluster.launch(exp)
     assert space(kube_cluster, name) is None
 
 
 @pytest.mark.parametrize("verb", ["launch", "delete"])
-def test_a_stranger_is_told_which_verb_on_what(kube_cluster, as_user, name, verb):
+def test_message_names_the_missing_verb_and_resource(kube_cluster, as_user, name, verb):
     cluster = as_user()
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker")
@@ -108,9 +106,7 @@ def test_a_stranger_is_told_which_verb_on_what(kube_cluster, as_user, name, verb
     assert "\n" not in str(caught.value)
 
 
-def test_a_user_who_may_create_secrets_and_not_list_them_is_told_when_deleting(
-    kube_cluster, as_user, name, tmp_path
-):
+def test_delete_reports_objects_that_cannot_be_listed(kube_cluster, as_user, name, tmp_path):
     (tmp_path / "token").write_text("swordfish")
     secrets = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "get", "delete"]}
     pods = {**READ, "verbs": [*READ["verbs"], "create", "delete"]}
@@ -123,7 +119,7 @@ def test_a_user_who_may_create_secrets_and_not_list_them_is_told_when_deleting(
     assert set(there(kube_cluster)) == {"pods", "secrets"}  # nothing was begun
 
 
-def test_a_user_without_other_rights_than_pods_deletes_them(kube_cluster, as_user, name):
+def test_delete_with_rights_for_pods_only(kube_cluster, as_user, name):
     cluster = as_user({**READ, "verbs": [*READ["verbs"], "create", "delete"]})
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker")
@@ -132,7 +128,7 @@ def test_a_user_without_other_rights_than_pods_deletes_them(kube_cluster, as_use
     assert there(kube_cluster) == {}
 
 
-def test_a_failed_launch_of_jobs_takes_their_pods_too(kube_cluster, shared, name):
+def test_rollback_of_jobs_deletes_their_pods(kube_cluster, shared, name):
     kube_cluster.quota("few", {"count/jobs.batch": "2"})
     exp = shared.new_experiment(name)
     for index in range(3):
@@ -143,7 +139,7 @@ def test_a_failed_launch_of_jobs_takes_their_pods_too(kube_cluster, shared, name
     until(lambda: there(kube_cluster) == {})
 
 
-def test_a_shared_namespace_that_is_not_there_is_told(open_cluster, name):
+def test_missing_shared_namespace_is_reported(open_cluster, name):
     cluster = open_cluster(namespace="symphony-test-none")
     exp = cluster.new_experiment(name)
     unplaced(exp, "worker").binds("web")
@@ -151,15 +147,3 @@ def test_a_shared_namespace_that_is_not_there_is_told(open_cluster, name):
         LaunchFailed, match=r"namespaces \"symphony-test-none\" not found; create namespace"
     ):
         cluster.launch(exp)
-
-
-def test_a_name_that_is_too_long_with_the_experiments_is_refused_before_anything(
-    kube_cluster, shared
-):
-    exp = shared.new_experiment("a" * 40)
-    unplaced(exp, "b" * 30)
-    with pytest.raises(
-        SpecError, match=r"has 71 characters, and Kubernetes allows 63.*shorten 'a+' or 'b+'"
-    ):
-        shared.launch(exp)
-    assert there(kube_cluster) == {}

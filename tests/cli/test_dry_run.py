@@ -1,4 +1,4 @@
-"""``--dry-run`` changes nothing, whatever the command: each of them, on an experiment that runs."""
+"""``--dry-run`` of every command: it changes nothing, and refuses what the command refuses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from symphony.cluster import Cluster
 from symphony.commandline import SymphonyParser
-from symphony.host.run.directory import RunDirectory
 from symphony.host.processes.control import wait_for_exit
+from symphony.host.run.directory import RunDirectory
 from tests.cli.conftest import TIMEOUT, Program
 
-# By command, how it is called; every command of the parser is here. LIVE runs, FILE describes another experiment.
+# The calls of each command. LIVE-FILE describes the running experiment, FILE another one.
 CALLS: dict[str, list[str]] = {
     "launch": [
         "launch FILE",
@@ -46,12 +46,12 @@ CALLS: dict[str, list[str]] = {
     "completion": ["completion bash"],
     "config": ["config show", "config path", "config schema"],
 }
-# What each of them refuses, dry or not.
+# The calls that the local backend refuses, with their errors.
 REFUSED = {
     "attach live server": "the local backend cannot attach a terminal",
     "forward live db": "cannot forward ports",
 }
-# What would show that the comparison sees a change: each of these makes one when it is not dry.
+# Calls that change something without --dry-run. They show that the comparison detects changes.
 CHANGING = (
     "launch FILE",
     "submit --name once -- touch submitted",
@@ -65,87 +65,82 @@ CHANGING = (
 )
 
 
-class Running:
-    """A folder with two experiments, one that runs and one that has ended, and all that there is of them."""
+class Environment:
+    """A directory with two experiments, one of which is running, and a snapshot of its state."""
 
     def __init__(self, program: Program, backend: str) -> None:
         self.program = program
         self.backend = backend
-        program.env["SYMPHONY_BACKEND"] = backend
-        program.env["XDG_STATE_HOME"] = program.env["XDG_RUNTIME_DIR"] = str(program.folder / "xdg")
+        xdg = str(program.directory / "xdg")
+        program.env.update(SYMPHONY_BACKEND=backend, XDG_STATE_HOME=xdg, XDG_RUNTIME_DIR=xdg)
         self.file = program.file("other", {"a": "true"})
+        exposes = {"web": None, "board": free_port()}
         live = {
-            "server": {
-                **begun("server"),
-                "binds": "db",
-                "exposes": {"web": None, "board": free_port()},
-            },
-            "client": begun("client"),
+            "server": {**ready_process("server"), "binds": "db", "exposes": exposes},
+            "client": ready_process("client"),
         }
         self.live_file = program.file("live", live)
         program.ok("launch", self.live_file, "--wait", "ready")
         program.ok("launch", program.file("ended", {"a": "true"}))
         program.ok("wait", "ended")
+        # The supervisor may still write files until it has exited.
         supervisor = RunDirectory(program.state / backend / "ended").supervisor()
-        assert supervisor is None or wait_for_exit(
-            supervisor, TIMEOUT
-        )  # until then it has something to write
+        assert supervisor is None or wait_for_exit(supervisor, TIMEOUT)
         program.ok("switch-experiment", "live")
-        (program.folder / "started").mkdir()
-        (program.folder / "started" / "worker.py").touch()
+        (program.directory / "started").mkdir()
+        (program.directory / "started" / "worker.py").touch()
 
     def words(self, call: str) -> list[str]:
         files = {"FILE": str(self.file), "LIVE-FILE": str(self.live_file)}
         return [files.get(word, word) for word in shlex.split(call)]
 
-    def dry(self, call: str) -> subprocess.CompletedProcess[str]:
-        """Run a command with ``--dry-run``, which stands before what is another's."""
+    def dry_run(self, call: str, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a call with ``--dry-run`` and other options before ``--``."""
         words = self.words(call)
-        place = words.index("--") if "--" in words else len(words)
-        return self.program(*words[:place], "--dry-run", *words[place:])
+        end = words.index("--") if "--" in words else len(words)
+        return self.program(*words[:end], "--dry-run", *options, *words[end:], **env)
 
-    def everything(self) -> dict[str, object]:
-        """Each file with its content and times, the processes, and what tmux has."""
+    def snapshot(self) -> dict[str, object]:
+        """Return each file with its content and times, all processes, and the windows of tmux."""
         found: dict[str, object] = {}
-        for path in sorted(self.program.folder.rglob("*")):
-            told = path.lstat()
+        for path in sorted(self.program.directory.rglob("*")):
+            stat = path.lstat()
             content = path.read_bytes() if path.is_file() else b""
-            found[str(path)] = (told.st_mode, told.st_ino, told.st_mtime_ns, content)
+            found[str(path)] = (stat.st_mode, stat.st_ino, stat.st_mtime_ns, content)
         cluster = Cluster.new(self.backend, state_dir=self.program.state / self.backend)
-        found.update(
-            {name: cluster.describe_experiment(name) for name in cluster.list_experiments()}
-        )
+        for name in cluster.list_experiments():
+            found[name] = cluster.describe_experiment(name)
         if self.backend == "tmux":
-            folder = Path(self.program.env["TMUX_TMPDIR"])
-            for socket in folder.rglob("*"):
-                words = [
-                    "tmux",
-                    "-S",
-                    socket,
-                    "list-panes",
-                    "-a",
-                    "-F",
-                    "#S #I #W #{pane_pid} #{session_attached}",
-                ]
-                found[str(socket)] = subprocess.run(
-                    words, capture_output=True, text=True, timeout=TIMEOUT, check=False
-                ).stdout
+            sockets = Path(self.program.env["TMUX_TMPDIR"]).rglob("*")
+            found.update({str(path): tmux_panes(path) for path in sockets})
         return found
 
 
+def tmux_panes(socket_path: Path) -> str:
+    pane = "#S #I #W #{pane_pid} #{session_attached}"
+    done = subprocess.run(
+        ["tmux", "-S", socket_path, "list-panes", "-a", "-F", pane],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Running]:
-    """One for all tests: none of them changes it."""
+def environment(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Environment]:
+    """One environment for all tests, because no dry run changes it."""
     program = Program(tmp_path_factory.mktemp("dry"), cache)
-    yield Running(program, "local")
+    yield Environment(program, "local")
     cluster = program.cluster
     for name in cluster.list_experiments():
         cluster.stop(name, at_once=True)
         cluster.delete(name)
 
 
-def test_every_command_takes_it() -> None:
-    """A new command comes with a dry run, and with a line in the table above."""
+def test_every_command_has_a_dry_run() -> None:
+    """A new command must have the option, and an entry in the table above."""
     parser = SymphonyParser(prog="symphony")
     assert list(CALLS) == parser.verbs
     for verb in parser.verbs:
@@ -154,24 +149,25 @@ def test_every_command_takes_it() -> None:
         assert all(call.split()[0] == verb for call in calls)
 
 
-def test_nothing_is_changed(running: Running) -> None:
-    before = running.everything()
+def test_a_dry_run_changes_nothing(environment: Environment) -> None:
+    before = environment.snapshot()
     for calls in CALLS.values():
         for call in calls:
-            done = running.dry(call)
+            done = environment.dry_run(call)
             if call in REFUSED:
-                assert (done.returncode, REFUSED[call] in done.stderr) == (2, True), call
+                assert done.returncode == 2, call
+                assert REFUSED[call] in done.stderr
             else:
                 assert done.returncode == 0, (call, done.stderr)
-            assert running.everything() == before, call
+            assert environment.snapshot() == before, call
 
 
-def test_nothing_is_changed_in_tmux(program: Program, tmux_sockets: Path) -> None:
+def test_a_dry_run_changes_nothing_in_tmux(program: Program, tmux_sockets: Path) -> None:
     pytest.importorskip("libtmux")
     program.env.update(TMUX_TMPDIR=str(tmux_sockets), TMUX="")
-    running = Running(program, "tmux")
-    before = running.everything()
-    for verb in (
+    environment = Environment(program, "tmux")
+    before = environment.snapshot()
+    verbs = (
         "launch",
         "submit",
         "render",
@@ -183,23 +179,24 @@ def test_nothing_is_changed_in_tmux(program: Program, tmux_sockets: Path) -> Non
         "switch-experiment",
         "logs",
         "graph",
-    ):
+    )
+    for verb in verbs:
         for call in CALLS[verb]:
-            assert running.dry(call).returncode == 0, call
-    assert running.everything() == before
+            assert environment.dry_run(call).returncode == 0, call
+    assert environment.snapshot() == before
     assert program.ok("delete", "-f", "live", "ended") != ""
 
 
-def test_without_it_the_same_does_change_something(program: Program) -> None:
-    running = Running(program, "local")
+def test_the_same_calls_without_dry_run_change_something(program: Program) -> None:
+    environment = Environment(program, "local")
     for call in CHANGING:
-        before = running.everything()
-        assert running.program(*running.words(call)).returncode == 0, call
-        assert running.everything() != before, call
+        before = environment.snapshot()
+        assert program(*environment.words(call)).returncode == 0, call
+        assert environment.snapshot() != before, call
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         ("init made", "would write made/experiment.yml\nwould write made/collector.py\n"),
         ("graph live -o made.svg", "would write made.svg as svg\n"),
@@ -213,13 +210,14 @@ def test_without_it_the_same_does_change_something(program: Program) -> None:
         ("cp live serv:ended.yml made", "would copy server:ended.yml to made (live)\n"),
     ],
 )
-def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> None:
-    done = running.dry(call)
-    assert (done.returncode, said in done.stderr) == (0, True), done.stderr
+def test_the_message_of_a_dry_run(environment: Environment, call: str, message: str) -> None:
+    done = environment.dry_run(call)
+    assert done.returncode == 0, done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         ("init started", "these files exist: started/worker.py"),
         ("visit live db", "binds but does not expose 'db'"),
@@ -251,31 +249,39 @@ def test_it_says_what_would_be_done(running: Running, call: str, said: str) -> N
         ("render FILE --with-secrets made", "contains no values of secrets on this backend"),
     ],
 )
-def test_it_refuses_what_would_be_refused(running: Running, call: str, said: str) -> None:
-    done = running.dry(call)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+def test_a_dry_run_has_the_errors_of_the_command(
+    environment: Environment, call: str, message: str
+) -> None:
+    done = environment.dry_run(call)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("call", ["launch FILE --name saved", "submit --name saved -- true"])
-def test_a_name_that_is_saved_is_refused(running: Running, call: str, tmp_path: Path) -> None:
-    """The same as by the launch itself, and shown with --force; ``render`` shows in any case."""
+def test_a_saved_name_needs_force(environment: Environment, call: str, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     saved = {"SYMPHONY_EXPERIMENT_FOLDER": str(tmp_path)}
-    place = ("--force", "--dry-run")
-    words = running.words(call)
-    cut = words.index("--") if "--" in words else len(words)
-    for options in ((), ("--dry-run",), ("--dry-run", "--json")):
-        done = running.program(*words[:cut], *options, *words[cut:], **saved)
+    error = f"is saved in {tmp_path}/saved already"
+    launched = environment.program(*environment.words(call), **saved)
+    for done in (
+        launched,
+        environment.dry_run(call, **saved),
+        environment.dry_run(call, "--json", **saved),
+    ):
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"is saved in {tmp_path}/saved already" in done.stderr
-    done = running.program(*words[:cut], *place, *words[cut:], **saved)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert running.program("render", str(running.file), "--name", "saved", **saved).returncode == 0
+        assert error in done.stderr
+    forced = environment.dry_run(call, "--force", **saved)
+    assert (forced.returncode, forced.stderr) == (0, "")
+    # A saved name does not matter to render.
+    environment.program.ok("render", str(environment.file), "--name", "saved", **saved)
 
 
-def begun(name: str) -> dict[str, object]:
-    """A process that is ready once its command runs: in tmux it has a log by then, which comes after its window."""
+def ready_process(name: str) -> dict[str, object]:
+    """Return a process that is ready as soon as its command runs.
+
+    In tmux, its log exists by then, but not when its window is created.
+    """
     return {
         "cmd": f"touch begun-{name}; exec sleep 1000",
         "ready": {"command": ["test", "-e", f"begun-{name}"]},
@@ -283,7 +289,7 @@ def begun(name: str) -> dict[str, object]:
 
 
 def free_port() -> int:
-    """A port that nobody has."""
+    """Return a port that is not in use."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])

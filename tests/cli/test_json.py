@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import FOREVER, Program
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json.md"
-# Their fields have the names of what they tell of.
+# Mappings whose keys are not fixed.
 FREE = {"facts", "resources", "addresses"}
 FILE = {
     "name": "rl",
@@ -33,7 +33,7 @@ FILE = {
 
 
 def documented(heading: str) -> list[set[str]]:
-    """For each table under a heading, its fields."""
+    """Return the fields in each table under a heading."""
     section = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     (text,) = (part for part in section if part.startswith(f"{heading}\n"))
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
@@ -45,14 +45,14 @@ def names(row: str) -> list[str]:
 
 
 def of_command(command: str) -> set[str]:
-    """The fields in the last table of the page."""
+    """Return the fields of a command in the last table of the page."""
     rows = PAGE.read_text(encoding="utf-8").split("## The others")[1].splitlines()
     (row,) = (row for row in rows if row.startswith(f"| `{command}`"))
     return set(re.findall(r"`([^`]+)`", re.sub(r"\(.*\)", "", row.split("|")[2])))
 
 
 def fields(value: Any, path: str = "") -> Iterator[str]:
-    """The fields of a value that hold no others."""
+    """Yield the paths of all fields that contain no other fields."""
     if isinstance(value, dict) and path in FREE and value:
         yield f"{path}.*"
     elif isinstance(value, dict) and path not in FREE:
@@ -66,7 +66,7 @@ def fields(value: Any, path: str = "") -> Iterator[str]:
 
 
 def innermost(documented: set[str]) -> set[str]:
-    """Without those that are only there to hold others."""
+    """Return the documented fields without those that contain others."""
     return {
         name
         for name in documented
@@ -76,7 +76,7 @@ def innermost(documented: set[str]) -> set[str]:
 
 @pytest.fixture
 def file(program: Program) -> str:
-    path = program.folder / "rl.yml"
+    path = program.directory / "rl.yml"
     path.write_text(json.dumps(FILE), encoding="utf-8")
     return str(path)
 
@@ -94,7 +94,7 @@ def test_an_experiment(program: Program, launched: None) -> None:
     assert set(fields(listed)) == innermost(status)
 
 
-def test_the_end_of_an_experiment(program: Program) -> None:
+def test_a_finished_experiment(program: Program) -> None:
     status, end = documented("An experiment")
     program("submit", "--name", "rl", "--", "true")
     assert set(fields(program.json("wait", "rl"))) == innermost(status) | end
@@ -123,14 +123,9 @@ def test_a_manifest(program: Program, file: str, backend: str) -> None:
     (manifest,) = documented("A manifest")
     words = ["--image", "rl:1", "--namespace", "n"] if backend == "kube" else []
     rendered = program.json("render", file, "-b", backend, *words)
-    told = {
-        name
-        for name in fields(rendered)
-        if name.partition("[")[0] in {"experiment", "backend", "ignored"}
-    }
-    assert told == (
-        innermost(manifest) if backend != "kube" else {"experiment", "backend", "ignored"}
-    )
+    common = {"experiment", "backend", "ignored"}
+    found = {name for name in fields(rendered) if name.partition("[")[0] in common}
+    assert found == (common if backend == "kube" else innermost(manifest))
 
 
 def test_findings(program: Program, file: str) -> None:
@@ -140,14 +135,11 @@ def test_findings(program: Program, file: str) -> None:
     )
 
 
-def test_a_note_is_a_finding_that_counts_as_neither(program: Program) -> None:
+def test_notes_are_not_counted_as_errors_or_warnings(program: Program) -> None:
     needs = {"command": "true", "container_image": "x", "resource_limit": {"gpu": 1}}
     found = program.json("check", program.file("rl", {"a": needs}), "--target", "kube", "--offline")
-    assert ([item["level"] for item in found["findings"]], found["errors"], found["warnings"]) == (
-        ["note"],
-        0,
-        0,
-    )
+    assert [item["level"] for item in found["findings"]] == ["note"]
+    assert (found["errors"], found["warnings"]) == (0, 0)
     (row,) = re.findall(
         r"^\| `findings\[\]\.level` .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -158,15 +150,14 @@ def test_a_note_is_a_finding_that_counts_as_neither(program: Program) -> None:
     "words",
     [("backends",), ("config", "show"), ("config", "path"), ("config", "schema"), ("init", "new")],
 )
-def test_the_others_that_need_no_experiment(program: Program, words: tuple[str, ...]) -> None:
-    shown = program.json(*words)
-    one = shown[0] if isinstance(shown, list) else shown
-    assert set(one) == of_command(" ".join(words) if words[0] == "config" else words[0])
+def test_other_commands_without_an_experiment(program: Program, words: tuple[str, ...]) -> None:
+    data = program.json(*words)
+    record = data[0] if isinstance(data, list) else data
+    assert set(record) == of_command(" ".join(words) if words[0] == "config" else words[0])
 
 
-def test_the_others(program: Program, launched: None) -> None:
-    assert set(
-        json.loads(program("exec", "--json", "rl", "server", "--", "true").stdout)
-    ) == of_command("exec")
+def test_other_commands(program: Program, launched: None) -> None:
+    done = program("exec", "--json", "rl", "server", "--", "true")
+    assert set(json.loads(done.stdout)) == of_command("exec")
     assert set(program.json("switch-experiment", "rl")) == of_command("switch-experiment")
     assert program.json("delete", "-f", "rl") == ["rl"]

@@ -1,4 +1,4 @@
-"""What is different on a terminal: widths, colours, questions, progress, keys."""
+"""Output and input on a terminal: widths, colours, questions, progress, keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from symphony.status import ExperimentStatus
 from symphony.testing.contract import until
-from tests.cli.conftest import FOREVER, Program
+from tests.cli.conftest import FOREVER, TIMEOUT, Program
 from tests.cli.terminal import INTERRUPT
 
 RED, CYAN = "\x1b[31m", "\x1b[36m"
@@ -15,30 +15,30 @@ LONG = "a-process-with-a-name-that-is-much-longer-than-most-of-them"
 
 @pytest.fixture
 def rl(program: Program) -> str:
-    """One process has failed, one runs, and one has ended."""
-    program.launched(
-        "rl", {"bad": "exit 3", "good": FOREVER, LONG: {"cmd": "true", "starts_after": "good"}}
-    )
-    until(program.cluster, "rl", as_it_is_shown)
+    """An experiment of a failed, a running and a succeeded process."""
+    long = {"cmd": "true", "starts_after": "good"}
+    program.launch("rl", {"bad": "exit 3", "good": FOREVER, LONG: long})
+    until(program.cluster, "rl", has_expected_states)
     return "rl"
 
 
-def as_it_is_shown(status: ExperimentStatus) -> bool:
+def has_expected_states(status: ExperimentStatus) -> bool:
     return [str(process.state) for process in status] == ["failed", "running", "succeeded"]
 
 
-def test_a_narrow_table_keeps_what_matters(program: Program, rl: str) -> None:
+def test_a_narrow_table_has_the_most_important_columns(program: Program, rl: str) -> None:
     screen = program.terminal("ps", rl, width=60)
     screen.finish()
     header, bad, *_, long = screen.text.splitlines()
-    assert header.split() == ["NAME", "STATE", "EXIT"]  # the reasons are empty
+    # No process has a reason.
+    assert header.split() == ["NAME", "STATE", "EXIT"]
     assert bad.split()[:3] == ["bad", "failed", "3"]
     assert long.startswith(LONG[:8])
     assert "…" in long
 
 
-def test_a_wide_table_is_the_one_of_a_pipe(program: Program) -> None:
-    program.ended("rl", {"bad": "exit 3"})
+def test_a_wide_table_has_the_columns_of_a_pipe(program: Program) -> None:
+    program.run("rl", {"bad": "exit 3"})
     screen = program.terminal("ps", "rl", width=160, NO_COLOR="1")
     screen.finish()
     assert [line.split()[:5] for line in screen.text.splitlines()] == [
@@ -54,59 +54,60 @@ def test_states_are_coloured(program: Program, rl: str) -> None:
 
 
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_colours_can_be_refused(program: Program, rl: str, variable: dict[str, str]) -> None:
+def test_colours_can_be_disabled(program: Program, rl: str, variable: dict[str, str]) -> None:
     for words in (("ps", rl), ("ls",), ("logs", rl)):
         screen = program.terminal(*words, **variable)
         assert screen.finish() == 0
         assert "\x1b[" not in screen.shown
 
 
-def test_a_pipe_is_never_coloured(program: Program, rl: str) -> None:
+def test_output_to_a_pipe_has_no_colours(program: Program, rl: str) -> None:
     assert "\x1b" not in program.ok("ps", rl) + program.ok("ls") + program.ok("logs", rl)
 
 
-def test_names_before_log_lines_are_coloured_one_each(program: Program) -> None:
-    program.ended("talk", {"alice": "echo hi", "bo": "echo ho"})
+def test_each_name_before_log_lines_has_a_colour(program: Program) -> None:
+    program.run("talk", {"alice": "echo hi", "bo": "echo ho"})
     screen = program.terminal("logs", "talk")
     screen.finish()
-    tints = {line.split("m")[0] for line in screen.shown.splitlines()}
-    assert len(tints) == 2
+    colours = {line.split("m")[0] for line in screen.shown.splitlines()}
+    assert len(colours) == 2
     assert sorted(screen.text.splitlines()) == ["alice | hi", "bo    | ho"]
 
 
 @pytest.mark.parametrize(
-    ("answer", "left", "code"), [("y", [], 0), ("yes", [], 0), ("n", ["rl"], 1), ("", ["rl"], 1)]
+    ("answer", "remaining", "code"),
+    [("y", [], 0), ("yes", [], 0), ("n", ["rl"], 1), ("", ["rl"], 1)],
 )
-def test_delete_asks(program: Program, answer: str, left: list[str], code: int) -> None:
-    program.ended("rl", {"a": "true"})
+def test_delete_asks(program: Program, answer: str, remaining: list[str], code: int) -> None:
+    program.run("rl", {"a": "true"})
     screen = program.terminal("delete", "rl")
     screen.expect("delete rl succeeded: 1 succeeded? [y/N] ")
     screen.press(f"{answer}\n")
     assert screen.finish() == code
-    assert program.left() == left
+    assert program.state_entries() == remaining
     assert ("nothing was deleted" in screen.text) is (code == 1)
 
 
 @pytest.mark.parametrize("name", ["rl", "r"])
-def test_what_cannot_be_described_can_be_deleted(program: Program, name: str) -> None:
-    program.ended("rl", {"a": "true"})
+def test_an_experiment_without_a_status_can_be_deleted(program: Program, name: str) -> None:
+    program.run("rl", {"a": "true"})
     (program.state / "local" / "rl" / "manifest.json").write_text("")
     screen = program.terminal("delete", name, width=500)
     screen.expect("delete rl (status unknown: the record of experiment 'rl' is damaged")
     screen.expect("[y/N] ")
     screen.press("y\n")
     assert screen.finish() == 0
-    assert program.left() == []
+    assert program.state_entries() == []
 
 
 def test_ctrl_c_at_the_question_deletes_nothing(program: Program) -> None:
-    program.ended("rl", {"a": "true"})
+    program.run("rl", {"a": "true"})
     screen = program.terminal("delete", "rl")
     screen.expect("[y/N]")
     screen.press(INTERRUPT)
     assert screen.finish() == 130
     assert "symphony: interrupted" in screen.text
-    assert program.left() == ["rl"]
+    assert program.state_entries() == ["rl"]
 
 
 def test_force_does_not_ask(program: Program, rl: str) -> None:
@@ -118,21 +119,16 @@ def test_force_does_not_ask(program: Program, rl: str) -> None:
 
 
 def test_launching_and_waiting_show_progress(program: Program) -> None:
-    screen = program.terminal("launch", program.file("rl", {"a": "read line < go"}))
+    screen = program.terminal("launch", program.file("rl", {"a": "exit 2"}))
     assert screen.finish() == 0
     assert "launching rl (1 process)" in screen.text
-    program.cluster.wait("rl", timeout=30)  # no file to read
+    program.cluster.wait("rl", timeout=TIMEOUT)
     screen = program.terminal("wait", "rl")
-    assert screen.finish() == 1 or screen.text
-    assert (
-        screen.text.endswith("rl failed: 1 failed\na failed: exit code 1\n")
-        or "exit code 2" in screen.text
-    )
+    assert screen.finish() == 2
+    assert screen.text.endswith("rl failed: 1 failed\na failed: exit code 2\n")
 
 
-def test_wait_tells_what_it_waits_for_and_ctrl_c_leaves_that_alone(
-    program: Program, rl: str
-) -> None:
+def test_ctrl_c_during_wait_does_not_stop_the_experiment(program: Program, rl: str) -> None:
     screen = program.terminal("wait", rl)
     screen.expect("waiting for rl (1 failed, 1 running, 1 succeeded)")
     screen.press(INTERRUPT)
@@ -140,8 +136,8 @@ def test_wait_tells_what_it_waits_for_and_ctrl_c_leaves_that_alone(
     assert program.cluster.describe_process(rl, "good").state.value == "running"
 
 
-def test_a_process_that_wrote_nothing_is_explained(program: Program) -> None:
-    program.ended("rl", {"a": "true"})
+def test_an_empty_log_is_explained(program: Program) -> None:
+    program.run("rl", {"a": "true"})
     screen = program.terminal("logs", "rl", "a")
     assert screen.finish() == 0
     assert screen.text == "a has no output (succeeded)\n"
@@ -163,7 +159,9 @@ class TestExec:
         assert screen.finish() == 8
         assert "heard" in screen.text
 
-    def test_a_command_that_ctrl_c_ends(self, program: Program, rl: str) -> None:
+    def test_ctrl_c_kills_a_command_that_does_not_handle_it(
+        self, program: Program, rl: str
+    ) -> None:
         screen = program.terminal("exec", rl, "good", "--", "sh", "-c", f"echo up; {FOREVER}")
         screen.expect("up")
         screen.press(INTERRUPT)

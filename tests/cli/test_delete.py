@@ -112,12 +112,6 @@ class TestBatch:
         assert program.state_entries() == ["other"]
         assert program.ok("db", "--all", "-f") == "deleted other\n"
 
-    def test_dry_run_deletes_nothing(self, program: Program) -> None:
-        done = program("db", "--all", "--dry-run")
-        assert (done.returncode, done.stdout) == (0, "")
-        assert "would delete sarah-rl succeeded: 1 succeeded\n" in done.stderr
-        assert program.state_entries() == ["sarah-rl", "sarah-sweep"]
-
     def test_confirmation_is_required(self, program: Program) -> None:
         assert program("db", "sarah-*").returncode == 2
         terminal = program.terminal("db", "*sweep")

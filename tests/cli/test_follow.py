@@ -169,12 +169,6 @@ class TestInterrupt:
 class TestClosedPipe:
     """A reader such as ``head`` closes the pipe; the program exits quietly at its next write."""
 
-    def test_while_following_logs(self, program: Program) -> None:
-        program.launch("rl", {"a": KEEPS_WRITING, "b": FOREVER})
-        with piped(program, "logs", "-f", "rl") as process:
-            assert read_line(process) == "a | up\n"
-            assert close_pipe(process) == ""
-
     @pytest.mark.parametrize("options", [[], ["a"], ["--json"]])
     def test_while_writing_a_long_log(self, program: Program, options: list[str]) -> None:
         program.run("rl", {"a": "seq 200000", "b": "true"})

@@ -73,11 +73,6 @@ class TestPs:
         assert done.returncode == 0
         assert "the supervisor was killed" in done.stderr
 
-    def test_json_output_is_the_status(self, program: Program, rl: str) -> None:
-        status = program.json("ps", rl)
-        assert status["state"] == "running"
-        assert [process["group"] for process in status["processes"]] == [None, "crew"]
-
     @pytest.mark.parametrize("alias", ["p", "lsp", "process"])
     def test_aliases(self, program: Program, alias: str) -> None:
         name = program.run("rl", {"p": "true"})
@@ -85,18 +80,6 @@ class TestPs:
 
 
 class TestWatch:
-    def test_terminal_is_refreshed_in_place(self, program: Program) -> None:
-        name = program.launch(
-            "rl", {"p": f"until [ -e {program.directory}/go ]; do sleep 0.05; done"}
-        )
-        terminal = program.terminal("ps", name, "--watch")
-        terminal.expect("running")
-        (program.directory / "go").touch()
-        terminal.expect("succeeded")
-        assert "\x1b[2F\x1b[J" in terminal.shown
-        terminal.press("\x03")
-        assert terminal.finish() == 130
-
     def test_pipe_receives_one_table_per_change(self, program: Program) -> None:
         program.run("rl", {"p": "true"})
         with program.popen("ls", "-w", stdout=subprocess.PIPE) as running:

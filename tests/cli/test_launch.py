@@ -17,34 +17,11 @@ def test_next_commands_name_the_requested_backend(program: Program) -> None:
     assert "symphony ps -b SubProcess rl" in output
 
 
-def test_json_output_is_the_manifest(program: Program) -> None:
-    manifest = program.json("launch", program.file("rl", {"a": "true"}))
-    assert manifest["experiment"] == "rl"
-    assert [process["name"] for process in manifest["processes"]] == ["a"]
-
-
-@pytest.mark.parametrize("command", [["launch", "--dry-run"], ["render"]])
-def test_dry_run_shows_the_manifest_and_starts_nothing(
-    program: Program, command: list[str]
-) -> None:
-    file = program.file("rl", {"a": {"cmd": "true", "container_image": "rl:1"}})
-    output = program.ok(*command, file)
-    assert "experiment: rl" in output
-    assert "container_image" in output  # The setting is listed as ignored.
-    assert program.json(*command, file)["experiment"] == "rl"
-    assert program.state_entries() == []
-
-
-def test_force_replaces_a_running_experiment(program: Program) -> None:
-    program.launch("rl", {"a": FOREVER})
-    program.ok("launch", program.file("rl", {"other": FOREVER}), "--force")
-    assert [process["name"] for process in program.json("ps", "rl")["processes"]] == ["other"]
-
-
-def test_finished_experiment_is_replaced_without_force(program: Program) -> None:
+def test_finished_experiment_is_replaced_and_a_running_one_with_force(program: Program) -> None:
     program.run("rl", {"a": "true"})
-    program.ok("launch", program.file("rl", {"b": "true"}))
-    assert [process["name"] for process in program.json("ps", "rl")["processes"]] == ["b"]
+    program.ok("launch", program.file("rl", {"b": FOREVER}))
+    program.ok("launch", program.file("rl", {"c": FOREVER}), "--force")
+    assert [process["name"] for process in program.json("ps", "rl")["processes"]] == ["c"]
 
 
 def test_name_option_overrides_the_file_and_start_dir_is_next_to_the_file(

@@ -16,9 +16,8 @@ def experiments(program: Program) -> None:
 
 
 class TestExperimentNames:
-    @pytest.mark.parametrize("part", ["sarah-rl", "sarah-r", "rl", "h-r"])
-    def test_prefix_suffix_and_substring_match(self, program: Program, part: str) -> None:
-        assert program.ok("logs", part, "learner") == "of the learner\n"
+    def test_part_of_the_name_is_enough(self, program: Program) -> None:
+        assert program.ok("logs", "h-r", "learner") == "of the learner\n"
 
     def test_exact_name_takes_precedence(self, program: Program) -> None:
         program.run("rl", {"learner": "echo mine"})
@@ -32,15 +31,6 @@ class TestExperimentNames:
             "type more of the name\n"
         )
 
-    def test_several_matches_are_a_menu_on_a_terminal(self, program: Program) -> None:
-        terminal = program.terminal("logs", "sarah", "learner")
-        terminal.expect("which one? [1-2]")
-        assert "1 sarah-rl" in terminal.text
-        assert "2 sarah-sweep" in terminal.text
-        terminal.press("1\n")
-        terminal.expect("of the learner")
-        assert terminal.finish() == 0
-
     def test_invalid_choice_is_an_error(self, program: Program) -> None:
         terminal = program.terminal("ps", "sarah")
         terminal.expect("which one?")
@@ -48,19 +38,10 @@ class TestExperimentNames:
         terminal.expect("no experiment was chosen")
         assert terminal.finish() == 2
 
-    def test_terminal_shows_the_resolved_name(self, program: Program) -> None:
-        terminal = program.terminal("ps", "rl")
-        terminal.expect("experiment 'rl' is sarah-rl")
-        assert terminal.finish() == 0
-
-    def test_similar_name_is_suggested(self, program: Program) -> None:
-        assert "did you mean 'sarah-rl'?" in program("ps", "sara-rl").stderr
-
 
 class TestProcessNames:
-    @pytest.mark.parametrize("part", ["learn", "ner", "earn"])
-    def test_prefix_suffix_and_substring_match(self, program: Program, part: str) -> None:
-        assert program.ok("logs", "rl", part) == "of the learner\n"
+    def test_part_of_the_name_is_enough(self, program: Program) -> None:
+        assert program.ok("logs", "rl", "earn") == "of the learner\n"
 
     def test_group_limits_the_candidates(self, program: Program) -> None:
         assert program.ok("logs", "rl", "crew/agent") == ""

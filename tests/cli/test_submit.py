@@ -62,11 +62,6 @@ def test_invalid_mount(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_memory_is_kept_in_its_notation() -> None:
-    for text in ("4Gi", "1e9", "1048576"):
-        assert job_options.parse_memory(text) == text
-
-
 @pytest.mark.parametrize(
     ("text", "suggestion"), [("4096", "'4096Mi'"), ("400m", "'400Mi'"), ("512k", "'512Mi'")]
 )
@@ -275,15 +270,6 @@ def test_json_output(program: Program) -> None:
     line, status = [json.loads(text) for text in done.stdout.splitlines()]
     assert line == {"process": "main", "text": "hi"}
     assert status["exit_code"] == 0
-
-
-def test_dry_run_starts_nothing(program: Program) -> None:
-    options = "--dry-run --image x --time 5m"
-    manifest = yaml.safe_load(program.ok("submit", *options.split(), "--", "python3", "model.py"))
-    assert manifest["ignored"] == {"container_image": ["main"], "job": ["main"]}
-    manifest = json.loads(program.ok("submit", "--dry-run", "--json", "--", "true"))
-    assert manifest["experiment"] == "true"
-    assert program.state_entries() == []
 
 
 def test_existing_job_is_only_replaced_with_force(program: Program) -> None:

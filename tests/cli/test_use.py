@@ -23,12 +23,6 @@ class TestExec:
         assert done.returncode == 6
         assert json.loads(done.stdout) == {"exit_code": 6, "stdout": "out\n", "stderr": "err\n"}
 
-    def test_dry_run_runs_nothing(self, program: Program, rl: str) -> None:
-        done = program("exec", rl, "a", "--dry-run", "--", "touch", "made it")
-        assert (done.returncode, done.stdout) == (0, "")
-        assert done.stderr == "would run in the environment of a of rl: touch 'made it'\n"
-        assert not (program.directory / "made it").exists()
-
     @pytest.mark.parametrize(
         "words", [["a"], ["a", "--"], ["a", "ls"], ["a", "no-such", "--", "ls"]]
     )

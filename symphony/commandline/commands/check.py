@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.output.terminal import print_note
 
 if TYPE_CHECKING:

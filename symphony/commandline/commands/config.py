@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note
 
@@ -112,12 +112,14 @@ def _show_settings(as_json: bool) -> int:
         Column("VALUE", flexible=True, least=24),
         Column("SOURCE", flexible=True, least=30),
     )
-    rows = [[field, _as_text(value), source] for field, (value, source) in sorted(settings.items())]
+    rows = [
+        [field, _format_value(value), source] for field, (value, source) in sorted(settings.items())
+    ]
     show_table(columns, rows)
     return OK
 
 
-def _as_text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a setting as text: a string unchanged, any other value as JSON."""
     import json
 

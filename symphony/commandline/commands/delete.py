@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import FAILED, OK, UsageError, error_message, exit_code
 from symphony.commandline.output.terminal import is_terminal, print_note, show_progress
 from symphony.errors import BackendError, NotFound, SymphonyError, Unreachable

@@ -31,7 +31,7 @@ NAME_CONSTANT = "NAME"
 _MODULE_NAME = "symphony_experiment_file"
 
 
-def load(
+def load_experiment_file(
     cluster: Cluster,
     path: Path,
     name: str | None = None,
@@ -98,7 +98,7 @@ def _load_python(
         experiment = cluster.new_experiment(name or _experiment_name(module, path))
         experiment.base_dir = absolute.parent
         with _errors_located_in(path, f"{BUILD_FUNCTION}(exp) failed"):
-            _check_result(build(experiment, **arguments))
+            _refuse_deferred_result(build(experiment, **arguments))
     return experiment
 
 
@@ -145,7 +145,7 @@ def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
     return function
 
 
-def _check_result(result: object) -> None:
+def _refuse_deferred_result(result: object) -> None:
     """Raise `SpecError` if ``build`` returned a coroutine or a generator.
 
     The body of such a function has not run, so the experiment would silently stay empty.

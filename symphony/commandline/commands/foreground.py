@@ -79,14 +79,14 @@ class Interruptions:
         else:
             print_note(f"symphony: stopping {self._name!r}; press Ctrl-C again to kill it")
         try:
-            stop(self._cluster, self._name, at_once=at_once)
+            stop_or_delete(self._cluster, self._name, at_once=at_once)
         except NotFound:
             pass  # Another command deleted the experiment, so it is stopped.
         except Exception as exc:
             self._errors.append(exc)
 
 
-def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
+def stop_or_delete(cluster: Cluster, name: str, *, at_once: bool) -> None:
     """Stop an experiment and keep its logs, or delete it if the backend cannot stop experiments."""
     try:
         cluster.stop(name, at_once=at_once)
@@ -94,7 +94,7 @@ def stop(cluster: Cluster, name: str, *, at_once: bool) -> None:
         cluster.delete(name)
 
 
-def launch(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
+def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
     """Launch an experiment and show the progress on the terminal."""
     size = views.count_processes(len(experiment.list_all_processes()))
     with (
@@ -200,7 +200,7 @@ def launch_and_follow(
     interruptions = Interruptions(cluster, name)
     try:
         with interruptions.handled():
-            launch(cluster, experiment, force=force)
+            launch_with_progress(cluster, experiment, force=force)
             interruptions.launched = True
             print_note(launch_summary(cluster, experiment))
             with reporting_pending_processes(cluster, name):

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK
 from symphony.commandline.output.terminal import print_note
 from symphony.errors import AlreadyExists, SpecError
@@ -140,13 +140,13 @@ def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
     texts_by_path = dict(zip(paths, texts.values(), strict=True))
     try:
         with _removed_on_error() as created:
-            _create(directory, texts_by_path, created)
+            _create_files(directory, texts_by_path, created)
     except OSError as exc:
         raise SpecError(f"{exc.filename or directory}: cannot be written: {exc.strerror}") from exc
     return paths
 
 
-def _create(directory: Path, texts: Mapping[Path, str], created: list[Path]) -> None:
+def _create_files(directory: Path, texts: Mapping[Path, str], created: list[Path]) -> None:
     """Create the directory, its parents and the files; append each created path to ``created``."""
     for parent in reversed([directory, *directory.parents]):
         if parent.is_dir():

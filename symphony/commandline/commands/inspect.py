@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError, error_message, exit_code
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.arguments import parse_seconds

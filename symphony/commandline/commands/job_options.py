@@ -185,14 +185,14 @@ def default_name(command: Sequence[str]) -> str:
     >>> default_name(["/opt/Simulate", "x"])
     'simulate'
     """
-    program = _program(command)
+    program = _find_program(command)
     name = suggested_name(PurePath(program).stem)
     if not name:
         raise SpecError(f"cannot derive a job name from {program!r}; pass --name")
     return name
 
 
-def _program(command: Sequence[str]) -> str:
+def _find_program(command: Sequence[str]) -> str:
     first = command[0]
     if not _INTERPRETERS.fullmatch(PurePath(first).name):
         return first

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 
@@ -75,7 +75,7 @@ class LaunchCommands(BaseCommands):
             return foreground.launch_and_follow(
                 self.cluster, experiment, force=args.force, as_json=args.json
             )
-        manifest = foreground.launch(self.cluster, experiment, force=args.force)
+        manifest = foreground.launch_with_progress(self.cluster, experiment, force=args.force)
         status = None
         if args.wait:
             status = foreground.wait_for_start(self.cluster, experiment.name, args.wait)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import has_colour, is_terminal, print_note
 from symphony.commandline.parsing.arguments import check_since, parse_count

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import OK, UsageError
 from symphony.commandline.output.terminal import print_note
 from symphony.commandline.parsing.arguments import parse_count
@@ -200,7 +200,7 @@ class SubmitCommands(BaseCommands):
             return foreground.launch_and_follow(
                 self.cluster, experiment, force=args.force, as_json=args.json
             )
-        manifest = foreground.launch(self.cluster, experiment, force=args.force)
+        manifest = foreground.launch_with_progress(self.cluster, experiment, force=args.force)
         summary = f"submitted {name} on {self.cluster.backend}"
         if args.wait:
             print_note(summary)

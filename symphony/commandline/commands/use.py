@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from symphony.commandline.commands.base import BaseCommands
+from symphony.commandline.commands.base_commands import BaseCommands
 from symphony.commandline.exit_codes import INTERRUPTED, OK, UsageError
 from symphony.commandline.output.terminal import print_note, show_progress
 

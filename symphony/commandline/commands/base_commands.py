@@ -124,9 +124,9 @@ class BaseCommands(CommandLine):
         """Load the experiment from ``args.file``. Raise `SpecError` or `NotFound` if that fails."""
         from pathlib import Path
 
-        from symphony.commandline.commands.experiment_files import load
+        from symphony.commandline.commands.experiment_files import load_experiment_file
 
-        return load(self.cluster, Path(args.file), args.name, dict(args.parameters))
+        return load_experiment_file(self.cluster, Path(args.file), args.name, dict(args.parameters))
 
     def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
         """Print the manifest that a launch of the experiment would create."""

@@ -19,7 +19,7 @@ from types import (
 from typing import TYPE_CHECKING
 
 from symphony.errors import NotFound, SpecError, SymphonyError
-from symphony.names import suggested_name, did_you_mean, join_names
+from symphony.names import did_you_mean, join_names, suggested_name
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster

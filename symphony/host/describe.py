@@ -16,6 +16,7 @@ from symphony.plan.topology import Service, Topology, of_status
 from symphony.process_details import ProcessDetails, ProcessEvent
 from symphony.status import ExperimentStatus, ProcessStatus
 
+
 def process_details(
     manifest: Mapping[str, Any], status: ProcessStatus, events: Iterable[Event], log: Path
 ) -> ProcessDetails:

@@ -45,19 +45,15 @@ class LocalChild:
 class LocalChildren:
     """The children of this process; see `symphony.host.supervisor.children.Children`."""
 
-    def __init__(
-        self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback, *, pidfds: bool = True
-    ) -> None:
+    def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
         self._loop = loop
         self._logs = str(run.logs)
         self._on_exit = on_exit
         self._running: dict[str, LocalChild] = {}
-        self._uses_pidfds = pidfds
+        self._uses_pidfds = True
         self._devnull = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._environment = InheritedEnvironment()
         self._original_limits = raise_open_file_limit()
-        if not pidfds:
-            self._use_signals()
 
     def __len__(self) -> int:
         return len(self._running)

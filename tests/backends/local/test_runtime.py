@@ -1,0 +1,215 @@
+"""Running processes: restarts, readiness, GPUs, private files, inherited state, refused launches."""
+
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+
+import pytest
+
+from symphony import Cluster, LaunchFailed, SpecError, State
+from symphony.status import ReasonCode
+from symphony.testing import until
+from symphony.testing.programs import FOREVER, REPORT
+
+from .conftest import eventually, marked, python, run_id_of, supervisor_of
+
+# --- restarts and readiness ---
+
+
+def test_backing_off_process_reports_its_next_start(cluster, experiment):
+    experiment.new_process("p", cmd="exit 3").restart_policy("OnFailure")
+    cluster.launch(experiment)
+    process = until(
+        cluster, "exp", lambda now: now.processes[0].restarts == 1 and now.processes[0].exit_code
+    ).processes[0]
+    assert (process.state, process.exit_code) == (State.PENDING, 3)
+    assert process.reason == "restarts in 10 s (exit code 3)"
+    assert process.reason_code is ReasonCode.BACKING_OFF
+
+
+def test_dependents_of_a_process_that_is_not_ready_in_time_never_start(cluster, experiment):
+    python(experiment, "db", FOREVER).ready(log="never", timeout=0.2)
+    experiment.new_process("app", command="true").starts_after("db")
+    experiment.new_process("more", command="true").starts_after("app", "succeeded")
+    python(experiment, "slow", FOREVER).ready(log="never")
+    experiment.new_process("patient", command="true").starts_after("slow")
+    cluster.launch(experiment)
+    assert cluster.describe_process("exp", "patient").reason == "waiting for slow to be ready"
+    status = until(cluster, "exp", lambda now: now.processes[2].state is State.FAILED)
+    assert status.processes[1].reason == "never started: db was not ready within 0.2 s"
+    assert "app failed" in status.processes[2].reason
+    assert [process.reason_code for process in status] == [
+        ReasonCode.NOT_READY,
+        ReasonCode.NEVER_STARTED,
+        ReasonCode.NEVER_STARTED,
+        None,
+        ReasonCode.WAITING,
+    ]
+
+
+def test_exit_codes_are_explained(cluster, experiment):
+    experiment.new_process("succeeds", cmd="true")
+    experiment.new_process("fails", cmd="exit 1")
+    experiment.new_process("missing", cmd="no-such-thing")
+    experiment.new_process("killed", cmd="kill -9 $$")
+    cluster.launch(experiment)
+    found = [
+        (item.exit_code, item.reason, item.reason_code) for item in cluster.wait("exp", timeout=20)
+    ]
+    assert found == [
+        (0, "", ReasonCode.EXITED),
+        (1, "", ReasonCode.EXITED),
+        (127, "the command was not found", ReasonCode.CANNOT_START),
+        (137, "killed by SIGKILL", ReasonCode.KILLED),
+    ]
+
+
+def test_idle_supervisor_makes_no_system_call(cluster, experiment):
+    """The number of its context switches does not change."""
+    for number in range(5):
+        experiment.new_process(f"p-{number}", command=["sleep", "1000"])
+    cluster.launch(experiment)
+    path = f"/proc/{supervisor_of(cluster)}/status"
+    samples = []
+
+    def is_idle():
+        with open(path) as file:
+            samples.append([line for line in file if "ctxt_switches" in line])
+        return len(samples) > 50 and samples[-1] == samples[-50]
+
+    eventually(is_idle)
+    assert marked(run_id_of(cluster))
+
+
+# --- GPUs ---
+
+
+def test_gpus_are_leased_across_experiments_until_their_process_exits(state, tmp_path):
+    devices = [f"test-{os.getpid()}-{number}" for number in range(3)]
+    cluster = Cluster.new("local", state_dir=state, gpus=devices)
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    try:
+        first = cluster.new_experiment("first")
+        first.new_process("two", cmd=f"echo $CUDA_VISIBLE_DEVICES; cat {gate}").resource_limit(
+            gpu=2
+        )
+        python(first, "none", FOREVER)
+        cluster.launch(first)
+        other = cluster.new_experiment("other")
+        python(other, "two", FOREVER).resource_limit(gpu=2)
+        with pytest.raises(LaunchFailed, match="requests 2 GPUs, but only 1 of 3 are free"):
+            cluster.launch(other)
+        assert cluster.list_experiments() == ["first"]
+        gate.write_text("")
+        until(cluster, "first", lambda now: now.processes[0].state is State.SUCCEEDED)
+        assert cluster.get_log("first", "two").strip() == ",".join(devices[:2])
+        manifest = json.loads((state / "first" / "manifest.json").read_text())
+        assert "CUDA_VISIBLE_DEVICES" not in manifest["processes"][1]["env"]
+        cluster.launch(other)
+    finally:
+        cluster.delete_batch(["first", "other"])
+
+
+# --- the run directory and the state that processes inherit ---
+
+
+def test_files_of_a_run_are_private(cluster, state, tmp_path):
+    (tmp_path / "token").write_text("swordfish")
+    (tmp_path / "token").chmod(0o644)
+    experiment = cluster.new_experiment("exp", secrets=[str(tmp_path / "token")])
+    python(experiment, "p", FOREVER).ready(log="up")
+    cluster.launch(experiment)
+    until(cluster, "exp", lambda now: now.processes[0].ready)
+    for parent, _, files in os.walk(state):
+        assert stat.S_IMODE(os.stat(parent).st_mode) == 0o700, parent
+        for file in files:
+            if file not in {"p.when", "supervisor.json", "supervisor.log"}:
+                assert stat.S_IMODE(os.stat(os.path.join(parent, file)).st_mode) == 0o600, file
+    cluster.delete("exp")
+    assert not list(state.rglob("token"))
+
+
+def test_environment_of_the_launcher_has_the_lowest_precedence(cluster, experiment, monkeypatch):
+    for name in ("INHERITED", "OVERRIDDEN", "SYMPH_A_HOST", "SYMPHONY_GROUP"):
+        monkeypatch.setenv(name, "outer")
+    python(experiment, "p", REPORT, env={"OVERRIDDEN": "inner"}).binds("a")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=20)
+    env = json.loads(cluster.get_log("exp", "p"))["env"]
+    expected = {
+        "INHERITED": "outer",
+        "OVERRIDDEN": "inner",
+        "SYMPH_A_HOST": "127.0.0.1",
+        "SYMPHONY_GROUP": "",
+    }
+    assert {name: env[name] for name in expected} == expected
+
+
+def test_processes_start_like_children_of_a_plain_popen(cluster, experiment, tmp_path):
+    """Signals, limits and descriptors are those of a process that the launcher itself starts."""
+    report = (
+        "grep -E 'SigBlk|SigIgn|SigCgt' /proc/self/status; ulimit -Sn; ulimit -Hn; ls /proc/self/fd"
+    )
+    # A process may have the limits of the supervisor until the launch is complete.
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+    # The tests may run under nohup, which ignores SIGHUP.
+    on_hangup = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        expected = subprocess.run(
+            ["bash", "-c", f"true; {report}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        experiment.new_process("p", cmd=f"cat {gate}; {report}").binds("a")
+        cluster.launch(experiment)
+        gate.write_text("")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        signal.signal(signal.SIGHUP, on_hangup)
+    cluster.wait("exp", timeout=20)
+    assert cluster.get_log("exp", "p") == expected
+
+
+def test_process_leads_its_own_session(cluster, experiment):
+    python(experiment, "p", "import os; print(os.getsid(0) == os.getpid() == os.getpgid(0))")
+    cluster.launch(experiment)
+    cluster.wait("exp", timeout=20)
+    assert cluster.get_log("exp", "p") == "True\n"
+
+
+# --- refused launches ---
+
+
+def test_launch_checks_every_process_before_it_starts_one(cluster, experiment):
+    python(experiment, "fine", FOREVER)
+    experiment.new_process("wrong", command="no-such-thing")
+    with pytest.raises(SpecError, match="command 'no-such-thing' was not found on the PATH"):
+        cluster.launch(experiment)
+    assert cluster.list_experiments() == []
+
+
+def test_launch_is_rolled_back_if_a_process_cannot_start(cluster, experiment, tmp_path):
+    """The file looks like a program until the kernel executes it."""
+    broken = tmp_path / "broken"
+    broken.write_bytes(b"\x7fELF nonsense")
+    broken.chmod(0o755)
+    for number in range(10):
+        experiment.new_process(f"p-{number}", command=["sleep", "1000"]).set_env(
+            "TEST_MARK", "rolled-back"
+        )
+    experiment.new_process("broken", command=str(broken))
+    message = "'broken' cannot be started .*Exec format error; the processes that had started were stopped"
+    with pytest.raises(LaunchFailed, match=message):
+        cluster.launch(experiment)
+    assert cluster.list_experiments() == []
+    listed = subprocess.run(["ps", "e", "-A"], capture_output=True, text=True, check=True).stdout
+    assert "TEST_MARK=rolled-back" not in listed

@@ -1,4 +1,4 @@
-"""Fixtures for tests of what runs on this machine alike, on local processes and in tmux."""
+"""Fixtures for tests that run on local processes and in tmux."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from symphony import Cluster
 
 @pytest.fixture
 def tmux_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for the sockets of tmux servers, which end with the test. Its path is short: a socket's may have some
-    100 characters. Without tmux the test is skipped, and fails in CI."""
+    """A directory for the sockets of tmux servers, which are killed after the test.
+
+    The path of a socket may have about 100 characters, so that of the directory is short. Without
+    tmux the test is skipped, or fails in CI.
+    """
     if shutil.which("tmux") is None:
-        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        say("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
-    folder = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
-    monkeypatch.setenv("TMUX_TMPDIR", folder)
+        report = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        report("NOT TESTED IN TMUX: there is no tmux; install it (Debian: apt install tmux)")
+    directory = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
+    monkeypatch.setenv("TMUX_TMPDIR", directory)
     monkeypatch.delenv("TMUX", raising=False)
-    yield Path(folder)
-    for socket in Path(folder).glob("tmux-*/*"):
+    yield Path(directory)
+    for socket in Path(directory).glob("tmux-*/*"):
         subprocess.run(["tmux", "-S", str(socket), "kill-server"], check=False, capture_output=True)
-    shutil.rmtree(folder, ignore_errors=True)  # a server that is ending removes its socket itself
+    shutil.rmtree(directory, ignore_errors=True)  # an exiting server removes its socket itself
 
 
 @pytest.fixture(params=["local", "tmux"])
 def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """Each backend of this machine, with a state directory of its own; what is left in it is deleted."""
+    """A cluster of each backend of this machine, with its own state directory."""
     options = {}
     if request.param == "tmux":
         request.getfixturevalue("tmux_sockets")

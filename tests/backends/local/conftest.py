@@ -1,4 +1,4 @@
-"""What the tests of the local backend share."""
+"""Fixtures and helpers of the tests of the local backend."""
 
 import os
 import signal
@@ -32,24 +32,24 @@ def experiment(cluster):
 
 
 def python(to, name, program, *args, **options):
-    """A process that runs a Python program, unbuffered."""
+    """Add a process that runs a Python program with unbuffered output."""
     return to.new_process(
         name, command=[sys.executable, "-u", "-c", program], args=list(args), **options
     )
 
 
 def supervisor_of(cluster, name="exp"):
-    """The id of the process that supervises an experiment."""
+    """Return the pid of the supervisor of an experiment."""
     return RunDirectory(cluster._root / name).supervisor().pid
 
 
 def run_id_of(cluster, name="exp"):
-    """The mark of an experiment's processes."""
+    """Return the identifier of the run of an experiment."""
     return RunDirectory(cluster._root / name).load_manifest()["run_id"]
 
 
 def marked(run_id):
-    """Ids of all processes that carry a mark, found without the code under test."""
+    """Return the pids of all processes of a run, without using the code under test."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -64,7 +64,7 @@ def marked(run_id):
 
 
 def kill(pid):
-    """End a process that a test started, and wait until it has gone."""
+    """Kill a process that a test started, and wait until it has exited."""
     handle = os.pidfd_open(pid)
     signal.pidfd_send_signal(handle, signal.SIGKILL)
     wait_pid(handle)
@@ -75,13 +75,13 @@ def wait_pid(handle, timeout=20):
 
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    assert poll.poll(timeout * 1000), "the process did not end"
+    assert poll.poll(timeout * 1000), "the process did not exit"
     os.close(handle)
 
 
 def eventually(holds, timeout=20):
-    """Wait for something of the operating system that tells nobody when it changes."""
+    """Wait for a condition of the operating system that cannot be observed as an event."""
     deadline = time.monotonic() + timeout
     while not holds():
-        assert time.monotonic() < deadline, "it did not come true"
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Plain children: the environment that each inherits, and how their ends are learned of."""
+"""Children of the supervisor: the environment that they inherit, and their observed exits."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from symphony.testing import until
 from symphony_local.environment import InheritedEnvironment
 
 COMMON = {"PATH": os.environ["PATH"], "HOME": "/", "EMPTY": ""}
-READLINES = {"LINES", "COLUMNS"}  # readline, which pytest imports, sets them behind Python's back
+# pytest imports readline, which sets these variables without Python.
+READLINE_VARIABLES = {"LINES", "COLUMNS"}
 
 
 @pytest.fixture(autouse=True)
 def _own_environment() -> Iterator[None]:
-    """This process's environment, put back as it was."""
+    """Restore the environment of this process after each test."""
     before = dict(os.environ)
     yield
     InheritedEnvironment().set(before, {})
 
 
 def inherited() -> dict[str, str]:
-    """What a child is given that is told nothing."""
-    said = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout
-    pairs = [os.fsdecode(line).partition("=") for line in said.split(b"\0") if line]
-    return {name: value for name, _, value in pairs if name not in READLINES}
+    """Return the environment that a child inherits."""
+    output = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout
+    pairs = [os.fsdecode(line).partition("=") for line in output.split(b"\0") if line]
+    return {name: value for name, _, value in pairs if name not in READLINE_VARIABLES}
 
 
 # --- the environment ---
 
 
-def test_each_child_has_the_common_variables_with_its_own_above_and_nothing_of_the_last() -> None:
+def test_child_has_common_and_own_variables_and_none_of_the_previous_child() -> None:
     env = InheritedEnvironment()
     env.set(COMMON, {"OWN": "1", "HOME": "/one", "SAME": "s"})
     assert inherited() == {**COMMON, "OWN": "1", "HOME": "/one", "SAME": "s"}
@@ -60,9 +61,7 @@ def test_each_child_has_the_common_variables_with_its_own_above_and_nothing_of_t
 @pytest.mark.parametrize(
     ("name", "error"), [("", OSError), ("a=b", ValueError), ("a\0b", ValueError)]
 )
-def test_a_variable_that_cannot_be_set_leaves_nothing_to_the_next_child(
-    name: str, error: type[Exception]
-) -> None:
+def test_invalid_variable_does_not_affect_the_next_child(name: str, error: type[Exception]) -> None:
     env = InheritedEnvironment()
     env.set(COMMON, {"HOME": "/one"})
     with pytest.raises(error):
@@ -71,7 +70,7 @@ def test_a_variable_that_cannot_be_set_leaves_nothing_to_the_next_child(
     assert inherited() == {**COMMON, "NEXT": "n"}
 
 
-def test_common_variables_that_cannot_be_set_are_tried_again() -> None:
+def test_invalid_common_variables_are_set_again() -> None:
     env = InheritedEnvironment()
     env.set(COMMON, {"OWN": "1"})
     broken = {"A": "1", "": "x", **COMMON}
@@ -82,24 +81,24 @@ def test_common_variables_that_cannot_be_set_are_tried_again() -> None:
     assert inherited() == COMMON
 
 
-def test_a_variable_without_a_name_is_inherited_as_it_came() -> None:
-    """Nobody can set one, but a program may begin with one."""
+def test_variable_without_a_name_is_inherited() -> None:
+    """No program can set one, but a program may be started with one."""
     code = (
         "import os, subprocess; from symphony_local.environment import InheritedEnvironment;"
         "InheritedEnvironment().set(dict(os.environ), {'OWN': '1'});"
         "subprocess.run(['env', '-0'])"
     )
-    begun = ["env", "-i", "=x", f"PATH={COMMON['PATH']}", f"PYTHONPATH={os.pathsep.join(sys.path)}"]
-    said = subprocess.run(
-        [*begun, sys.executable, "-c", code], capture_output=True, check=True
+    words = ["env", "-i", "=x", f"PATH={COMMON['PATH']}", f"PYTHONPATH={os.pathsep.join(sys.path)}"]
+    output = subprocess.run(
+        [*words, sys.executable, "-c", code], capture_output=True, check=True
     ).stdout
-    assert {b"=x", b"OWN=1"} < set(said.split(b"\0"))
+    assert {b"=x", b"OWN=1"} < set(output.split(b"\0"))
 
 
 REPORT = "import json, os; print(json.dumps({k: os.environ.get(k) for k in ('OWN', 'COLOUR', 'OTHERS')}))"
 
 
-def test_restarts_and_probes_have_the_environment_of_their_process_and_not_of_the_last_that_started(
+def test_restarts_and_probes_have_the_environment_of_their_process(
     state: Path, tmp_path: Path
 ) -> None:
     cluster = Cluster.new(
@@ -119,9 +118,9 @@ def test_restarts_and_probes_have_the_environment_of_their_process_and_not_of_th
     try:
         cluster.launch(experiment)
         until(cluster, "exp", lambda now: now.processes[0].restarts >= 3 and now.processes[1].ready)
-        said = cluster.get_log("exp", "first").splitlines()
-        assert len(said) >= 3
-        assert {json.dumps(json.loads(line)) for line in said} == {
+        lines = cluster.get_log("exp", "first").splitlines()
+        assert len(lines) >= 3
+        assert {json.dumps(json.loads(line)) for line in lines} == {
             json.dumps({"OWN": "1", "COLOUR": "red", "OTHERS": None})
         }
         assert (tmp_path / "probed").read_text() == "2green\n"
@@ -133,16 +132,16 @@ def test_restarts_and_probes_have_the_environment_of_their_process_and_not_of_th
         cluster.delete("exp")
 
 
-def test_an_environment_is_seen_of_who_has_not_quite_become_its_program() -> None:
-    """`Popen` returns when there is no way back for its child, which may be before its environment is in place."""
+def test_environment_of_a_process_during_exec_can_be_read() -> None:
+    """`Popen` may return before the kernel has set up the environment of the child."""
     for _ in range(200):
         with subprocess.Popen(["sleep", "1000"], env=COMMON) as child:
-            seen = read_environment(child.pid)
+            found = read_environment(child.pid)
             child.kill()
-        assert seen == COMMON
+        assert found == COMMON
 
 
-# --- their ends ---
+# --- exits ---
 
 FEW_DESCRIPTORS = """
 import resource, sys
@@ -160,14 +159,14 @@ experiment.new_process("again", cmd="test -e again && exit 0; touch again; exit 
 experiment.get_process("again").restart_policy("OnFailure")
 experiment.new_process("lives", command=["sleep", "1000"])
 """
-ONE_ENDS = """
+ONE_EXITS = """
 experiment.new_process("p", cmd="exit 3")
 for number in range(20):
     experiment.new_process(f"lives-{number}", command=["sleep", "1000"])
 """
 
 
-@pytest.mark.parametrize("limit", [40, 100])  # too few for any pidfd, and for some only
+@pytest.mark.parametrize("limit", [40, 100], ids=["no pidfds", "some pidfds"])
 def test_more_processes_than_descriptors(cluster: HostCluster, state: Path, limit: int) -> None:
     code = FEW_DESCRIPTORS.replace("{}", MANY)
     subprocess.run([sys.executable, "-c", code, str(state), str(limit)], check=True)
@@ -183,11 +182,9 @@ def test_more_processes_than_descriptors(cluster: HostCluster, state: Path, limi
     assert status.note == ""
 
 
-def test_an_end_that_came_before_signals_were_heeded_is_seen(
-    cluster: HostCluster, state: Path
-) -> None:
+def test_exit_before_signals_are_handled_is_observed(cluster: HostCluster, state: Path) -> None:
     subprocess.run(
-        [sys.executable, "-c", FEW_DESCRIPTORS.replace("{}", ONE_ENDS), str(state), "40"],
+        [sys.executable, "-c", FEW_DESCRIPTORS.replace("{}", ONE_EXITS), str(state), "40"],
         check=True,
     )
     assert (
@@ -196,10 +193,10 @@ def test_an_end_that_came_before_signals_were_heeded_is_seen(
     )
 
 
-def test_an_end_that_came_before_it_was_watched_for_is_seen(
+def test_exit_before_the_pidfd_is_opened_is_observed(
     cluster: HostCluster, experiment: Experiment
 ) -> None:
-    """The first of many has ended long before the last has started, and pidfds are opened after that."""
+    """The first process exits long before the last one starts. Pidfds are opened after that."""
     for number in range(100):
         experiment.new_process(f"p-{number}", command=["sh", "-c", f"exit {number % 5}"])
     cluster.launch(experiment)

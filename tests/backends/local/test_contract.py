@@ -19,15 +19,15 @@ class TestContract(BackendContract):
 
     @contextlib.contextmanager
     def foreign(self, cluster):
-        """A process with an environment like ours, and a hidden folder in the state folder."""
-        folder = Path(cluster._root) / ".mine"
-        folder.mkdir(parents=True)
+        """A process of another run, and a hidden directory in the state directory."""
+        directory = Path(cluster._root) / ".mine"
+        directory.mkdir(parents=True)
         process = subprocess.Popen(
             [sys.executable, "-c", "input()"],
             stdin=subprocess.PIPE,
             env={"SYMPHONY_RUN": "another", "PATH": "/bin"},
         )
         try:
-            yield lambda: process.poll() is None and folder.is_dir()
+            yield lambda: process.poll() is None and directory.is_dir()
         finally:
             process.communicate(b"\n")

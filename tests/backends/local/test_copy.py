@@ -1,4 +1,4 @@
-"""Copying from and to the folders of processes: every kind of name, modes, links, and what is refused."""
+"""Copying to and from the directories of processes: names, modes, links and errors."""
 
 import os
 import re
@@ -20,24 +20,24 @@ from .conftest import python
 
 @pytest.fixture
 def home(tmp_path) -> Path:
-    """The folder of the processes."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    return folder
+    """The working directory of the processes."""
+    directory = tmp_path / "home"
+    directory.mkdir()
+    return directory
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch) -> Path:
-    """Where the copying is asked for."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
+    """The working directory of the caller."""
+    directory = tmp_path / "here"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    return directory
 
 
 @pytest.fixture
 def cp(cluster, experiment, home, here):
-    """Copying from and to an experiment that has ended."""
+    """A function that copies to and from an experiment that has ended."""
     python(experiment, "worker", "pass", start_dir=str(home))
     python(experiment.new_process_group("team"), "other", "pass", start_dir=str(home))
     cluster.launch(experiment)
@@ -47,33 +47,34 @@ def cp(cluster, experiment, home, here):
     )
 
 
-def tree(folder):
-    """Everything below a folder: its mode, the time of what is no folder, and its content."""
+def tree(directory):
+    """Return the mode, the modification time (not of directories) and the content of each path."""
     found = {}
-    for path in sorted(folder.rglob("*")):
-        told = path.lstat()
-        kind = (
-            os.readlink(path) if path.is_symlink() else None if path.is_dir() else path.read_bytes()
-        )
-        when = None if kind is None else told.st_mtime_ns
-        found[str(path.relative_to(folder))] = (stat.S_IMODE(told.st_mode), when, kind)
+    for path in sorted(directory.rglob("*")):
+        status = path.lstat()
+        if path.is_symlink():
+            kind = os.readlink(path)
+        else:
+            kind = None if path.is_dir() else path.read_bytes()
+        when = None if kind is None else status.st_mtime_ns
+        found[str(path.relative_to(directory))] = (stat.S_IMODE(status.st_mode), when, kind)
     return found
 
 
 @pytest.fixture
 def sample(here):
-    """A folder with all that is awkward."""
-    folder = awkward.sample(here / "sample", [*awkward.ODD, "a:b"])
-    (folder / "old").write_text("old")
-    os.utime(folder / "old", (1, 1))
-    (folder / "closed").mkdir()
-    (folder / "closed" / "inner").mkdir()
-    (folder / "closed" / "inner").chmod(0o500)
-    (folder / "closed").chmod(0o500)
-    return folder
+    """A directory with unusual names, modes and times."""
+    directory = awkward.sample(here / "sample", [*awkward.ODD, "a:b"])
+    (directory / "old").write_text("old")
+    os.utime(directory / "old", (1, 1))
+    (directory / "closed").mkdir()
+    (directory / "closed" / "inner").mkdir()
+    (directory / "closed" / "inner").chmod(0o500)
+    (directory / "closed").chmod(0o500)
+    return directory
 
 
-def test_a_folder_there_and_back_is_the_same(cp, sample, home, here):
+def test_directory_is_the_same_after_a_round_trip(cp, sample, home, here):
     cp("sample", "team/other:copied")
     assert tree(home / "copied") == tree(sample)
     cp("worker:copied", "back")
@@ -82,7 +83,7 @@ def test_a_folder_there_and_back_is_the_same(cp, sample, home, here):
     assert sorted(os.listdir(here)) == ["back", "sample"]
 
 
-def test_a_process_that_runs_is_copied_from_while_it_writes(cluster, experiment, home, here):
+def test_copy_from_a_running_process(cluster, experiment, home, here):
     program = "import os, time; os.mkdir('out'); open('out/model.pt', 'w').write('weights'); print('saved'); time.sleep(1000)"
     python(experiment, "learner", program, start_dir=str(home)).ready(log="saved")
     cluster.launch(experiment)
@@ -91,7 +92,7 @@ def test_a_process_that_runs_is_copied_from_while_it_writes(cluster, experiment,
     assert (here / "model.pt").read_text() == "weights"
 
 
-def test_into_a_folder_under_its_name_and_into_its_content(cp, home, here):
+def test_directory_is_merged_into_an_existing_one(cp, home, here):
     (here / "a" / "deep").mkdir(parents=True)
     (here / "a" / "one").write_text("1")
     (here / "a" / "deep" / "new").write_text("n")
@@ -118,19 +119,19 @@ def test_into_a_folder_under_its_name_and_into_its_content(cp, home, here):
     assert sorted(os.listdir(home)) == ["into"]
 
 
-def test_a_file_takes_the_place_of_another_at_once(cp, home, here):
+def test_file_replaces_another_file(cp, home, here):
     (here / "new").write_text("new")
     (home / "file").write_text("old")
     (home / "latest").symlink_to("file")
     cp("new", "worker:file")
-    cp("worker:latest", "latest")  # a link that is named is followed
+    cp("worker:latest", "latest")  # a named link is followed
     assert ((here / "latest").read_text(), (here / "latest").is_symlink()) == ("new", False)
     (here / "mine").write_text("mine")
-    cp("mine", "worker:latest")  # and one that is replaced is not
+    cp("mine", "worker:latest")  # a replaced link is not followed
     assert ((home / "latest").read_text(), (home / "file").read_text()) == ("mine", "new")
 
 
-def test_special_bits_and_sockets_stay_behind(cp, home, here):
+def test_special_bits_and_sockets_are_not_copied(cp, home, here):
     (home / "out").mkdir()
     (home / "out" / "tool").touch()
     (home / "out" / "tool").chmod(0o4755)
@@ -144,7 +145,7 @@ def test_special_bits_and_sockets_stay_behind(cp, home, here):
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "error", "said"),
+    ("source", "target", "error", "message"),
     [
         ("worker:no/such", ".", NotFound, "no such file or directory: /.*no/such"),
         ("worker:file/.", ".", NotFound, r"no such file or directory: /.*/file"),
@@ -153,7 +154,7 @@ def test_special_bits_and_sockets_stay_behind(cp, home, here):
         ("mine", "worker:new/", NotFound, "no such directory: /.*/new"),
         ("worker:file", "no/x", NotFound, "no such directory: no"),
         ("worker:file", "mine/", NotFound, "no such directory: mine"),
-        ("folder", "worker:file", SpecError, "a directory cannot replace a file"),
+        ("directory", "worker:file", SpecError, "a directory cannot replace a file"),
         ("mine", "worker:", SpecError, "a file cannot replace a directory"),
         ("worker:file", "{home}/file", SpecError, "they are the same file"),
         ("worker:file", "linked", SpecError, "they are the same file"),
@@ -168,46 +169,44 @@ def test_special_bits_and_sockets_stay_behind(cp, home, here):
         ("worker:file", "/dev/null", SpecError, "neither a file nor a directory"),
     ],
 )
-def test_what_cannot_be_copied_is_one_line_and_leaves_all(
-    cp, home, here, source, target, error, said
-):
+def test_refused_copy_changes_nothing(cp, home, here, source, target, error, message):
     (here / "mine").write_text("whole")
-    (here / "folder" / "inner").mkdir(parents=True)
+    (here / "directory" / "inner").mkdir(parents=True)
     (home / "file").write_text("theirs")
     (home / "mine" / "deep").mkdir(parents=True)
     (here / "linked").symlink_to(home / "file")
     before = tree(here), tree(home)
     for dry_run in (True, False):
-        with pytest.raises(error, match=said) as raised:
+        with pytest.raises(error, match=message) as raised:
             cp(source, target.format(home=home), dry_run=dry_run)
         assert "\n" not in str(raised.value)
     assert (tree(here), tree(home)) == before
     assert not Path("/dev/null").is_file()
 
 
-def test_a_dry_run_of_what_can_be_copied_copies_nothing(cp, home, here):
+def test_dry_run_copies_nothing(cp, home, here):
     (home / "file").write_text("theirs")
     cp("worker:file", "copy", dry_run=True)
     assert os.listdir(here) == []
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (
-            lambda folder: os.mkfifo(folder / "z-pipe"),
+            lambda directory: os.mkfifo(directory / "z-pipe"),
             "z-pipe': it is neither a file, a directory nor a link",
         ),
         (
-            lambda folder: (folder / "z-in-the-way").mkdir(),
+            lambda directory: (directory / "z-in-the-way").mkdir(),
             "a directory cannot replace a file",
         ),
-        (lambda folder: (folder / "z-full").touch(), "a file cannot replace a directory"),
+        (lambda directory: (directory / "z-full").touch(), "a file cannot replace a directory"),
     ],
-    ids=["pipe", "file-in-the-way", "folder-in-the-way"],
+    ids=["pipe", "file-in-the-way", "directory-in-the-way"],
 )
-def test_nothing_is_half_made(cp, home, here, spoil, said):
-    """What comes first by name is not there either."""
+def test_error_in_the_middle_changes_nothing(cp, home, here, spoil, message):
+    """Even the first file by name is not copied."""
     (home / "out" / "deep").mkdir(parents=True)
     (home / "out" / "deep" / "first").write_text("new")
     spoil(home / "out")
@@ -216,12 +215,12 @@ def test_nothing_is_half_made(cp, home, here, spoil, said):
     (here / "out" / "z-in-the-way").write_text("old")
     (here / "out" / "z-full").mkdir()
     before = tree(here)
-    with pytest.raises(SpecError, match=said):
+    with pytest.raises(SpecError, match=message):
         cp("worker:out", ".")
     assert tree(here) == before
 
 
-def test_an_interrupted_copy_leaves_nothing(cp, home, here, monkeypatch):
+def test_interrupted_copy_leaves_nothing(cp, home, here, monkeypatch):
     (home / "out").mkdir()
     (home / "out" / "closed").mkdir(mode=0o500)
     for name in ("one", "two"):
@@ -250,7 +249,7 @@ except Exception as exc:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "said"),
+    ("source", "target", "message"),
     [
         ("worker:secret", "x", r"SpecError cannot copy '.*/home/secret': Permission denied"),
         ("worker:out", "x", r"SpecError cannot copy '.*/home/out/hidden': Permission denied"),
@@ -264,9 +263,9 @@ except Exception as exc:
         ("worker:file", "blind/x", r"SpecError cannot copy .*'blind"),
     ],
 )
-def test_what_this_user_may_not(cp, state, home, here, source, target, said):
-    for folder in (home / "out" / "hidden", home / "tree" / "deep", here / "tree" / "deep"):
-        folder.mkdir(parents=True)
+def test_missing_permissions_are_reported(cp, state, home, here, source, target, message):
+    for directory in (home / "out" / "hidden", home / "tree" / "deep", here / "tree" / "deep"):
+        directory.mkdir(parents=True)
     for name in ("file", "secret", "tree/deep/new", "tree/a"):
         (home / name).touch()
     modes = {home / "secret": 0, home / "out" / "hidden": 0, here / "tree" / "deep": 0o555}
@@ -285,16 +284,14 @@ def test_what_this_user_may_not(cp, state, home, here, source, target, said):
         for path in modes:
             path.chmod(0o755)
     assert (done.stderr, done.stdout.count("\n")) == ("", 1)
-    assert re.search(said, done.stdout), done.stdout
+    assert re.search(message, done.stdout), done.stdout
     assert {path: kind for path, (_, _, kind) in tree(here).items()} == before
 
 
 def without_rights():
-    """The words before a command with which root, too, may only do what the modes of files say."""
+    """Return a command prefix that makes root respect the modes of files."""
     if os.geteuid() != 0:
         return []
     if shutil.which("setpriv") is None:
-        pytest.skip(
-            "NOT TESTED: root may do everything, and there is no setpriv (util-linux) to take that away"
-        )
+        pytest.skip("NOT TESTED: root ignores file modes, and there is no setpriv (util-linux)")
     return ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]

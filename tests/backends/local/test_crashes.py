@@ -1,4 +1,4 @@
-"""Launchers and supervisors that are killed: nothing is unaccounted for, and no status lies."""
+"""Killed launchers and supervisors: no process is forgotten, and every status is correct."""
 
 import contextlib
 import json
@@ -32,8 +32,8 @@ print("launched", flush=True)
 """
 
 
-def carrying(mark):
-    """Ids of all processes that carry a test's own mark."""
+def marked_processes(mark):
+    """Return the pids of all processes that have the mark of a test."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -49,7 +49,7 @@ def carrying(mark):
 
 @pytest.fixture
 def launcher(state, request):
-    """A launcher in a process of its own, ready to launch, with the mark of what it launches."""
+    """A process that is ready to launch, and the mark of the processes that it launches."""
     mark = f"{os.getpid()}-{request.node.name}"
     process = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, str(state), mark],
@@ -68,7 +68,7 @@ def left_in(state):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
+def test_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
     process, mark = launcher
     process.stdin.write("go\n")
     process.stdin.flush()
@@ -78,17 +78,20 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
     process.kill()
     process.wait()
 
-    def settled():
-        """All of it is there, or none of it."""
+    def is_complete():
+        """Return whether all of the experiment exists, or nothing of it."""
         if "exp" in cluster.list_experiments():
-            return all_running(cluster.describe_experiment("exp")) and len(carrying(mark)) == 20
-        return not carrying(mark) and not any(
+            return (
+                all_running(cluster.describe_experiment("exp"))
+                and len(marked_processes(mark)) == 20
+            )
+        return not marked_processes(mark) and not any(
             RunDirectory(state / name).is_locked() for name in left_in(state)
         )
 
-    eventually(settled)
+    eventually(is_complete)
     cluster.delete("exp")
-    assert carrying(mark) == []
+    assert marked_processes(mark) == []
     again = cluster.new_experiment("exp")
     again.new_process("true", command="true")
     cluster.launch(again)
@@ -97,10 +100,10 @@ def test_a_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
     assert left_in(state) == []
 
 
-def test_a_launcher_killed_before_its_supervisor_lives(cluster, experiment, state):
+def test_launcher_killed_before_its_supervisor_starts(cluster, experiment, state):
     code = (
-        "import os, signal, sys; from symphony import Cluster; from symphony.host.supervisor import handover as detach;"
-        "detach._spawn_supervisor = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
+        "import os, signal, sys; from symphony import Cluster; from symphony.host.supervisor import handover;"
+        "handover._spawn_supervisor = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
         "cluster = Cluster.new('local', state_dir=sys.argv[1]); experiment = cluster.new_experiment('exp');"
         "experiment.new_process('p', command='true'); cluster.launch(experiment)"
     )
@@ -112,7 +115,7 @@ def test_a_launcher_killed_before_its_supervisor_lives(cluster, experiment, stat
     assert left_in(state) == ["exp"]
 
 
-def test_a_launcher_that_is_killed_leaves_its_processes_running(launcher, cluster):
+def test_processes_outlive_a_killed_launcher(launcher, cluster):
     process, mark = launcher
     process.stdin.write("go\n")
     process.stdin.flush()
@@ -121,14 +124,14 @@ def test_a_launcher_that_is_killed_leaves_its_processes_running(launcher, cluste
     process.wait()
     status = cluster.describe_experiment("exp")
     assert all_running(status)
-    assert sorted(item.pid for item in status) == sorted(carrying(mark))
+    assert sorted(item.pid for item in status) == sorted(marked_processes(mark))
 
 
-def test_a_dead_supervisor_is_said_to_be_dead(cluster, experiment):
-    python(experiment, "lives", FOREVER)
-    python(experiment, "ends", FOREVER)
-    python(experiment, "ended", "raise SystemExit(3)")
-    experiment.new_process("waits", command="true").starts_after("lives", "succeeded")
+def test_status_after_the_supervisor_was_killed(cluster, experiment):
+    python(experiment, "runs", FOREVER)
+    python(experiment, "killed", FOREVER)
+    python(experiment, "failed", "raise SystemExit(3)")
+    experiment.new_process("waits", command="true").starts_after("runs", "succeeded")
     cluster.launch(experiment)
     until(
         cluster,
@@ -137,19 +140,19 @@ def test_a_dead_supervisor_is_said_to_be_dead(cluster, experiment):
             [item.state.value for item in now] == ["running", "running", "failed", "pending"]
         ),
     )
-    ends = cluster.describe_process("exp", "ends").pid
+    pid = cluster.describe_process("exp", "killed").pid
     kill(supervisor_of(cluster))
-    kill(ends)
+    kill(pid)
     status = cluster.describe_experiment("exp")
     assert "supervisor was killed" in status.note
     states = {item.name: (item.state, item.exit_code) for item in status}
     assert states == {
-        "lives": (State.RUNNING, None),
-        "ends": (State.UNKNOWN, None),
-        "ended": (State.FAILED, 3),
+        "runs": (State.RUNNING, None),
+        "killed": (State.UNKNOWN, None),
+        "failed": (State.FAILED, 3),
         "waits": (State.UNKNOWN, None),
     }
-    assert all("supervisor was killed" in item.reason for item in status if item.name != "ended")
+    assert all("supervisor was killed" in item.reason for item in status if item.name != "failed")
     run_id = run_id_of(cluster)
     assert marked(run_id)
     cluster.delete("exp")
@@ -157,7 +160,7 @@ def test_a_dead_supervisor_is_said_to_be_dead(cluster, experiment):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_supervisor_killed_at_a_random_moment(launcher, cluster, seed):
+def test_supervisor_killed_at_a_random_moment(launcher, cluster, seed):
     process, mark = launcher
     process.stdin.write("go\n")
     process.stdin.flush()
@@ -165,62 +168,60 @@ def test_a_supervisor_killed_at_a_random_moment(launcher, cluster, seed):
     spins = random.Random(seed).randrange(0, 4000)
     for _ in range(spins):
         os.getpid()
-    found = psutil.Process(supervisor_of(cluster)) if supervisor_lives(cluster) else None
+    found = psutil.Process(supervisor_of(cluster)) if has_supervisor(cluster) else None
     if found is not None:
         kill(found.pid)
     process.wait(20)
     if "exp" in cluster.list_experiments():
         status = cluster.describe_experiment("exp")
         shown = sorted(item.pid for item in status if item.state is State.RUNNING)
-        assert shown == sorted(carrying(mark))
+        assert shown == sorted(marked_processes(mark))
         assert not any(item.state is State.SUCCEEDED for item in status)
     cluster.delete("exp")
-    assert carrying(mark) == []
+    assert marked_processes(mark) == []
 
 
-def supervisor_lives(cluster):
+def has_supervisor(cluster):
     try:
         return supervisor_of(cluster) is not None
     except AttributeError:
         return False
 
 
-def test_a_supervisor_killed_during_delete(cluster, experiment):
-    """It has told all to end, and none has yet; who deletes tells them again."""
+def test_supervisor_killed_during_delete(cluster, experiment):
+    """The supervisor has sent SIGTERM and no process has exited. Delete sends SIGTERM again."""
     names = [f"p-{number}" for number in range(5)]
     for name in names:
-        python(experiment, name, TOLD_TWICE).ready(log="up")
+        python(experiment, name, EXITS_AT_THE_SECOND_SIGTERM).ready(log="up")
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all(item.ready for item in now))
     run_id, supervisor = run_id_of(cluster), supervisor_of(cluster)
     code = "import sys; from symphony import Cluster; Cluster.new('local', state_dir=sys.argv[1]).delete('exp')"
     deleting = subprocess.Popen([sys.executable, "-c", code, str(cluster._root)])
-    eventually(lambda: all(cluster.get_log("exp", name) == "up\ntold\n" for name in names))
+    eventually(lambda: all(cluster.get_log("exp", name) == "up\nsignal\n" for name in names))
     kill(supervisor)
     assert deleting.wait(60) == 0
     assert marked(run_id) == []
     assert cluster.list_experiments() == []
 
 
-TOLD_TWICE = """
+EXITS_AT_THE_SECOND_SIGTERM = """
 import signal, time
-def told(*_):
+def handle(*_):
     signal.signal(15, signal.SIG_DFL)
-    print("told")
-signal.signal(15, told)
+    print("signal")
+signal.signal(15, handle)
 print("up")
 while True:
     time.sleep(100)
 """
 
 
-def test_a_delete_that_is_late_leaves_what_was_launched_under_the_name_meanwhile(
-    cluster, experiment, monkeypatch
-):
+def test_slow_delete_keeps_an_experiment_launched_in_the_meantime(cluster, experiment, monkeypatch):
     from symphony.host import stop
 
-    def stopped(run, **options):
-        """Its second half is late: another deletes and launches first."""
+    def slow_stop(run, **options):
+        """Let another program delete and launch before the directory is removed."""
         usual(run, **options)
         monkeypatch.setattr(stop, "stop", usual)
         cluster.launch(experiment, force=True)
@@ -229,13 +230,13 @@ def test_a_delete_that_is_late_leaves_what_was_launched_under_the_name_meanwhile
     cluster.launch(experiment)
     before = run_id_of(cluster)
     usual = stop.stop
-    monkeypatch.setattr(stop, "stop", stopped)
+    monkeypatch.setattr(stop, "stop", slow_stop)
     cluster.delete("exp")
     assert run_id_of(cluster) != before
     assert all_running(cluster.describe_experiment("exp"))
 
 
-def test_a_supervisor_that_dies_while_launching_is_a_failed_launch(
+def test_supervisor_killed_while_launching_is_a_failed_launch(
     cluster, experiment, monkeypatch, state
 ):
     experiment.new_process("p", command=["sleep", "1000"])
@@ -251,15 +252,15 @@ def test_a_supervisor_that_dies_while_launching_is_a_failed_launch(
     )
     monkeypatch.syspath_prepend(str(broken))
     monkeypatch.setattr(type(cluster), "children", "broken_children:Children")
-    experiment.set_env("TEST_MARK", "dies-while-launching")
+    experiment.set_env("TEST_MARK", "killed-while-launching")
     with pytest.raises(BackendError, match="supervisor of 'exp' died"):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []
-    assert carrying("dies-while-launching") == []
+    assert marked_processes("killed-while-launching") == []
     assert left_in(state) == []
 
 
-def test_a_torn_event_is_not_there_yet(cluster, experiment):
+def test_incomplete_event_is_ignored(cluster, experiment):
     experiment.new_process("p", command=["sleep", "1000"])
     cluster.launch(experiment)
     kill(supervisor_of(cluster))
@@ -268,8 +269,8 @@ def test_a_torn_event_is_not_there_yet(cluster, experiment):
     assert cluster.describe_experiment("exp").processes[0].state is State.RUNNING
 
 
-def test_the_terminal_and_the_group_of_the_launcher_may_go(state):
-    """The launcher leads a session on a terminal, which hangs up; its group is killed."""
+def test_experiment_outlives_the_terminal_and_the_group_of_the_launcher(state):
+    """The terminal of the launcher hangs up, and its process group is killed."""
     import pty
 
     code = (
@@ -280,9 +281,9 @@ def test_the_terminal_and_the_group_of_the_launcher_may_go(state):
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-c", code, str(state)])
-    said = b""
-    while b"launched" not in said:
-        said += os.read(terminal, 100)
+    output = b""
+    while b"launched" not in output:
+        output += os.read(terminal, 100)
     os.close(terminal)
     os.killpg(pid, 9)
     os.waitpid(pid, 0)
@@ -294,12 +295,8 @@ def test_the_terminal_and_the_group_of_the_launcher_may_go(state):
         cluster.delete("exp")
 
 
-def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(
-    cluster, experiment, tmp_path
-):
-    """The supervisor goes on, and ends when its processes have."""
-    import shutil
-
+def test_supervisor_outlives_its_removed_run_directory(cluster, experiment, tmp_path):
+    """The supervisor exits after its processes."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     experiment.new_process("p", command=["sh", "-c", f"echo up; cat {gate}; echo down"]).set_env(
@@ -307,62 +304,62 @@ def test_a_run_directory_that_is_removed_by_hand_does_not_stop_the_rest(
     )
     cluster.launch(experiment)
     supervisor = psutil.Process(supervisor_of(cluster))
-    # In one step: the supervisor may be writing to it just now.
+    # The supervisor may write to the directory at this moment, so it is renamed first.
     (cluster._root / "exp").rename(tmp_path / "away")
     shutil.rmtree(tmp_path / "away")
     gate.write_text("go")
     supervisor.wait(20)
-    assert carrying("by-hand") == []
+    assert marked_processes("by-hand") == []
 
 
-# --- another host, or this one under another name ---
+# --- another host ---
 
 
 @pytest.fixture
-def away(cluster, experiment):
-    """An experiment whose supervisor and processes ended with a host that had another name; one was over by then."""
+def foreign(cluster, experiment):
+    """An experiment of another host. One of its processes had exited, the others had not."""
     python(experiment, "p", FOREVER)
-    experiment.new_process("over", cmd="exit 3")
+    experiment.new_process("exited", cmd="exit 3")
     experiment.new_process("later", command="true").starts_after("p", "succeeded")
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[1].state is State.FAILED)
     kill(supervisor_of(cluster))
     kill(cluster.describe_process("exp", "p").pid)
     record = cluster._root / "exp" / "supervisor.json"
-    signed = json.loads(record.read_text())
-    record.write_text(json.dumps({**signed, "host": "oldname", "boot": "another"}))
+    original = json.loads(record.read_text())
+    record.write_text(json.dumps({**original, "host": "oldname", "boot": "another"}))
     yield cluster
     if record.exists():
-        record.write_text(json.dumps(signed))
+        record.write_text(json.dumps(original))
 
 
-def test_what_runs_on_another_host_is_not_told_as_running(away):
-    now = away.describe_experiment("exp")
+def test_process_of_another_host_is_unknown(foreign):
+    now = foreign.describe_experiment("exp")
     assert "oldname" in now.note
     assert [process.state for process in now] == [State.UNKNOWN, State.FAILED, State.UNKNOWN]
     assert "oldname" in now.processes[0].reason
     assert now.processes[0].pid is None
-    assert away.wait("exp", timeout=5) == now
+    assert foreign.wait("exp", timeout=5) == now
     with pytest.raises(NotFound, match="oldname"):
-        away.exec_command("exp", "p", "true")
+        foreign.exec_command("exp", "p", "true")
 
 
-@pytest.mark.parametrize("what", ["delete", "stop", "launch", "force"])
-def test_the_way_out_of_an_experiment_of_another_host_is_said_and_nothing_is_lost(away, what):
-    again = away.new_experiment("exp")
+@pytest.mark.parametrize("verb", ["delete", "stop", "launch", "force"])
+def test_experiment_of_another_host_is_refused_and_kept(foreign, verb):
+    again = foreign.new_experiment("exp")
     again.new_process("p", command="true")
-    folder = away._root / "exp"
-    events = (folder / "events.jsonl").read_text()
+    directory = foreign._root / "exp"
+    events = (directory / "events.jsonl").read_text()
     verbs = {
-        "delete": lambda: away.delete("exp"),
-        "stop": lambda: away.stop("exp"),
-        "launch": lambda: away.launch(again),
-        "force": lambda: away.launch(again, force=True),
+        "delete": lambda: foreign.delete("exp"),
+        "stop": lambda: foreign.stop("exp"),
+        "launch": lambda: foreign.launch(again),
+        "force": lambda: foreign.launch(again, force=True),
     }
-    with pytest.raises(AlreadyExists if what == "launch" else BackendError) as refusal:
-        verbs[what]()
+    with pytest.raises(AlreadyExists if verb == "launch" else BackendError) as refusal:
+        verbs[verb]()
     assert "'exp' was launched on oldname" in str(refusal.value)
-    assert f"remove the directory {folder}" in str(refusal.value)
-    assert (folder / "events.jsonl").read_text() == events
-    shutil.rmtree(folder)
-    away.launch(again)
+    assert f"remove the directory {directory}" in str(refusal.value)
+    assert (directory / "events.jsonl").read_text() == events
+    shutil.rmtree(directory)
+    foreign.launch(again)

@@ -1,4 +1,4 @@
-"""How a launcher hands over to its supervisor, which prepares itself meanwhile: whoever fails, nothing stays behind."""
+"""The handover from a launcher to its supervisor: no failure of either leaves anything behind."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from .conftest import eventually, run_id_of, supervisor_of
 
 PORT = 7461
 
-# What the launcher does next when it is struck, and what is struck there.
+# The moment after which the launcher receives a signal, and the function that ends there.
 MOMENTS = {
-    "the supervisor was spawned": "detach._spawn_supervisor",
-    "the launcher decides": "checks.check",
-    "the manifest is written": "checks.write",
+    "the supervisor was spawned": "handover._spawn_supervisor",
+    "the launcher has checked": "preflight.check",
+    "the manifest is written": "preflight.write",
     "the descriptors are sent": "leases.PortLeases.release_holds",
-    "the orders are given": "detach._send_orders",
+    "the orders are sent": "handover._send_orders",
 }
-STRUCK = """
+INTERRUPTED = """
 import os, sys
 from symphony import Cluster
-from symphony.host import preflight as checks
+from symphony.host import preflight
 from symphony.host.resources import leases
-from symphony.host.supervisor import handover as detach
-state, where, number = sys.argv[1:]
-*path, name = where.split(".")
-owner = {"checks": checks, "detach": detach, "leases": leases}[path[0]]
+from symphony.host.supervisor import handover
+state, function, number = sys.argv[1:]
+*path, name = function.split(".")
+owner = {"preflight": preflight, "handover": handover, "leases": leases}[path[0]]
 for part in path[1:]:
     owner = getattr(owner, part)
 usual = getattr(owner, name)
 
-def struck(*args):
+def interrupted(*args):
     usual(*args)
     os.kill(os.getpid(), int(number))
 
-setattr(owner, name, struck)
+setattr(owner, name, interrupted)
 cluster = Cluster.new("local", state_dir=state)
 experiment = cluster.new_experiment("exp")
 experiment.new_process("p", command=["sleep", "1000"]).binds({"a": PORT})
@@ -57,12 +57,12 @@ cluster.launch(experiment)
 """.replace("PORT", str(PORT))
 
 
-def strike(
+def interrupt(
     state: Path, moment: str, number: signal.Signals, mark: str
 ) -> subprocess.CompletedProcess[str]:
-    """A launcher that a signal meets at a moment of its launch. All that it starts carries the mark."""
+    """Run a launcher that receives a signal at a moment of its launch. Its processes have a mark."""
     return subprocess.run(
-        [sys.executable, "-c", STRUCK, str(state), MOMENTS[moment], str(int(number))],
+        [sys.executable, "-c", INTERRUPTED, str(state), MOMENTS[moment], str(int(number))],
         env={**os.environ, "TEST_MARK": mark},
         stderr=subprocess.PIPE,
         text=True,
@@ -70,7 +70,7 @@ def strike(
     )
 
 
-def carrying(mark: str) -> list[psutil.Process]:
+def marked_processes(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         try:
@@ -88,11 +88,11 @@ def left_in(state: Path) -> list[str]:
     return [path.name for path in state.iterdir() if path.name != ".lock"]
 
 
-def nobody_keeps(state: Path) -> bool:
+def is_unlocked(state: Path) -> bool:
     return not any(RunDirectory(state / name).is_locked() for name in left_in(state))
 
 
-def leased(port: int) -> bool:
+def is_leased(port: int) -> bool:
     lease = take_lease("port", str(port))
     if lease is not None:
         os.close(lease)
@@ -101,53 +101,53 @@ def leased(port: int) -> bool:
 
 @pytest.fixture
 def mark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A mark of this test's own on all that it starts, supervisors too."""
+    """A mark in the environment of everything that this test starts, including supervisors."""
     mark = f"{os.getpid()}-{request.node.name}"
     monkeypatch.setenv("TEST_MARK", mark)
     yield mark
-    for process in carrying(mark):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it may be about to end by itself
+    for process in marked_processes(mark):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may exit at this moment
             process.kill()
 
 
-# --- a launcher that is struck ---
+# --- an interrupted launcher ---
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_an_interrupted_launch_is_taken_back(state: Path, moment: str, mark: str) -> None:
-    launcher = strike(state, moment, signal.SIGINT, mark)
+def test_interrupted_launch_is_rolled_back(state: Path, moment: str, mark: str) -> None:
+    launcher = interrupt(state, moment, signal.SIGINT, mark)
     assert launcher.stderr.splitlines()[-1] == "KeyboardInterrupt"
     assert left_in(state) == []
-    assert not leased(PORT)
-    eventually(lambda: carrying(mark) == [])
+    assert not is_leased(PORT)
+    eventually(lambda: marked_processes(mark) == [])
 
 
 @pytest.mark.parametrize(
-    "moment", [moment for moment in MOMENTS if moment != "the orders are given"]
+    "moment", [moment for moment in MOMENTS if moment != "the orders are sent"]
 )
-def test_a_launcher_that_is_killed_before_its_orders_leaves_no_supervisor(
+def test_launcher_killed_before_its_orders_leaves_no_supervisor(
     cluster: HostCluster, experiment: Experiment, state: Path, moment: str, mark: str
 ) -> None:
-    assert strike(state, moment, signal.SIGKILL, mark).returncode == -signal.SIGKILL
-    eventually(lambda: nobody_keeps(state) and carrying(mark) == [])
-    assert not leased(PORT)
+    assert interrupt(state, moment, signal.SIGKILL, mark).returncode == -signal.SIGKILL
+    eventually(lambda: is_unlocked(state) and marked_processes(mark) == [])
+    assert not is_leased(PORT)
     assert cluster.list_experiments() == []
     experiment.new_process("p", command="true").binds({"a": PORT})
     cluster.launch(experiment)
     assert left_in(state) == ["exp"]
 
 
-def test_orders_are_obeyed_when_the_launcher_is_killed_after_them(
+def test_launch_completes_if_the_launcher_is_killed_after_its_orders(
     cluster: HostCluster, state: Path, mark: str
 ) -> None:
-    strike(state, "the orders are given", signal.SIGKILL, mark)
-    eventually(lambda: cluster.list_experiments() == ["exp"] and len(carrying(mark)) == 2)
-    assert leased(PORT)
+    interrupt(state, "the orders are sent", signal.SIGKILL, mark)
+    eventually(lambda: cluster.list_experiments() == ["exp"] and len(marked_processes(mark)) == 2)
+    assert is_leased(PORT)
     cluster.delete("exp")
-    assert carrying(mark) == []
+    assert marked_processes(mark) == []
 
 
-# --- a launch that is refused ---
+# --- a refused launch ---
 
 
 def no_command(experiment: Experiment) -> None:
@@ -167,7 +167,7 @@ def port_of_another(experiment: Experiment) -> None:
 
 
 @pytest.mark.parametrize("wrong", [no_command, no_such_command, too_many_gpus, port_of_another])
-def test_a_refused_launch_leaves_nothing_behind(
+def test_refused_launch_leaves_nothing_behind(
     state: Path, wrong: Callable[[Experiment], None], mark: str
 ) -> None:
     gpu = f"test-{mark}"
@@ -177,18 +177,18 @@ def test_a_refused_launch_leaves_nothing_behind(
     with socket.create_server(("127.0.0.1", PORT + 1)), pytest.raises((SpecError, LaunchFailed)):
         cluster.launch(experiment)
     assert left_in(state) == []
-    assert not leased(PORT)
-    eventually(lambda: carrying(mark) == [])
+    assert not is_leased(PORT)
+    eventually(lambda: marked_processes(mark) == [])
 
 
-# --- a supervisor that does not live to see its orders ---
+# --- a supervisor that fails before its orders ---
 
 
 @pytest.fixture
-def children_of(
+def use_children(
     cluster: HostCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[str | None], None]:
-    """Lets processes be started by ``Children`` of a module with that text."""
+    """Let the supervisor import its ``Children`` from a module with the given text."""
 
     def write(text: str | None) -> None:
         if text is not None:
@@ -209,45 +209,45 @@ def children_of(
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "it left no message"),
     ],
 )
-def test_a_supervisor_that_cannot_prepare_itself_is_a_failed_launch(
+def test_supervisor_that_cannot_import_its_modules_is_a_failed_launch(
     cluster: HostCluster,
     experiment: Experiment,
-    children_of: Callable[[str | None], None],
+    use_children: Callable[[str | None], None],
     state: Path,
     mark: str,
     text: str | None,
     reason: str,
 ) -> None:
-    children_of(text)
+    use_children(text)
     experiment.new_process("p", command="true").binds({"a": PORT})
     with pytest.raises(
         BackendError, match=f"the supervisor of 'exp' died while launching: .*{reason}"
     ):
         cluster.launch(experiment)
     assert left_in(state) == []
-    assert not leased(PORT)
-    eventually(lambda: carrying(mark) == [])
+    assert not is_leased(PORT)
+    eventually(lambda: marked_processes(mark) == [])
 
 
-def test_a_refused_launch_waits_for_no_supervisor(
+def test_refused_launch_does_not_wait_for_the_supervisor(
     cluster: HostCluster,
     experiment: Experiment,
-    children_of: Callable[[str | None], None],
+    use_children: Callable[[str | None], None],
     state: Path,
     mark: str,
 ) -> None:
-    children_of("import time; time.sleep(1000)")
+    use_children("import time; time.sleep(1000)")
     experiment.new_process("p", command="no-such-thing")
     with pytest.raises(SpecError, match="was not found"):
         cluster.launch(experiment)
     assert left_in(state) == []
-    eventually(lambda: carrying(mark) == [])
+    eventually(lambda: marked_processes(mark) == [])
 
 
-# --- what is handed over ---
+# --- descriptors ---
 
 
-def test_hundreds_of_descriptors_are_handed_over_and_let_go_one_process_at_a_time(
+def test_hundreds_of_descriptors_are_handed_over_and_released_in_time(
     state: Path, mark: str
 ) -> None:
     names = [f"test-{os.getpid()}-{number}" for number in range(300)]
@@ -265,18 +265,18 @@ def test_hundreds_of_descriptors_are_handed_over_and_let_go_one_process_at_a_tim
             for address in cluster.launch(experiment).services.values()
         ]
         assert len(ports) == 100
-        assert all(leased(port) for port in ports)
+        assert all(is_leased(port) for port in ports)
         with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
             stranger.bind(("127.0.0.1", ports[-1]))
-        assert gpu_is_leased(names[0])
-        eventually(lambda: not any(gpu_is_leased(name) for name in names[1:]))
-        assert gpu_is_leased(names[0])
+        assert is_gpu_leased(names[0])
+        eventually(lambda: not any(is_gpu_leased(name) for name in names[1:]))
+        assert is_gpu_leased(names[0])
     finally:
         cluster.delete("exp")
-    assert not any(leased(port) for port in ports)
+    assert not any(is_leased(port) for port in ports)
 
 
-def gpu_is_leased(name: str) -> bool:
+def is_gpu_leased(name: str) -> bool:
     lease = take_lease("gpu", name)
     if lease is not None:
         os.close(lease)
@@ -285,14 +285,14 @@ def gpu_is_leased(name: str) -> bool:
 
 CROWDED = """
 import errno, os, resource, socket, threading
-from symphony.host.supervisor import handover as detach
+from symphony.host.supervisor import handover
 if os.getuid() == 0:
-    os.setuid(65534)  # the kernel limits all but the superuser
+    os.setuid(65534)  # the limit does not apply to root
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 ours, theirs = socket.socketpair()
 descriptors = [0] * 40
 for _ in range(2):
-    detach._send_descriptors(ours, descriptors)
+    handover._send_descriptors(ours, descriptors)
 try:
     socket.send_fds(ours, [b" "], descriptors)
 except OSError as exc:
@@ -307,19 +307,19 @@ def receive():
             os.close(descriptor)
 
 threading.Timer(0.1, receive).start()
-detach._send_descriptors(ours, descriptors)
+handover._send_descriptors(ours, descriptors)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a limit of Linux")
-def test_descriptors_wait_for_those_that_nobody_has_received_yet() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit exists only on Linux")
+def test_descriptors_wait_until_others_in_transit_are_received() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CROWDED], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout, done.stderr, done.returncode) == ("ETOOMANYREFS\n", "", 0)
 
 
-def test_a_supervisor_does_not_carry_the_mark_that_its_children_inherit(
+def test_supervisor_does_not_belong_to_its_own_run(
     cluster: HostCluster, experiment: Experiment
 ) -> None:
     process = experiment.new_process("p", command=["sleep", "1000"])

@@ -1,4 +1,4 @@
-"""What a supervisor inherits from its launcher, and what it must not."""
+"""What a supervisor inherits from its launcher, and what it must not inherit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from symphony import Cluster, State
 from symphony.host.cluster import HostCluster
 from symphony.testing import until
 
-# A server that does not set SO_REUSEADDR: it cannot bind while anybody holds its port.
+# A server without SO_REUSEADDR cannot bind its port while another process holds it.
 PLAIN_SERVER = """
 import os, socket
 socket.socket().bind((os.environ["SYMPH_ECHO_BIND_HOST"], int(os.environ["SYMPH_ECHO_PORT"])))
@@ -25,18 +25,20 @@ cluster.launch(inner)
 """
 
 
-def unused(port: int) -> bool:
-    """Whether nobody uses a port, and no connection of a minute ago is left on it."""
-    with socket.socket() as one:
+def is_unused(port: int) -> bool:
+    """Return whether no process uses a port and no closed connection is left on it."""
+    with socket.socket() as probe:
         try:
-            one.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
 
 
-def test_a_server_can_bind_while_the_others_are_still_being_started(cluster: HostCluster) -> None:
-    port = next(port for port in range(7300, 8900) if unused(port))
+def test_server_can_bind_while_other_processes_are_still_being_started(
+    cluster: HostCluster,
+) -> None:
+    port = next(port for port in range(7300, 8900) if is_unused(port))
     experiment = cluster.new_experiment("holds", port_range=(port, port))
     experiment.new_process("server", command=[sys.executable, "-S", "-c", PLAIN_SERVER]).binds(
         "echo"
@@ -49,7 +51,7 @@ def test_a_server_can_bind_while_the_others_are_still_being_started(cluster: Hos
     assert cluster.describe_process("holds", "server").exit_code == 0
 
 
-def test_an_experiment_that_a_process_launches_outlives_it(tmp_path: Path) -> None:
+def test_experiment_launched_by_a_process_outlives_it(tmp_path: Path) -> None:
     state = tmp_path / "nested"
     cluster = Cluster.new("local", state_dir=state)
     outer = cluster.new_experiment("outer")
@@ -57,9 +59,8 @@ def test_an_experiment_that_a_process_launches_outlives_it(tmp_path: Path) -> No
     try:
         cluster.launch(outer)
         assert cluster.wait("outer", timeout=60).exit_code == 0
-        cluster.delete(
-            "outer"
-        )  # returns when its supervisor has had its last look for what it must stop
+        # This returns after the supervisor has searched for processes that it must stop.
+        cluster.delete("outer")
         until(cluster, "inner", lambda status: status.processes[0].state is State.RUNNING)
     finally:
         cluster.delete_batch(["outer", "inner"])

@@ -1,4 +1,4 @@
-"""Stopping: TERM, the grace period, KILL, and whatever the processes started themselves."""
+"""Stopping: SIGTERM, the grace period, SIGKILL, and the children of processes."""
 
 import os
 import shlex
@@ -44,18 +44,18 @@ print("up")
 """
 
 
-def ready(status):
+def all_ready(status):
     return all(process.ready for process in status)
 
 
-def test_the_grace_period_is_given_and_then_it_is_killed(cluster, experiment):
+def test_process_is_killed_after_its_grace_period(cluster, experiment):
     python(experiment, "saves", SAVES, "0").ready(log="up")
     python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
-    until(cluster, "exp", ready)
-    began = time.monotonic()
+    until(cluster, "exp", all_ready)
+    start = time.monotonic()
     cluster.stop("exp")
-    assert time.monotonic() - began >= 1.0
+    assert time.monotonic() - start >= 1.0
     saves, stubborn = cluster.describe_experiment("exp")
     assert (saves.state, saves.exit_code) == (State.SUCCEEDED, 0)
     assert (stubborn.state, stubborn.exit_code) == (State.FAILED, 137)
@@ -65,15 +65,15 @@ def test_the_grace_period_is_given_and_then_it_is_killed(cluster, experiment):
     assert cluster.get_log("exp", "saves") == "up\nsaved\n"
 
 
-def test_at_once_waits_for_nobody(cluster, experiment):
+def test_stop_at_once_skips_the_grace_period(cluster, experiment):
     python(experiment, "stubborn", STUBBORN).ready(log="up")
     cluster.launch(experiment)
-    until(cluster, "exp", ready)
+    until(cluster, "exp", all_ready)
     cluster.stop("exp", at_once=True)
     assert cluster.describe_process("exp", "stubborn").exit_code == 137
 
 
-def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
+def test_pending_processes_are_stopped(cluster, experiment):
     python(experiment, "first", FOREVER)
     experiment.new_process("second", command="true").starts_after("first", "succeeded")
     experiment.new_process("crash", command="false").restart_policy("Always")
@@ -104,13 +104,13 @@ def test_what_waits_is_stopped_before_it_starts(cluster, experiment):
         ),
     ],
 )
-def test_delete_ends_grandchildren(cluster, experiment, program):
+def test_delete_stops_grandchildren(cluster, experiment, program):
     process = python(
         experiment, "parent", program.replace("input() or 1", "import time; time.sleep(1000)")
     )
     process.ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
-    until(cluster, "exp", ready)
+    until(cluster, "exp", all_ready)
     run_id = run_id_of(cluster)
     assert len(marked(run_id)) >= 2
     cluster.delete("exp")
@@ -118,7 +118,7 @@ def test_delete_ends_grandchildren(cluster, experiment, program):
 
 
 @pytest.mark.parametrize("program", [DAEMON, "import subprocess as s; s.Popen(['sleep', '1000'])"])
-def test_what_a_process_leaves_behind_ends_with_the_experiment(cluster, experiment, program):
+def test_leftover_children_are_stopped_at_the_end_of_the_experiment(cluster, experiment, program):
     python(experiment, "parent", program)
     cluster.launch(experiment)
     assert cluster.wait("exp", timeout=20).exit_code == 0
@@ -126,22 +126,22 @@ def test_what_a_process_leaves_behind_ends_with_the_experiment(cluster, experime
     eventually(lambda: marked(run_id) == [])
 
 
-def test_a_child_gets_the_grace_that_its_shell_does_not_need(cluster, experiment):
-    """The shell dies of TERM at once; what it ran is saving."""
+def test_child_of_an_exited_shell_has_the_grace_period(cluster, experiment):
+    """SIGTERM kills the shell at once, while its child still saves its state."""
     line = f"true; {sys.executable} -u -c {shlex.quote(SAVES)} 0.5; true"
     experiment.new_process("shell", cmd=line).ready(log="up")
     cluster.launch(experiment)
-    until(cluster, "exp", ready)
+    until(cluster, "exp", all_ready)
     cluster.stop("exp")
     assert "saved" in cluster.get_log("exp", "shell")
 
 
-def test_a_supervisor_told_twice_stops_once(cluster, experiment, tmp_path):
+def test_repeated_signals_stop_the_experiment_once(cluster, experiment, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     python(experiment, "saves", WAITS, str(gate)).ready(log="up")
     cluster.launch(experiment)
-    until(cluster, "exp", ready)
+    until(cluster, "exp", all_ready)
     for _ in range(3):
         os.kill(supervisor_of(cluster), signal.SIGTERM)
     gate.write_text("go")
@@ -149,7 +149,7 @@ def test_a_supervisor_told_twice_stops_once(cluster, experiment, tmp_path):
     assert cluster.describe_process("exp", "saves").exit_code == 0
 
 
-def test_nothing_of_the_supervisor_remains(cluster, experiment):
+def test_finished_supervisor_has_written_no_errors(cluster, experiment):
     experiment.new_process("p", command="true")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=20)
@@ -158,28 +158,26 @@ def test_nothing_of_the_supervisor_remains(cluster, experiment):
     assert (run / "supervisor.log").read_text() == ""
 
 
-def test_the_child_of_who_forks_and_ends_while_processes_are_listed_is_found(monkeypatch):
-    """What is listed first has gone when it is looked at, and what it began was not listed."""
+def test_child_forked_during_the_process_scan_is_found(monkeypatch):
+    """The parent exits before it is examined, and its child is missing from the first listing."""
     gone = subprocess.Popen(["true"])
     gone.wait()
-    with subprocess.Popen(["sleep", "1000"], env={RUN_ID_VARIABLE: "a-run-of-mine"}) as child:
+    with subprocess.Popen(["sleep", "1000"], env={RUN_ID_VARIABLE: "some-run"}) as child:
         listings = iter([[gone.pid], [gone.pid, child.pid], [gone.pid, child.pid]])
         monkeypatch.setattr("symphony.host.processes.tree.psutil.pids", lambda: next(listings))
-        found = tree.find_run_processes("a-run-of-mine")
+        found = tree.find_run_processes("some-run")
         child.kill()
     assert [process.pid for process in found] == [child.pid]
 
 
-def test_who_minds_no_term_is_killed_by_whoever_deletes_where_the_supervisor_died(
-    cluster, experiment
-):
+def test_delete_kills_stubborn_processes_of_a_killed_supervisor(cluster, experiment):
     python(experiment, "stubborn", STUBBORN).ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
     cluster.wait("exp", until="ready", timeout=60)
     run_id = run_id_of(cluster)
     kill(supervisor_of(cluster))
-    began = time.monotonic()
+    start = time.monotonic()
     cluster.delete("exp")
-    assert time.monotonic() - began >= 1  # its grace, and no less
+    assert time.monotonic() - start >= 1
     assert marked(run_id) == []
     assert cluster.list_experiments() == []

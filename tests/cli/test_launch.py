@@ -87,4 +87,4 @@ class TestWait:
         file = program.file("rl", {"first": "true", "a": later, "late": late})
         done = program("launch", file, "--wait", "started")
         assert done.returncode == 1
-        assert re.fullmatch(r"a failed: cannot be started with '.*/broken': .*\n", done.stderr)
+        assert re.fullmatch(r"a failed: cannot start '.*/broken': .*\n", done.stderr)

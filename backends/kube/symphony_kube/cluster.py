@@ -179,7 +179,7 @@ class KubeCluster(Cluster):
         """Return the status of an experiment and its processes."""
         from symphony_kube.status import experiments
 
-        return experiments.describe(self.api, self.scope(experiment))
+        return experiments.experiment_status(self.api, self.scope(experiment))
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None

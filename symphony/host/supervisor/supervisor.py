@@ -383,7 +383,7 @@ def _start_error_message(spec: ProcessSpec, exc: OSError) -> str:
     if isinstance(exc, StartRefused):
         return exc.strerror or str(exc)
     program = spec.argv[0]
-    message = f"cannot be started with {program!r}: {exc.strerror or exc}"
+    message = f"cannot start {program!r}: {exc.strerror or exc}"
     if exc.filename and exc.filename != program:
         message = f"{message}: {exc.filename}"
     return message

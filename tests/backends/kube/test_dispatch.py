@@ -788,7 +788,7 @@ def test_type_stub_has_the_same_names():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert imported == symphony.kube._HOMES
+    assert imported == symphony.kube._MODULES
 
 
 def test_toleration_of_a_taint_without_a_value():

@@ -107,9 +107,9 @@ mv -f "$f" "$0/$f" || exit 1; done' "$target" {} + || fail "cannot be merged"
 )
 _FAILURE_LINE = re.compile(rb"^%s(.*)\n" % _FAILURE_PREFIX.encode(), re.MULTILINE)
 _MAX_ERROR_BYTES = 1 << 16
-# A copy fails if the container accepts no data for this time.
+# A copy fails if the container accepts no data for this long.
 STALL_SECONDS = 120.0
-# The lowest speed at which any machine reads, writes and digests files.
+# The speed at which even a slow machine reads, writes and digests files.
 MIN_BYTES_PER_SECOND = 10e6
 
 _TOOLS = ("tar", "find")
@@ -292,7 +292,7 @@ class _ScriptOutput:
 def _script_failure(
     errors: bytes, path: str, ref: ContainerRef
 ) -> BackendError | NotFound | SpecError:
-    """Return the error for the standard error of a script that failed."""
+    """Return the exception for a script that failed, given its standard error."""
     line = _FAILURE_LINE.search(errors)
     if line is None:
         text = one_line(errors.decode(errors="replace"))

@@ -38,7 +38,7 @@ LOGIN_SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec s
 
 # Servers before 1.30 cannot report the end of standard input to a command. A shell does it instead.
 # It reads a given number of bytes if the length of the input is known. Otherwise it decodes lines
-# of base64 until an empty line. Kubernetes reports the exit code only after all input was read, so
+# of base64 until an empty line. Kubernetes reports the exit code only after all input is read, so
 # the shell also reads the input that the command has not used. A pipe may have no end: the shell
 # therefore writes a marker to standard error when the command has exited, and no more input is sent
 # then.
@@ -176,7 +176,7 @@ def _run_captured(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]
 
 
 def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> int:
-    """Run a command on the terminal. It receives all keys, also Ctrl-C."""
+    """Run a command on the terminal. It receives all keys, including Ctrl-C."""
     with open_exec(api, scope, ref, argv, stdin=True, tty=True) as stream:
         with _raw_terminal(0), _terminal_resizes() as resized:
             _send_terminal_size(stream)

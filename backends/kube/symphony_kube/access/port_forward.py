@@ -125,7 +125,8 @@ def _find_service(api: Api, scope: Scope, service: str, known: Mapping[str, Obje
     if service in known:
         return known[service]
     if not known:
-        experiments.describe(api, scope)  # raises NotFound if the experiment does not exist
+        # Raises NotFound if the experiment does not exist.
+        experiments.experiment_status(api, scope)
     hint = did_you_mean(service, known) or f"; its services are {join_names(known)}"
     raise NotFound(f"experiment {scope.experiment!r} does not expose {service!r}{hint}")
 

@@ -168,7 +168,7 @@ def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
     If it has none, the age of one of its ``other`` objects decides.
     """
     try:
-        status = experiments.describe(api, scope)
+        status = experiments.experiment_status(api, scope)
     except NotFound:
         status = None
     if status is not None and status.processes:

@@ -44,7 +44,7 @@ MAX_QUEUED_EVENTS = 256
 MANY_PROCESSES = 200
 # The pause before the log of a process is read again that is still running as far as is known.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-# A container whose Pod was deleted may still write for this time.
+# A container whose Pod was deleted may still write for this long.
 DELETED_POD_SECONDS = 2.0
 # When to check all processes: soon after a change, and otherwise at this interval.
 CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
@@ -71,9 +71,9 @@ def follow_logs(
 class _ProcessLog:
     """How far the log of one process was read.
 
-    The first three mappings are by the uid of a Pod: ``restarts`` has the restarts of the container
-    at the last reading, ``read_to_end`` the restarts after which the log was read to its end, and
-    ``finished_pods`` has the Pods that will write no more.
+    Three fields are about Pods, which are identified by their uids. ``restarts`` has the restart
+    count of the container when its log was last read. ``read_to_end`` has the restart count after
+    which the log was read completely. ``finished_pods`` has the Pods that write no more lines.
     """
 
     name: str

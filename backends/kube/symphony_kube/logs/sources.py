@@ -72,12 +72,12 @@ def resolve_names(
 ) -> list[str]:
     """Return the names of the requested processes, or of all if none are requested.
 
-    Raises `NotFound` if there is no process of a name.
+    Raises `NotFound` if a name matches no process.
     """
     known = {ref.process for ref in refs}
     if processes and known.issuperset(processes):
         return list(dict.fromkeys(processes))
-    status = experiments.describe(api, scope)
+    status = experiments.experiment_status(api, scope)
     if not processes:
         return [process.name for process in status]
     names = []
@@ -155,7 +155,7 @@ def log_error(exc: ApiError, process: str, scope: Scope) -> ApiError:
 
 
 def count_lines(data: bytes) -> int:
-    """Return the number of lines, with one that has no newline at its end."""
+    """Return the number of lines, including a last line without a newline."""
     incomplete = bool(data) and not data.endswith(b"\n")
     return data.count(b"\n") + incomplete
 

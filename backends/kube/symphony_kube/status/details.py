@@ -27,7 +27,7 @@ def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) 
 
     The server keeps events for one hour by default. There are none if the user may not list them.
     """
-    status = find_status(experiments.describe(api, scope), process, group)
+    status = find_status(experiments.experiment_status(api, scope), process, group)
     ref = find_container(api, scope, process, group)
     pod = None if ref is None else api.find(pod_path(scope, ref.pod))
     if pod is None:

@@ -74,7 +74,7 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
     return sorted(found)
 
 
-def describe(api: Api, scope: Scope) -> ExperimentStatus:
+def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
     """Return the status of an experiment. Raises `NotFound` if it does not exist.
 
     Lists its Pods, its Jobs if it has any, and the events of a Pod that takes long to set up.

@@ -45,7 +45,7 @@ def find_container(
     if found is None or (group is None and found.unit != process):
         found = newest(list_containers(api, scope), process)
     if found is None or (group is not None and found.unit != group):
-        describe_process(api, scope, process, group)
+        process_state(api, scope, process, group)
     return found
 
 
@@ -58,14 +58,14 @@ def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | N
     return max(candidates, key=lambda ref: (not ref.deleting, ref.created), default=None)
 
 
-def describe_process(
+def process_state(
     api: Api, scope: Scope, process: str, group: str | None = None
 ) -> tuple[str, str]:
     """Return the path of a process, and its state with the reason as text.
 
     Raises `NotFound` if the experiment has no such process, or has it in another group.
     """
-    status = find_status(experiments.describe(api, scope), process, group)
+    status = find_status(experiments.experiment_status(api, scope), process, group)
     state = f"{status.state}, {status.reason}" if status.reason else str(status.state)
     return status.path, state
 
@@ -77,7 +77,7 @@ def running_container(
     found = find_container(api, scope, process, group)
     if found is not None and found.running:
         return found
-    path, state = describe_process(api, scope, process, group)
+    path, state = process_state(api, scope, process, group)
     raise NotFound(f"process {path!r} is not running ({state}), so its container cannot be used")
 
 

@@ -146,7 +146,7 @@ class PodObserver:
 
     @property
     def empty(self) -> bool:
-        """Whether no Pod and no Job of the experiment exists."""
+        """Whether the experiment has neither Pods nor Jobs."""
         return not self._jobs and not any(self._pods.values())
 
     @property
@@ -423,7 +423,7 @@ def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:
 
 
 def _met_since(condition: str, container: ContainerStatus, now: float) -> float:
-    """Return since when a start condition holds, or ``now`` if that is unknown."""
+    """Return when a start condition was met, or ``now`` if that is unknown."""
     times = {
         "ready": container.ready_since,
         "started": container.started,

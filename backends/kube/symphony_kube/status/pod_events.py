@@ -57,9 +57,9 @@ def is_setting_up(status: ExperimentStatus) -> bool:
 def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
     """Return what blocks the setup of a Pod, given the events of a namespace. Pure.
 
-    Only warnings after the last normal event count. A timeout of a volume is less informative than
-    the cause of that timeout, so it is used only if there is no other warning. The reason is empty
-    if there is no warning.
+    Only warnings that follow the last normal event are considered. A timeout of a volume is less
+    informative than the cause of that timeout, so it is used only if there is no other warning. The
+    reason is empty if there is no warning.
     """
     of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
     of_pod.sort(key=event_time)

@@ -1,4 +1,4 @@
-"""The example package, installed as anybody would install it, into a folder of its own."""
+"""The example package, installed by pip into a directory of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ SOURCE = Path(__file__).with_name("symphony-example-backend")
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that holds the package, installed by pip: without a network, where hatchling is here already."""
+    """Install the package and return the directory.
+
+    This needs no network if hatchling is installed.
+    """
     source = shutil.copytree(SOURCE, tmp_path_factory.mktemp("source") / SOURCE.name)
     target = tmp_path_factory.mktemp("site")
     offline = ["--no-build-isolation", "--no-index"] if find_spec("hatchling") else []
@@ -27,7 +30,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def example(installed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The package can be found, here and in every process that a test starts."""
+    """Put the package on the import path of this process and of its child processes."""
     monkeypatch.syspath_prepend(installed)
     paths = [str(installed), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))

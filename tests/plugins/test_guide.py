@@ -1,6 +1,6 @@
-"""What docs/writing-a-backend.md shows is of both backends of the package, and links between pages lead somewhere.
+"""The guide for authors of backends shows the example package, and the links in all pages work.
 
-That it stands in the package word for word is tested with the blocks of all pages (tests/docs).
+The tests of all pages (tests/docs) compare its code blocks with the package.
 """
 
 from __future__ import annotations
@@ -14,24 +14,18 @@ from .conftest import SOURCE
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "writing-a-backend.md"
-SHOWN = re.findall(
-    rf"^<!-- excerpt: tests/plugins/{SOURCE.name}/(\S+) -->$",
-    GUIDE.read_text(encoding="utf-8"),
-    re.M,
-)
+EXCERPT = re.compile(rf"^<!-- excerpt: tests/plugins/{SOURCE.name}/(\S+) -->$", re.M)
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def test_the_guide_shows_both_backends() -> None:
-    assert {Path(name).parts[0] for name in SHOWN} >= {
-        "pyproject.toml",
-        "symphony_inline",
-        "symphony_polite",
-    }
+    shown = EXCERPT.findall(GUIDE.read_text(encoding="utf-8"))
+    directories = {Path(name).parts[0] for name in shown}
+    assert directories >= {"pyproject.toml", "symphony_inline", "symphony_polite"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_to_files(page: Path) -> None:
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         assert (page.parent / link).exists(), link

@@ -1,163 +1,150 @@
-"""A whole third-party backend, installed from its own package and driven through `Cluster.new`."""
+"""A third party's backend that is derived from `Cluster`, installed from its own package."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-STORY = """
+from symphony import AlreadyExists, BackendError, Cluster, Experiment, State
+
+# Programs for other processes, so that the tests use the backend as a user does.
+LAUNCH = """
 import json, sys
 from symphony import Cluster, NotFound
-folder, = sys.argv[1:]
-cluster = Cluster.new("inline", folder=folder)
-exp = cluster.new_experiment("story")
-exp.new_process("first", cmd="echo $SYMPH_DATA_ADDR").binds("data")
-group = exp.new_process_group("team")
+cluster = Cluster.new("inline", directory=sys.argv[1])
+experiment = cluster.new_experiment("example")
+experiment.new_process("first", cmd="echo $SYMPH_DATA_ADDR").binds("data")
+group = experiment.new_process_group("team")
 group.new_process("second", command=sys.executable, args=["-c", "raise SystemExit(3)"])
-exp.add_process(__import__("symphony").Process("third", command="no-such-program"))
-cluster.launch(exp)
+experiment.new_process("third", command="no-such-program")
+cluster.launch(experiment)
 try:
-    cluster.describe_experiment("stry")
+    cluster.describe_experiment("exmple")
 except NotFound as exc:
-    near = str(exc)
+    error = str(exc)
 print(json.dumps({
     "listed": cluster.list_experiments(),
-    "status": cluster.describe_experiment("story").to_dict(),
-    "near": near,
+    "status": cluster.describe_experiment("example").to_dict(),
+    "error": error,
     "modules": [name for name in sys.modules if name.startswith("symphony_")],
 }))
 """
 
-LATER = """
+READ_AND_DELETE = """
 import json, sys
 from symphony import Cluster
-folder, = sys.argv[1:]
-cluster = Cluster.new("Foreground", folder=folder)
-status = cluster.wait("story", timeout=1)
-said = {
+cluster = Cluster.new("Foreground", directory=sys.argv[1])
+status = cluster.wait("example", timeout=1)
+result = {
     "exit_code": status.exit_code,
-    "log": cluster.get_log("story", "first"),
-    "merged": [(line.process, line.text) for line in cluster.iter_logs("story", follow=True)],
+    "log": cluster.get_log("example", "first"),
+    "lines": [(line.process, line.text) for line in cluster.iter_logs("example", follow=True)],
 }
-cluster.delete("story")
-cluster.delete("story")
-print(json.dumps({**said, "listed": cluster.list_experiments()}))
+cluster.delete("example")
+cluster.delete("example")
+print(json.dumps({**result, "listed": cluster.list_experiments()}))
+"""
+
+LAUNCH_FOREVER = """
+import sys
+from symphony import Cluster
+cluster = Cluster.new("inline", directory=sys.argv[1])
+experiment = cluster.new_experiment("example")
+program = "import os, time; print(os.getpid()); time.sleep(100)"
+experiment.new_process("first", command=[sys.executable, "-uc", program])
+experiment.new_process("second", cmd="true")
+cluster.launch(experiment)
 """
 
 
 def run(code: str, *arguments: str) -> Any:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code, *arguments], check=True, timeout=60, capture_output=True
     )
-    return json.loads(done.stdout)
+    return json.loads(result.stdout)
 
 
-def test_it_launches_lists_describes_waits_logs_and_deletes(example: Path, tmp_path: Path) -> None:
-    story = run(STORY, str(tmp_path / "state"))
-    assert story["listed"] == ["story"]
-    ends = {
-        process["name"]: (process["state"], process["exit_code"])
-        for process in story["status"]["processes"]
-    }
-    assert ends == {"first": ("succeeded", 0), "second": ("failed", 3), "third": ("failed", None)}
-    assert [process["group"] for process in story["status"]["processes"]] == [None, "team", None]
-    assert "no-such-program" in story["status"]["processes"][2]["reason"]
-    assert "did you mean 'story'" in story["near"]
-    assert sorted(story["modules"]) == [
-        "symphony_inline", "symphony_inline.cluster", "symphony_inline.plugin", "symphony_inline.render",
-    ]  # fmt: skip
-    later = run(LATER, str(tmp_path / "state"))
-    assert later == {
+def test_launch_describe_logs_and_delete(example: Path, tmp_path: Path) -> None:
+    launched = run(LAUNCH, str(tmp_path / "state"))
+    assert launched["listed"] == ["example"]
+    processes = launched["status"]["processes"]
+    assert [
+        (process["group"], process["name"], process["state"], process["exit_code"])
+        for process in processes
+    ] == [
+        (None, "first", "succeeded", 0),
+        ("team", "second", "failed", 3),
+        (None, "third", "failed", None),
+    ]
+    assert "no-such-program" in processes[2]["reason"]
+    assert "did you mean 'example'" in launched["error"]
+    modules = ["", ".cluster", ".plugin", ".render"]
+    assert sorted(launched["modules"]) == [f"symphony_inline{module}" for module in modules]
+    assert run(READ_AND_DELETE, str(tmp_path / "state")) == {
         "exit_code": 3,
         "log": "127.0.0.1:7000\n",
-        "merged": [["first", "127.0.0.1:7000"]],
+        "lines": [["first", "127.0.0.1:7000"]],
         "listed": [],
     }
 
 
-def test_a_dry_run_runs_nothing_and_lists_what_is_ignored(
+def test_a_dry_run_runs_nothing_and_lists_ignored_settings(
     example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from symphony import Cluster
-
-    cluster = Cluster.new("inline", folder=tmp_path / "state")
-    exp = cluster.new_experiment("story")
-    exp.new_process("first", cmd=f"touch {tmp_path / 'ran'}").resource_limit(gpu=1).add_label(
-        "team", "red"
-    )
-    manifest = cluster.launch(exp, dry_run=True)
+    cluster = Cluster.new("inline", directory=tmp_path / "state")
+    experiment = cluster.new_experiment("example")
+    process = experiment.new_process("first", cmd=f"touch {tmp_path / 'ran'}")
+    process.resource_limit(gpu=1).add_label("team", "red")
+    manifest = cluster.launch(experiment, dry_run=True)
     assert capsys.readouterr().out == str(manifest)
     assert [item.setting for item in manifest.ignored] == ["resource_limit.gpu", "labels"]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_runs_is_seen_from_outside_and_a_dead_launcher_is_not_covered_up(
+def test_a_running_experiment_and_its_status_after_the_launcher_is_killed(
     example: Path, tmp_path: Path
 ) -> None:
-    from symphony import AlreadyExists, BackendError, Cluster, State
-
-    code = """
-import sys
-from symphony import Cluster
-cluster = Cluster.new("inline", folder=sys.argv[1])
-exp = cluster.new_experiment("story")
-exp.new_process("first", command=[sys.executable, "-uc", "import os, time; print(os.getpid()); time.sleep(100)"])
-exp.new_process("second", cmd="true")
-cluster.launch(exp)
-"""
     state = tmp_path / "state"
-    launcher = subprocess.Popen([sys.executable, "-c", code, str(state)], start_new_session=True)
-    cluster = Cluster.new("inline", folder=state)
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", LAUNCH_FOREVER, str(state)], start_new_session=True
+    )
+    cluster = Cluster.new("inline", directory=state)
+    again = Experiment("example")
+    again.new_process("only", cmd="true")
     try:
-        pid = _first_line(state / "story" / "first.log", launcher)
-        assert [process.state for process in cluster.describe_experiment("story")] == [
-            State.RUNNING,
-            State.PENDING,
-        ]
-        with pytest.raises(AlreadyExists, match="story"):
-            cluster.launch(_one("story"))
+        pid = int(_first_line(state / "example" / "first.log", launcher))
+        states = [process.state for process in cluster.describe_experiment("example")]
+        assert states == [State.RUNNING, State.PENDING]
+        with pytest.raises(AlreadyExists, match="example"):
+            cluster.launch(again)
         with pytest.raises(BackendError, match="foreground"):
-            cluster.delete("story")
-        with pytest.raises(TimeoutError, match="story"):
-            cluster.wait("story", timeout=0.0)
+            cluster.delete("example")
+        with pytest.raises(TimeoutError, match="example"):
+            cluster.wait("example", timeout=0.0)
     finally:
         launcher.kill()
         launcher.wait()
-        _kill(int(pid))
-    status = cluster.describe_experiment("story")
+    os.kill(pid, signal.SIGKILL)
+    status = cluster.describe_experiment("example")
     assert [process.state for process in status] == [State.UNKNOWN, State.UNKNOWN]
     assert status.exit_code == 1
-    cluster.delete("story")
+    cluster.delete("example")
     assert cluster.list_experiments() == []
 
 
-def _one(name: str) -> Any:
-    from symphony import Experiment
-
-    experiment = Experiment(name)
-    experiment.new_process("only", cmd="true")
-    return experiment
-
-
 def _first_line(log: Path, launcher: subprocess.Popen[bytes]) -> str:
-    import time
-
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and launcher.poll() is None:
         text = log.read_text() if log.exists() else ""
         if text.endswith("\n"):
             return text
         time.sleep(0.01)
-    raise AssertionError("the process never spoke")
-
-
-def _kill(pid: int) -> None:
-    import os
-    import signal
-
-    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("the process wrote nothing")

@@ -1,4 +1,4 @@
-"""A third party's backend that stands on `symphony.host` inherits the behaviour contract, and keeps it."""
+"""A third party's backend that is derived from `symphony.host` meets the contract."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class TestContract(BackendContract):
         return {"state_dir": str(tmp_path / "state")}
 
 
-def test_its_processes_give_way(example: Path, tmp_path: Path) -> None:
+def test_processes_have_a_low_priority(example: Path, tmp_path: Path) -> None:
     cluster = Cluster.new("polite", state_dir=tmp_path / "state")
-    exp = cluster.new_experiment("story")
-    exp.new_process("first", cmd="nice")
-    cluster.launch(exp)
+    experiment = cluster.new_experiment("example")
+    experiment.new_process("first", cmd="nice")
+    cluster.launch(experiment)
     try:
-        assert cluster.wait("story", timeout=30).exit_code == 0
-        assert cluster.get_log("story", "first") == "10\n"
+        assert cluster.wait("example", timeout=30).exit_code == 0
+        assert cluster.get_log("example", "first") == "10\n"
     finally:
-        cluster.delete("story")
+        cluster.delete("example")

@@ -1,1 +1,1 @@
-"""The backend ``inline``: one process after another, in the foreground of the launch."""
+"""The backend ``inline``, which runs processes one after another during the launch."""

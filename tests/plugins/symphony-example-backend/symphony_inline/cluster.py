@@ -1,4 +1,7 @@
-"""The verbs. What is known of an experiment is kept in a folder: ``status.json`` and a log for each process."""
+"""The cluster of the backend ``inline``.
+
+The state of an experiment is a directory with ``status.json`` and a log for each process.
+"""
 
 from __future__ import annotations
 
@@ -25,92 +28,91 @@ from symphony.host.processes.identity import ProcessId, identify, is_alive
 from symphony.model import Experiment
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import resolve
-from symphony.status import ExperimentStatus, LogLine, ProcessStatus, State
-from symphony_inline.render import Command, InlineManifest, render
+from symphony.status import ExperimentStatus, LogLine, ProcessStatus, ReasonCode, State
+from symphony_inline.render import InlineCommand, InlineManifest, render
+
+STATUS_FILE = "status.json"
+POLL_INTERVAL_SECONDS = 0.1
 
 
 class InlineCluster(Cluster):
-    """Runs processes one after another. ``folder`` is where their logs and ends are kept."""
+    """Runs processes one after another. Logs and statuses are stored in ``directory``."""
 
     backend: ClassVar[str] = "inline"
 
-    def __init__(self, *, folder: str | os.PathLike[str], **options: Any) -> None:
+    def __init__(self, *, directory: str | os.PathLike[str], **options: Any) -> None:
         super().__init__(**options)
-        self._folder = Path(folder).absolute()
+        self._directory = Path(directory).absolute()
 
     # --- launching ---
 
     def manifest(self, experiment: Experiment) -> InlineManifest:
-        """What a launch would do. The same call is the first half of the launch."""
+        """Return the commands that a launch would run. A launch begins with the same call."""
         scheme = AddressScheme(
             backend=self.backend, host=lambda _: "127.0.0.1", bind_host="127.0.0.1"
         )
         plan = resolve(experiment, scheme, self.defaults)
         if plan.secrets:
-            raise Unsupported("the inline backend gives no secrets to processes")
+            raise Unsupported("the inline backend does not support secrets")
         return render(plan, Path.cwd())
 
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> InlineManifest:
-        del on_change  # for launches that take time: called with each status meanwhile
-        manifest = self.manifest(experiment)  # what is wrong must show before anything is deleted
-        name, folder = experiment.name, self._folder / experiment.name
-        if (
-            not force
-            and name in self.list_experiments()
-            and not self.describe_experiment(name).ended
-        ):
+        # A backend whose launch takes time calls on_change with each new status.
+        del on_change
+        # Render first: an error must be raised before an experiment is deleted.
+        manifest = self.manifest(experiment)
+        name = experiment.name
+        exists = name in self.list_experiments()
+        if exists and not force and not self.describe_experiment(name).ended:
             raise experiment_exists(name)
         self.delete(name)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        directory = self._directory / name
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            _run_all(manifest, folder)
-        except BaseException:  # a launch that fails, or is interrupted, takes back what it has made
-            shutil.rmtree(folder)
+            _run_all(manifest, directory)
+        except BaseException:
+            # Roll back a launch that fails or is interrupted.
+            shutil.rmtree(directory)
             raise
         return manifest
 
     def delete(self, experiment: str) -> None:
-        """Remove an experiment. What still runs belongs to a terminal: end it there."""
-        if experiment in self.list_experiments():
-            if not self.describe_experiment(experiment).ended:
-                raise BackendError(
-                    f"experiment {experiment!r} runs in the foreground of its launcher; stop it there"
-                )
-            shutil.rmtree(self._folder / experiment)
+        """Remove an experiment. Raises `BackendError` if its launch is still running."""
+        if experiment not in self.list_experiments():
+            return
+        if not self.describe_experiment(experiment).ended:
+            raise BackendError(
+                f"experiment {experiment!r} runs in the foreground of its launcher; stop it there"
+            )
+        shutil.rmtree(self._directory / experiment)
 
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
-        """The names of the experiments, in order."""
-        return sorted(path.parent.name for path in self._folder.glob("*/status.json"))
+        """Return the names of the experiments, sorted."""
+        return sorted(path.parent.name for path in self._directory.glob(f"*/{STATUS_FILE}"))
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
-        """An experiment and its processes as they are now."""
-        launcher = self._kept(experiment)["launcher"]
-        alive = is_alive(
-            ProcessId(**launcher)
-        )  # before the states are read: then what they lack never happened
-        kept = self._kept(experiment)
-        processes = [
-            ProcessStatus(**{**process, "state": State(process["state"])})
-            for process in kept["processes"]
-        ]
-        if (
-            not alive and kept["launcher"] == launcher
-        ):  # nobody is left to see an end or to start anything: say so
-            processes = [_unseen(process) for process in processes]
+        """Return the current status of an experiment and its processes."""
+        # Check the launcher before reading the states. If it exits in between, the states that are
+        # read are the last ones that it wrote.
+        launcher = self._load(experiment)["launcher"]
+        is_running = is_alive(ProcessId(**launcher))
+        state = self._load(experiment)
+        processes = [_load_process(process) for process in state["processes"]]
+        if not is_running and state["launcher"] == launcher:
+            processes = [_without_launcher(process) for process in processes]
         return ExperimentStatus(name=experiment, backend=self.backend, processes=tuple(processes))
 
-    def _kept(self, experiment: str) -> dict[str, Any]:
+    def _load(self, experiment: str) -> dict[str, Any]:
+        path = self._directory / experiment / STATUS_FILE
         try:
-            kept: dict[str, Any] = json.loads(
-                (self._folder / experiment / "status.json").read_bytes()
-            )
+            state: dict[str, Any] = json.loads(path.read_bytes())
         except FileNotFoundError:
             raise experiment_not_found(experiment, self.list_experiments()) from None
-        return kept
+        return state
 
     def wait(
         self,
@@ -120,20 +122,20 @@ class InlineCluster(Cluster):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has ended, or come as far as ``until`` says."""
+        """Block until every process has finished, or has reached the condition ``until``."""
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        before = None
+        previous = None
         while True:
-            now = self.describe_experiment(experiment)
-            if on_change is not None and now != before:
-                on_change(now)
-            going = still_awaited(now, until)
-            if not going:
-                return now
+            status = self.describe_experiment(experiment)
+            if on_change is not None and status != previous:
+                on_change(status)
+            awaited = still_awaited(status, until)
+            if not awaited:
+                return status
             if time.monotonic() >= deadline:
-                raise wait_timeout(experiment, until, going, timeout or 0.0)
-            before = now
-            time.sleep(0.1)
+                raise wait_timeout(experiment, until, awaited, timeout or 0.0)
+            previous = status
+            time.sleep(POLL_INTERVAL_SECONDS)
 
     # --- logs ---
 
@@ -141,14 +143,13 @@ class InlineCluster(Cluster):
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
         if since is not None:
-            raise Unsupported("the inline backend does not know when a line was written")
-        path = self._folder / experiment / f"{process}.log"
+            raise Unsupported("the inline backend does not record the time of a line")
+        path = self._directory / experiment / f"{process}.log"
         text = path.read_text(errors="replace") if path.exists() else ""
-        return (
-            text
-            if tail is None
-            else "".join(text.splitlines(keepends=True)[-tail:] if tail else [])
-        )
+        if tail is None:
+            return text
+        lines = text.splitlines(keepends=True)
+        return "".join(lines[-tail:] if tail else [])
 
     def iter_logs(
         self,
@@ -159,37 +160,41 @@ class InlineCluster(Cluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """What processes wrote; one ended before the next began, so their order is the order of time."""
+        """Iterate over the lines of several logs.
+
+        The order of processes is the order of time, because one exits before the next starts.
+        """
         status = self.wait(experiment) if follow else self.describe_experiment(experiment)
-        wanted = [
-            self.find_process(experiment, name).name
-            for name in processes or [item.name for item in status]
-        ]
-        for name in wanted:
+        wanted = processes or [process.name for process in status]
+        names = [self.find_process(experiment, name).name for name in wanted]
+        for name in names:
             text = self._read_log(experiment, name, since=since, tail=tail)
-            yield from (LogLine(process=name, text=line) for line in text.splitlines())
+            for line in text.splitlines():
+                yield LogLine(process=name, text=line)
 
 
-def _run_all(manifest: InlineManifest, folder: Path) -> None:
-    states = {
+def _run_all(manifest: InlineManifest, directory: Path) -> None:
+    """Run each command in turn, and save the status of all processes after each change."""
+    statuses = {
         command.name: ProcessStatus(name=command.name, group=command.group)
         for command in manifest.commands
     }
     for command in manifest.commands:
-        running = replace(states[command.name], state=State.RUNNING, started=time.time())
-        _save(folder, {**states, command.name: running})
-        how = _run(command, folder / f"{command.name}.log")
-        states[command.name] = replace(running, ended=time.time(), **how)
-    _save(folder, states)
+        running = replace(statuses[command.name], state=State.RUNNING, started=time.time())
+        statuses[command.name] = running
+        _save(directory, statuses)
+        result = _run(command, directory / f"{command.name}.log")
+        statuses[command.name] = replace(running, ended=time.time(), **result)
+    _save(directory, statuses)
 
 
-def _run(command: Command, log: Path) -> dict[str, Any]:
-    """Run to the end; the part of a status that says how it went."""
+def _run(command: InlineCommand, log: Path) -> dict[str, Any]:
+    """Run a command and return the fields of the status that contain the result."""
     with log.open("wb") as output:
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 command.argv,
-                cwd=command.folder,
+                cwd=command.directory,
                 env={**os.environ, **command.env},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -200,21 +205,40 @@ def _run(command: Command, log: Path) -> dict[str, Any]:
             return {
                 "state": State.FAILED,
                 "reason": f"cannot be started: {exc.strerror}: {exc.filename}",
+                "reason_code": ReasonCode.CANNOT_START,
             }
-    code = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    code = completed.returncode
+    if code < 0:
+        # subprocess returns -n if signal n killed the process. A status has 128 + n.
+        code = 128 - code
     return {"state": State.FAILED if code else State.SUCCEEDED, "exit_code": code}
 
 
-def _save(folder: Path, states: dict[str, ProcessStatus]) -> None:
-    """Write aside and rename, so that a reader sees the old or the new, whole."""
+def _save(directory: Path, statuses: dict[str, ProcessStatus]) -> None:
+    """Write a temporary file and rename it, so that a reader never sees part of a file."""
     launcher = identify(os.getpid()) or ProcessId(os.getpid(), 0.0)
-    kept = {"launcher": asdict(launcher), "processes": [asdict(state) for state in states.values()]}
-    aside = folder / "status.new"
-    aside.write_text(json.dumps(kept))
-    aside.rename(folder / "status.json")
+    state = {
+        "launcher": asdict(launcher),
+        "processes": [asdict(status) for status in statuses.values()],
+    }
+    temporary = directory / f"{STATUS_FILE}.new"
+    temporary.write_text(json.dumps(state))
+    temporary.rename(directory / STATUS_FILE)
 
 
-def _unseen(process: ProcessStatus) -> ProcessStatus:
-    if process.state in (State.PENDING, State.RUNNING):
-        return replace(process, state=State.UNKNOWN, reason="nobody saw its end: its launcher died")
-    return process
+def _load_process(fields: dict[str, Any]) -> ProcessStatus:
+    code = fields["reason_code"]
+    reason_code = None if code is None else ReasonCode(code)
+    return ProcessStatus(**{**fields, "state": State(fields["state"]), "reason_code": reason_code})
+
+
+def _without_launcher(status: ProcessStatus) -> ProcessStatus:
+    """Return the status of a process after its launcher was killed."""
+    if status.state not in (State.PENDING, State.RUNNING):
+        return status
+    return replace(
+        status,
+        state=State.UNKNOWN,
+        reason="exit status unknown: the launcher was killed",
+        reason_code=ReasonCode.LOST,
+    )

@@ -1,11 +1,14 @@
-"""How symphony finds the backend ``inline``. It imports nothing else: it is read whenever backends are listed."""
+"""The plug-in of the backend ``inline``.
+
+It imports no other libraries, because it is imported whenever backends are listed.
+"""
 
 from symphony.hookspecs import BackendInfo, hookimpl
 
 
 @hookimpl
 def symphony_backend() -> BackendInfo:
-    """Describe the backend."""
+    """Return the description of the backend."""
     return BackendInfo(
         name="inline",
         aliases=("foreground",),

@@ -1,4 +1,4 @@
-"""From a plan to what will run. Pure: data in, data out."""
+"""Rendering a plan as the commands that the backend runs. The functions do no I/O."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from symphony.errors import SpecError
 from symphony.model.files import to_yaml
 from symphony.plan.resolve import Ignored, Plan, PlannedProcess, ignored_settings
 
-# Everything else that a user may set is kept, not honoured, and listed by the dry run.
+# The settings that this backend supports. A dry run lists all others as ignored.
 HONOURED = frozenset({"env", "binds", "connects", "exposes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One process. ``env`` lies over the launcher's own environment."""
+class InlineCommand:
+    """The command of one process. ``env`` is added to the environment of the launcher."""
 
     name: str
     group: str | None
     argv: list[str]
-    folder: str
+    directory: str
     env: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InlineManifest(Manifest):
-    """The commands in the order in which they will run."""
+    """The commands in the order in which they run."""
 
     experiment: str
-    commands: tuple[Command, ...]
+    commands: tuple[InlineCommand, ...]
     ignored: tuple[Ignored, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as JSON knows it."""
+        """Return the manifest as a dictionary that can be written as JSON."""
+        processes = {}
+        for command in self.commands:
+            processes[command.name] = {
+                "command": command.argv,
+                "directory": command.directory,
+                "env": command.env,
+            }
         return {
             "experiment": self.experiment,
-            "processes": {
-                command.name: {
-                    "command": command.argv,
-                    "folder": command.folder,
-                    "env": command.env,
-                }
-                for command in self.commands
-            },
+            "processes": processes,
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
         }
 
@@ -53,21 +53,22 @@ class InlineManifest(Manifest):
         return to_yaml(self.to_dict())
 
 
-def render(plan: Plan, here: Path) -> InlineManifest:
-    """What ``plan`` becomes; ``here`` is where relative folders begin."""
+def render(plan: Plan, working_directory: Path) -> InlineManifest:
+    """Return the manifest of a plan. Relative paths are relative to ``working_directory``."""
     return InlineManifest(
         experiment=plan.experiment,
-        commands=tuple(_command(plan, process, here) for process in plan),
+        commands=tuple(_command(plan, process, working_directory) for process in plan),
         ignored=ignored_settings(plan, HONOURED),
     )
 
 
-def _command(plan: Plan, process: PlannedProcess, here: Path) -> Command:
-    return Command(
+def _command(plan: Plan, process: PlannedProcess, working_directory: Path) -> InlineCommand:
+    base = plan.base_dir or working_directory
+    return InlineCommand(
         name=process.name,
         group=process.group,
         argv=_argv(process),
-        folder=str((plan.base_dir or here) / (process.start_dir or "")),
+        directory=str(base / (process.start_dir or "")),
         env=plan.environment(process),
     )
 
@@ -76,8 +77,9 @@ def _argv(process: PlannedProcess) -> list[str]:
     if process.cmds is not None:
         return ["/bin/sh", "-c", " && ".join([*process.preamble_cmds, *process.cmds])]
     if process.command is None:
-        raise SpecError(f"process {process.path!r} has no command; give it command=, cmd= or cmds=")
+        raise SpecError(f"process {process.path!r} has no command; set command=, cmd= or cmds=")
     argv = [*process.command, *process.args]
     if process.preamble_cmds:
+        # The shell runs the preamble and then replaces itself with the command.
         return ["/bin/sh", "-c", " && ".join([*process.preamble_cmds, 'exec "$@"']), "sh", *argv]
     return argv

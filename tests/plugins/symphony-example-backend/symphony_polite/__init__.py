@@ -1,1 +1,1 @@
-"""The backend ``polite``: processes of this machine that give way to all others."""
+"""The backend ``polite``, which runs local processes with a low priority."""

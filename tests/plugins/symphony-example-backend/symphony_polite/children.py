@@ -1,4 +1,4 @@
-"""How the supervisor of ``polite`` starts processes. Only the supervisor imports this."""
+"""The children of the supervisor of ``polite``. Only the supervisor imports this module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NICENESS = 10
 
 
 class PoliteChildren(LocalChildren):
-    """Plain children of a supervisor that has lowered its own priority: they inherit it."""
+    """Local processes that inherit the low priority of the supervisor."""
 
     def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
         super().__init__(loop, run, on_exit)

@@ -1,4 +1,4 @@
-"""The backend ``polite``: all of what one machine's backends share, and other children."""
+"""The cluster of the backend ``polite``: that of all local backends, with other children."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from symphony.host.cluster import HostCluster
 
 
 class PoliteCluster(HostCluster):
-    """Processes of this machine with a low priority; the options are those of `HostCluster`."""
+    """Local processes with a low priority. The options are those of `HostCluster`."""
 
     backend: ClassVar[str] = "polite"
     children: ClassVar[str] = "symphony_polite.children:PoliteChildren"

@@ -28,7 +28,7 @@ class CheckCommands(BaseCommands):
         )
         parser.add_argument("--offline", action="store_true", help="do not query any cluster")
         self._add_hidden_dry_run(parser)
-        parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings too")
+        parser.add_argument("--strict", action="store_true", help="exit with 1 if there are warnings")
         self._add_json(parser, "the findings as JSON")
 
     def action_check(self, args: argparse.Namespace) -> int | None:
@@ -38,7 +38,7 @@ class CheckCommands(BaseCommands):
         only on this machine, services without a binding or connecting process, an environment that
         is close to the size limit, GPUs that no node provides, and everything that a backend
         rejects. Each finding is one line with its position in the file and a suggested fix. Nothing
-        is launched; a cluster is only queried for its GPUs.
+        is launched; a cluster is queried only for its GPUs.
 
         The exit code is 1 if there are errors, else 0.
 

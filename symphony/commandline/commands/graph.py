@@ -47,7 +47,7 @@ class GraphCommands(BaseCommands):
         """Draw the processes, groups and services of an experiment.
 
         For a file, the drawing shows the processes that it describes. If an experiment of that name
-        is launched, the drawing also shows the state of each process. For the name of an
+        exists, the drawing also shows the state of each process. For the name of an
         experiment, the drawing shows the experiment as it was launched, with its actual ports.
         Similar processes are drawn as one.
 

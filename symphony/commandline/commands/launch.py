@@ -44,8 +44,8 @@ class LaunchCommands(BaseCommands):
         second Ctrl-C kills it. The exit code is that of the experiment.
 
         --wait ready blocks until every process is ready or has exited; --wait started blocks until
-        every process has started. The exit code is that of the first process that failed, or 1 if a
-        process was not ready in time.
+        every process has started. The exit code is that of the first process that failed, 1 if a
+        process was not ready in time, and 0 otherwise.
 
         --build builds and pushes the images that the experiment declares. The processes run from
         the images that were pushed.

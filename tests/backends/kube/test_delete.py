@@ -39,25 +39,21 @@ def test_delete_removes_an_own_namespace(kube_cluster, spaces, name):
     spaces.delete(name)
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {},
-        {names.EXPERIMENT: "NAME"},
-        {names.MANAGED_BY: "symphony"},
-        {names.MANAGED_BY: "symphony", names.EXPERIMENT: "NAME-2"},
-        {names.MANAGED_BY: "helm", names.EXPERIMENT: "NAME", names.UNIT: "db"},
-    ],
-)
-def test_delete_leaves_foreign_objects_alone(kube_cluster, shared, experiment, name, labels):
-    given = {key: value.replace("NAME", name) for key, value in labels.items()}
-    meta = {"metadata": {"name": f"{name}-others", "labels": given}}
-    bodies = {
-        "configmaps": meta,
-        "secrets": meta,
-        "services": {**meta, "spec": {"ports": [{"port": 80}]}},
+FOREIGN_LABELS = [
+    {},
+    {names.EXPERIMENT: "NAME"},
+    {names.MANAGED_BY: "symphony"},
+    {names.MANAGED_BY: "symphony", names.EXPERIMENT: "NAME-2"},
+    {names.MANAGED_BY: "helm", names.EXPERIMENT: "NAME", names.UNIT: "db"},
+]
+
+
+def test_delete_leaves_foreign_objects_alone(kube_cluster, shared, experiment, name):
+    specs = {
+        "configmaps": {},
+        "secrets": {},
+        "services": {"spec": {"ports": [{"port": 80}]}},
         "pods": {
-            **meta,
             "spec": {
                 "containers": [{"name": "a", "image": "none"}],
                 "nodeSelector": {"no": "node"},
@@ -65,13 +61,18 @@ def test_delete_leaves_foreign_objects_alone(kube_cluster, shared, experiment, n
         },
     }
     uids = {}
-    for kind, body in bodies.items():
-        uids[kind] = kube_cluster.raw.call("POST", kube_cluster.path(kind), body)["metadata"]["uid"]
+    for index, template in enumerate(FOREIGN_LABELS):
+        labels = {key: value.replace("NAME", name) for key, value in template.items()}
+        metadata = {"name": f"{name}-other-{index}", "labels": labels}
+        for kind, spec in specs.items():
+            path = kube_cluster.path(kind)
+            created = kube_cluster.raw.call("POST", path, {"metadata": metadata, **spec})
+            uids[f"{path}/{metadata['name']}"] = created["metadata"]["uid"]
     shared.delete(name)
-    for kind, uid in uids.items():
-        left = kube_cluster.raw.find(kube_cluster.path(f"{kind}/{name}-others"))
-        assert left["metadata"]["uid"] == uid
-        assert "deletionTimestamp" not in left["metadata"]
+    for path, uid in uids.items():
+        metadata = kube_cluster.raw.find(path)["metadata"]
+        assert metadata["uid"] == uid
+        assert "deletionTimestamp" not in metadata
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Node pools from cluster descriptions in the JSON form of Terraform."""
+"""Node pools from cluster descriptions in Terraform JSON syntax."""
 
 from __future__ import annotations
 
@@ -332,7 +332,7 @@ def test_description_without_pools(tmp_path, content, message):
         (
             "a.tf",
             b'resource "google_container_node_pool" "a" {\n}\n',
-            "a.tf:1:1: not JSON: .*use the JSON form of Terraform",
+            "a.tf:1:1: not JSON: .*use Terraform JSON syntax",
         ),
         ("a.json", b"{", "a.json:1:2: not JSON: "),
         ("a.json", b"", "a.json:1:1: not JSON: "),

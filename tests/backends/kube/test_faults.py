@@ -1,7 +1,7 @@
 """Faults at each call of a launch, a deletion and a wait.
 
 The operation completes, or it is reported and rolled back. Each test fails all calls in turn. Their
-number is that of an undisturbed run.
+number is that of an direct_api run.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ FAULTS = {
     "silence after": Fault(action="drop", after=True),
 }
 ENDED = {"exitCode": 0, "reason": "Completed"}
-# The status of a Pod that came to its end without a node.
+# The status of a Pod that has finished, although no node accepted it.
 SUCCEEDED = {
     "status": {
         "phase": "Succeeded",
@@ -49,17 +49,17 @@ SUCCEEDED = {
     }
 }
 # If the fault is a silent server, each try must be short and there must be many tries.
-HURRIED = Timeouts(
+SHORT_TIMEOUTS = Timeouts(
     response=0.6,
     first_response=0.6,
     pauses=(0.02, 0.05, 0.1, 0.2, 0.4, 0.8),
     outage=10.0,
     retry_after_total=1.0,
 )
-PATIENT = Timeouts(pauses=(0.02, 0.05, 0.1), retry_after_total=1.0)
+LONG_TIMEOUTS = Timeouts(pauses=(0.02, 0.05, 0.1), retry_after_total=1.0)
 
 
-class Trouble(FaultProxy):
+class FaultyCallProxy(FaultProxy):
     """A proxy that fails one call, by its number from 0, or all calls from there on."""
 
     def __init__(self, *args, **options):
@@ -71,7 +71,7 @@ class Trouble(FaultProxy):
             self._calls.clear()
             self._number, self._fault, self._lasting = number, fault, lasting
 
-    def heal(self):
+    def recover(self):
         self.at(None, None)
 
     def _take(self, method, path):
@@ -88,8 +88,8 @@ class Trouble(FaultProxy):
 
 
 @pytest.fixture
-def trouble(kube_cluster):
-    with Trouble(kube_cluster.kubeconfig, scratch=kube_cluster.scratch) as proxy:
+def faulty_proxy(kube_cluster):
+    with FaultyCallProxy(kube_cluster.kubeconfig, scratch=kube_cluster.scratch) as proxy:
         yield proxy
 
 
@@ -97,27 +97,27 @@ def trouble(kube_cluster):
 def timeouts(request):
     """The timeouts for a test, which depend on the ``kind`` of its fault."""
     given = request.node.callspec.params if hasattr(request.node, "callspec") else {}
-    return HURRIED if "silence" in given.get("kind", "") else PATIENT
+    return SHORT_TIMEOUTS if "silence" in given.get("kind", "") else LONG_TIMEOUTS
 
 
 @pytest.fixture
-def api(trouble, timeouts):
+def api(faulty_proxy, timeouts):
     """A client through the proxy, with one thread so that the order of calls is fixed."""
     with contextlib.closing(
-        Api(kubeconfig=trouble.kubeconfig, connections=1, timeouts=timeouts)
+        Api(kubeconfig=faulty_proxy.kubeconfig, connections=1, timeouts=timeouts)
     ) as api:
         api.call("GET", "/version")
         yield api
 
 
 @pytest.fixture
-def undisturbed(kube_cluster):
+def direct_api(kube_cluster):
     """A client that does not use the proxy."""
     with contextlib.closing(Api(kubeconfig=kube_cluster.kubeconfig)) as api:
         yield api
 
 
-def manifest_of(cluster, name, tmp_path):
+def manifest_with_secret(cluster, name, tmp_path):
     (tmp_path / "token").write_text("swordfish")
     exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
     unplaced(exp, "db").binds("store")
@@ -125,15 +125,15 @@ def manifest_of(cluster, name, tmp_path):
     return cluster.manifest(exp)
 
 
-def launched(api, manifest):
+def launch_manifest(api, manifest):
     launch.launch(api, manifest, run_id=secrets.token_hex(6), force=False)
 
 
-def removed(api, manifest):
+def delete_experiment(api, manifest):
     delete.delete(api, manifest.scope, jobs_only=False)
 
 
-def whole(manifest):
+def expected_objects(manifest):
     """Return the objects of a complete experiment."""
     prefix = manifest.scope.object_name("x")[:-1]
     return {
@@ -147,32 +147,32 @@ def whole(manifest):
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_launch_survives_one_failed_call(
-    kube_cluster, trouble, api, undisturbed, shared, name, tmp_path, kind
+    kube_cluster, faulty_proxy, api, direct_api, shared, name, tmp_path, kind
 ):
-    manifest = manifest_of(shared, name, tmp_path)
+    manifest = manifest_with_secret(shared, name, tmp_path)
     calls = len(list(manifest)) + 2
     for number in range(calls):
-        trouble.at(number, FAULTS[kind])
-        launched(api, manifest)
-        assert [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1
-        assert there(kube_cluster) == whole(manifest)
-        removed(undisturbed, manifest)
+        faulty_proxy.at(number, FAULTS[kind])
+        launch_manifest(api, manifest)
+        assert [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1
+        assert there(kube_cluster) == expected_objects(manifest)
+        delete_experiment(direct_api, manifest)
 
 
 @pytest.mark.parametrize("kind", ["500", "reset after"])
 def test_launch_in_a_new_namespace_survives_one_failed_call(
-    kube_cluster, trouble, api, spaces, name, tmp_path, kind
+    kube_cluster, faulty_proxy, api, spaces, name, tmp_path, kind
 ):
-    calls = len(list(manifest_of(spaces, name, tmp_path))) + 2
+    calls = len(list(manifest_with_secret(spaces, name, tmp_path))) + 2
     made = []
     try:
         for number in range(calls):
-            manifest = manifest_of(spaces, f"{name}-{number}", tmp_path)
-            trouble.at(number, FAULTS[kind])
+            manifest = manifest_with_secret(spaces, f"{name}-{number}", tmp_path)
+            faulty_proxy.at(number, FAULTS[kind])
             made.append(manifest.scope.namespace)
-            launched(api, manifest)
-            assert [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1
-            assert there(kube_cluster, made[-1]) == whole(manifest)
+            launch_manifest(api, manifest)
+            assert [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1
+            assert there(kube_cluster, made[-1]) == expected_objects(manifest)
     finally:
         for each in made:
             if space(kube_cluster, each):
@@ -192,7 +192,7 @@ CALLS = [
 def test_permanent_failure_rolls_the_launch_back(
     kube_cluster, kube_faults, timeouts, shared, name, tmp_path, method, path, word, kind
 ):
-    manifest = manifest_of(shared, name, tmp_path)
+    manifest = manifest_with_secret(shared, name, tmp_path)
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         fault = FAULTS[kind]
@@ -207,7 +207,7 @@ def test_permanent_failure_rolls_the_launch_back(
         )
         # If the first look fails, no object was created.
         with pytest.raises(BackendError if method == "GET" else LaunchFailed, match=word) as caught:
-            launched(api, manifest)
+            launch_manifest(api, manifest)
     assert "\n" not in str(caught.value)
     assert "swordfish" not in str(caught.value)
     assert "these remain" not in str(caught.value)
@@ -217,29 +217,29 @@ def test_permanent_failure_rolls_the_launch_back(
 def test_permanent_failure_deletes_a_new_namespace(
     kube_cluster, kube_faults, timeouts, spaces, name, tmp_path
 ):
-    manifest = manifest_of(spaces, name, tmp_path)
+    manifest = manifest_with_secret(spaces, name, tmp_path)
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         kube_faults.reset(method="POST", path="/pods[?]", after=True)
         with pytest.raises(LaunchFailed, match=r"cannot create pod 'db' in namespace"):
-            launched(api, manifest)
+            launch_manifest(api, manifest)
     assert space(kube_cluster, name) is None
 
 
 def test_permanent_outage_reports_remaining_objects(
-    kube_cluster, trouble, api, undisturbed, shared, name, tmp_path
+    kube_cluster, faulty_proxy, api, direct_api, shared, name, tmp_path
 ):
-    manifest = manifest_of(shared, name, tmp_path)
+    manifest = manifest_with_secret(shared, name, tmp_path)
     for number in range(len(list(manifest)) + 2):
-        trouble.at(number, FAULTS["reset after"], lasting=True)
+        faulty_proxy.at(number, FAULTS["reset after"], lasting=True)
         with pytest.raises(LaunchFailed if number else Unreachable) as caught:
-            launched(api, manifest)
+            launch_manifest(api, manifest)
         message = str(caught.value)
-        trouble.heal()
+        faulty_proxy.recover()
         found = there(kube_cluster)
         reported = re.findall(
             rf"(perhaps )?(?:pod|service|secret) '({name}-[a-z-]+)'",
-            message.partition("is left")[2],
+            message.partition("these remain: ")[2],
         )
         left = {each for kind in found.values() for each in kind}
         assert (
@@ -248,50 +248,50 @@ def test_permanent_outage_reports_remaining_objects(
             <= {each for _, each in reported}
         )
         assert "\n" not in message
-        removed(undisturbed, manifest)
+        delete_experiment(direct_api, manifest)
         assert there(kube_cluster) == {}
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
 def test_delete_survives_one_failed_call(
-    kube_cluster, trouble, api, undisturbed, shared, name, tmp_path, kind
+    kube_cluster, faulty_proxy, api, direct_api, shared, name, tmp_path, kind
 ):
-    manifest = manifest_of(shared, name, tmp_path)
-    launched(undisturbed, manifest)
-    trouble.at(None, None)
-    removed(api, manifest)
-    calls = len(trouble.calls())
+    manifest = manifest_with_secret(shared, name, tmp_path)
+    launch_manifest(direct_api, manifest)
+    faulty_proxy.at(None, None)
+    delete_experiment(api, manifest)
+    calls = len(faulty_proxy.calls())
     assert calls > len(list(manifest))
     for number in range(calls):
-        launched(undisturbed, manifest)
-        trouble.at(number, FAULTS[kind])
-        removed(api, manifest)
+        launch_manifest(direct_api, manifest)
+        faulty_proxy.at(number, FAULTS[kind])
+        delete_experiment(api, manifest)
         assert there(kube_cluster) == {}
 
 
 def test_delete_of_a_namespace_survives_one_failed_call(
-    kube_cluster, trouble, api, undisturbed, spaces, name, tmp_path
+    kube_cluster, faulty_proxy, api, direct_api, spaces, name, tmp_path
 ):
     # Deleting a namespace takes five seconds, so all calls are tested in one run.
-    manifest = manifest_of(spaces, name, tmp_path)
-    launched(undisturbed, manifest)
+    manifest = manifest_with_secret(spaces, name, tmp_path)
+    launch_manifest(direct_api, manifest)
     for method, path in (
         ("GET", f"/{name}$"),
         ("DELETE", f"/{name}$"),
         ("DELETE", "/pods$"),
         ("GET", r"metadata\.name"),
     ):
-        FaultProxy.reset(trouble, method=method, path=path, times=1, after=True)
-    trouble._take = FaultProxy._take.__get__(trouble)
-    removed(api, manifest)
-    assert [call.fault for call in trouble.calls()].count("reset") == 4
+        FaultProxy.reset(faulty_proxy, method=method, path=path, times=1, after=True)
+    faulty_proxy._take = FaultProxy._take.__get__(faulty_proxy)
+    delete_experiment(api, manifest)
+    assert [call.fault for call in faulty_proxy.calls()].count("reset") == 4
     assert space(kube_cluster, name) is None
 
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("kind", FAULTS)
 def test_wait_survives_one_failed_call(
-    kube_cluster, trouble, api, undisturbed, shared, name, monkeypatch, kind, number
+    kube_cluster, faulty_proxy, api, direct_api, shared, name, monkeypatch, kind, number
 ):
     """A wait makes two calls: a list, and a watch, in which a silent loss is noticed at its end."""
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
@@ -299,11 +299,11 @@ def test_wait_survives_one_failed_call(
     exp = shared.new_experiment(name)
     unplaced(exp, "worker")
     manifest = shared.manifest(exp)
-    launched(undisturbed, manifest)
-    trouble.at(number, FAULTS[kind])
+    launch_manifest(direct_api, manifest)
+    faulty_proxy.at(number, FAULTS[kind])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait.wait, api, manifest.scope, timeout=60, on_change=None)
-        until(lambda: [call.fault for call in trouble.calls()].count(FAULTS[kind].action) == 1)
+        until(lambda: [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1)
         kube_cluster.raw.call(
             "PATCH", kube_cluster.path(f"pods/{name}-worker/status"), SUCCEEDED, MERGE_PATCH
         )
@@ -318,16 +318,16 @@ def test_wait_survives_one_failed_call(
 )
 @pytest.mark.parametrize("kind", ["500", "reset"])
 def test_failed_deletion_can_be_repeated(
-    kube_cluster, kube_faults, timeouts, undisturbed, shared, name, tmp_path, method, path, kind
+    kube_cluster, kube_faults, timeouts, direct_api, shared, name, tmp_path, method, path, kind
 ):
-    manifest = manifest_of(shared, name, tmp_path)
-    launched(undisturbed, manifest)
+    manifest = manifest_with_secret(shared, name, tmp_path)
+    launch_manifest(direct_api, manifest)
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         kube_faults._add(Fault(action=FAULTS[kind].action, method=method, path=path))
         with pytest.raises(BackendError) as caught:
-            removed(api, manifest)
+            delete_experiment(api, manifest)
         assert "\n" not in str(caught.value)
         kube_faults.clear()
-        removed(api, manifest)
+        delete_experiment(api, manifest)
     until(lambda: there(kube_cluster) == {})

@@ -52,8 +52,8 @@ Query = Mapping[str, "str | int | None"]
 # Content types.
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-# Accept headers for the objects of a list or of a watch without their specs, which is enough for
-# names and labels.
+# Accept headers that request the metadata of the objects of a list or of a watch, without their
+# specs.
 ACCEPT_METADATA_LIST = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
@@ -153,7 +153,7 @@ class Api:
 
     @property
     def description(self) -> str:
-        """The API server in words, for messages."""
+        """The address and context of the API server, for messages."""
         context = f" (context {self.context!r})" if self.context else ""
         return f"the API server {self._host}{context}"
 

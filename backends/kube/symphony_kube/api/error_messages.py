@@ -12,7 +12,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import describe, experiment_of, plural_name
 
-# The settings that need a kind of object, in the words of the specification.
+# The settings that require a kind of object, for messages.
 _NEEDED_FOR = {
     "Service": "services that are bound or exposed",
     "Secret": "secrets",
@@ -22,7 +22,7 @@ _FORBIDDEN = re.compile(r'cannot (\w+) resource "')
 
 
 def is_trouble(exc: BackendError) -> bool:
-    """Return whether the cause is the server or the login, so that the request may be correct."""
+    """Return whether the server or the login caused the error, so that the request may be valid."""
     if isinstance(exc, LaunchFailed):
         return exc.trouble
     return not isinstance(exc, ApiError) or exc.status in (401, 429) or exc.status >= 500

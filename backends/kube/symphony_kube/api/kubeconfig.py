@@ -166,7 +166,7 @@ def credentials(owner: str) -> Iterator[None]:
         yield
     except BackendError:
         raise
-    except Exception as exc:  # reading base64, certificates, dates and files raises many types
+    except Exception as exc:  # many types of errors: of base64, certificates, dates and files
         raise BackendError(f"no credentials for {owner}: {one_line(str(exc))}") from exc
     finally:
         root.removeFilter(is_foreign)

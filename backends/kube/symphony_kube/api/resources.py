@@ -59,7 +59,7 @@ class Resource:
 
 
 def describe(kind: str, name: str) -> str:
-    """Return an object in words, for messages.
+    """Return the kind and name of an object, for messages.
 
     >>> describe("ConfigMap", "db")
     "config map 'db'"

@@ -232,7 +232,7 @@ class _Feed:
 
 
 def _is_temporary(exc: SymphonyError) -> bool:
-    """Return whether an error may be gone when the call is repeated."""
+    """Return whether the call may succeed if it is repeated."""
     if isinstance(exc, ApiError):
         return exc.status == 429 or exc.status >= 500
     return isinstance(exc, Unreachable)

@@ -57,8 +57,8 @@ class DeletionTarget:
 def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
     """Delete the objects of an experiment, and return when they are gone.
 
-    An experiment that does not exist is not an error. ``jobs_only`` means that the user may perhaps
-    list only Pods. Raises `BackendError`.
+    An experiment that does not exist is not an error. Set ``jobs_only`` if the user may have
+    rights for Jobs and Pods only. Raises `BackendError`.
     """
     if scope.shared:
         _delete_from_shared_namespace(api, scope, jobs_only=jobs_only)
@@ -108,7 +108,7 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
 def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
     """Delete the Pods of a namespace that is being deleted.
 
-    Kubernetes would begin with them some seconds later, and check them even less often.
+    Otherwise Kubernetes deletes them some seconds later, and rarely checks whether they are gone.
     """
     try:
         api.call(

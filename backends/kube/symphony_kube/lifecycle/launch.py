@@ -57,7 +57,7 @@ def launch(
     Return when all objects are created. Processes that start after others are created when their
     conditions are met. If an experiment with that name is running, raise `AlreadyExists`, or
     replace it with ``force``. A finished experiment is always replaced. Raises `LaunchFailed` with
-    the object, the reason of the server and a fix. In this case the created objects are deleted
+    the object, the reason from the server and a fix. In this case the created objects are deleted
     again.
     """
     jobs_only = all(unit.job for unit in manifest.roster)
@@ -165,7 +165,7 @@ def _wait_for_namespace(api: Api, scope: Scope, found: Object) -> None:
 def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
     """Return whether an experiment is running, according to its Pods and Jobs.
 
-    If it has none, the age of one of its ``other`` objects decides.
+    If it has neither, the age of ``other`` decides, which is another object of the experiment.
     """
     try:
         status = experiments.experiment_status(api, scope)

@@ -263,9 +263,9 @@ class NodePoolDispatcher:
 
 
 class GKEDispatcher(NodePoolDispatcher):
-    """A dispatcher for a GKE cluster that is described in the JSON form of Terraform.
+    """A dispatcher for a GKE cluster that is described in Terraform JSON syntax.
 
-    ``tf_json`` is the path of a ``*.tf.json`` file, or its content as a mapping. Of each
+    ``tf_json`` is the path of a ``*.tf.json`` file, or its content as a mapping. From each
     ``resource.google_container_node_pool.<pool>.node_config`` it reads ``taint``, ``machine_type``
     and the ``labels`` ``name``, ``cpu`` (cores), ``memory_m`` (MiB), ``gpu_type`` and
     ``gpu_count``. The amounts are numbers or numeric strings. The label ``name`` is the node

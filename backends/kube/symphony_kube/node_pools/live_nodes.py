@@ -56,7 +56,7 @@ SYSTEM_NAMESPACE = "kube-system"
 
 
 def allocatable_gpus(api: Api, resource: str) -> dict[str, int]:
-    """Return for each node that accepts Pods how many GPUs a Pod can get. Raises `BackendError`."""
+    """Return the number of GPUs that a Pod can get, by node. Raises `BackendError`."""
     return gpus_by_node(items_of(api.call("GET", NODES)), resource)
 
 
@@ -69,7 +69,7 @@ def read_node_pools(
     except ApiError as exc:
         raise BackendError(
             f"cannot list nodes: {exc.detail}; ask for the right to list nodes, or describe the "
-            "pools in the JSON form of Terraform for GKEDispatcher"
+            "pools in Terraform JSON syntax for GKEDispatcher"
         ) from exc
     return node_pools(
         nodes,
@@ -161,7 +161,7 @@ def _node_pool(
 ) -> NodePool:
     working = [node for node in nodes if not _problem(node)]
     taints = _common_taints(working or nodes)
-    # Nodes with additional taints were set apart, so they are not counted.
+    # An administrator has set nodes with additional taints apart, so they are not counted.
     typical = [node for node in working or nodes if _hard(_taints(node)) <= set(taints)]
     capacities = []
     remaining = []
@@ -314,9 +314,9 @@ def is_system_pod(pod: Object) -> bool:
 def pod_requests(spec: Object) -> MachineResources:
     """Return the requests of a Pod as the scheduler computes them.
 
-    They are the requests of all containers together, or those of an init container if they are
-    larger. An init container that is always restarted runs next to the other containers, so it
-    counts as one.
+    They are the sum of the requests of all containers, or the requests of an init container if
+    these are larger. An init container that is always restarted runs next to the other containers,
+    so it counts as one.
     """
     together = MachineResources()
     for container in spec.get("containers") or []:

@@ -1,4 +1,4 @@
-"""Node pools from a cluster description in the JSON form of Terraform.
+"""Node pools from a cluster description in Terraform JSON syntax.
 
 The description has them in ``resource.google_container_node_pool``. See
 https://developer.hashicorp.com/terraform/language/syntax/json and the documentation of the resource
@@ -89,8 +89,7 @@ def _load(path: Path) -> Any:
         return json.loads(text, object_pairs_hook=_without_duplicate_keys)
     except FileNotFoundError:
         raise NotFound(
-            f"{path}: no such file; it must be the cluster description in the JSON form of "
-            "Terraform"
+            f"{path}: no such file; it must be the cluster description in Terraform JSON syntax"
         ) from None
     except OSError as exc:
         raise SpecError(f"{path}: cannot be read: {exc.strerror or exc}") from exc
@@ -99,7 +98,7 @@ def _load(path: Path) -> Any:
     except json.JSONDecodeError as exc:
         hint = ""
         if path.suffix != ".json":
-            hint = "; use the JSON form of Terraform (*.tf.json), not its native syntax"
+            hint = "; use Terraform JSON syntax (*.tf.json), not the native syntax"
         raise SpecError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}{hint}") from exc
     except RecursionError as exc:
         raise SpecError(f"{path}: nested too deeply") from exc
@@ -310,7 +309,7 @@ def _label_value(key: str, value: Any, what: str) -> str:
         return validators.label_pair(key, text)[1]
 
 
-# --- the JSON form of Terraform ---
+# --- Terraform JSON syntax ---
 
 
 def _number(value: Any, what: str) -> Fraction:
@@ -378,7 +377,7 @@ def _shortened(value: Any) -> str:
 
 @contextmanager
 def _error_context(where: str) -> Iterator[None]:
-    """Put the place in the description in front of the messages of errors."""
+    """Prefix the messages of errors with a place in the description."""
     try:
         yield
     except SpecError as exc:

@@ -1,4 +1,4 @@
-"""The Services of an experiment, by which its processes reach each other. Pure."""
+"""The Services through which the processes of an experiment reach each other. Pure."""
 
 from __future__ import annotations
 

@@ -36,14 +36,6 @@ def test_pod_with_a_gpu_runs_on_a_node_with_gpus(kube_cluster, core, gpus):
     assert int(node.status.allocatable["nvidia.com/gpu"]) >= 1
 
 
-def test_pod_with_too_many_gpus_is_pending(kube_cluster, core, gpus):
-    core.create_namespaced_pod(
-        kube_cluster.namespace, with_gpus("greedy", kube_cluster.image, str(gpus + 1))
-    )
-    reason = why_unschedulable(kube_cluster, "greedy")
-    assert "Insufficient nvidia.com/gpu" in reason
-
-
 def test_reserved_node_requires_a_toleration(kube_cluster, core):
     if kube_cluster.session.cluster.kind != "devcluster":
         pytest.skip("only the devcluster has a tainted node")

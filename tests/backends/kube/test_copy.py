@@ -10,7 +10,7 @@ from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access.copy import transfer
 from tests import awkward
 
-from .using import FOREVER, launched
+from .module_experiment import FOREVER, launched
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from symphony_kube.access import exec, exec_stream
 from symphony_kube.api.retries import Timeouts
 from tests.cli.terminal import Terminal
 
-from .using import FOREVER, launched, python, through, until_succeeded
+from .module_experiment import FOREVER, launched, python, through, until_succeeded
 
 # A program that runs a command, so that a test can choose its standard streams.
 PROGRAM = """

@@ -14,7 +14,7 @@ from symphony_kube.access import port_forward
 from symphony_kube.api.labels import Scope
 
 from .conftest import until
-from .using import FOREVER, launched, python, through
+from .module_experiment import FOREVER, launched, python, through
 
 SCOPE = Scope(experiment="e", namespace="e")
 ECHO = """

@@ -12,7 +12,7 @@ from symphony_kube.logs import lines as loglines
 from symphony_kube.logs.lines import LineAssembler, LogPosition
 
 from .conftest import until
-from .using import FOREVER, launched, python, through
+from .module_experiment import FOREVER, launched, python, through
 
 COUNT = """
 import time

@@ -27,11 +27,7 @@ RECORDED = Path(__file__).parent / "recorded"
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = State
 
 AT = 1_700_000_000.0
-TAINT = "1 with taint symphony.test/reserved=team-a"
 NOT_FOUND = "executable file not found in $PATH"
-OUT_OF_CPU = (
-    "Pod Node didn't have enough resource: cpu, requested: 5000000, used: 0, capacity: 2000"
-)
 CREATING = (PENDING, None, Code.CREATING, "ContainerCreating")
 RUNS = (RUNNING, None, None, "")
 SUCCEEDS = (SUCCEEDED, 0, None, "")
@@ -46,10 +42,6 @@ def failed(exit_code: int | None, code: Code, reason: str = "") -> tuple[Any, ..
     return FAILED, exit_code, code, reason
 
 
-def unschedulable(causes: str) -> tuple[Any, ...]:
-    return pending(Code.UNSCHEDULABLE, f"Unschedulable: 0/3 nodes fit: {causes}")
-
-
 def no_image(reason: str) -> tuple[Any, ...]:
     return pending(Code.IMAGE_UNAVAILABLE, reason)
 
@@ -58,147 +50,21 @@ def lost(why: str) -> tuple[Any, ...]:
     return UNKNOWN, None, Code.LOST, f"exit status unknown: {why}"
 
 
-# recording, process, and its state, exit code, reason code and reason
-RECORDINGS = [
-    ("scheduling", "no-gpu", pending(Code.SCHEDULING, "being scheduled")),
-    ("no-gpu", "no-gpu", unschedulable(f"2 insufficient nvidia.com/gpu, {TAINT}")),
-    ("no-cpu", "no-cpu", unschedulable(f"2 insufficient cpu, 2 insufficient memory, {TAINT}")),
-    ("no-node", "no-node", unschedulable(f"{TAINT}, 2 not matching the node selector")),
-    ("no-volume", "no-volume", unschedulable('3 persistentvolumeclaim "nope" not found')),
-    ("creating", "done", CREATING),
-    ("bad-image", "bad-image", no_image("ErrImagePull: 127.0.0.1:5000/none:1: connection refused")),
-    ("bad-image-again", "bad-image", no_image("ImagePullBackOff: 127.0.0.1:5000/none:1")),
-    ("no-registry", "no-registry", no_image("ErrImagePull: registry.invalid/none:1: no such host")),
-    (
-        "invalid-image",
-        "invalid-image",
-        no_image("InvalidImageName: UPPER:bad:tag: repository name must be lowercase"),
-    ),
-    (
-        "never-pull",
-        "never-pull",
-        no_image("ErrImageNeverPull: none:1 is not on its node, and its pull policy is Never"),
-    ),
-    (
-        "no-secret",
-        "no-secret",
-        pending(Code.CANNOT_START, 'CreateContainerConfigError: secret "nope" not found'),
-    ),
-    ("no-secret-volume", "no-secret-volume", CREATING),
-    ("init-runs", "init-slow", pending(Code.CREATING, "init container 'checkout' is running")),
-    (
-        "init-image",
-        "init-image",
-        no_image(
-            "init container 'checkout': ErrImagePull: 127.0.0.1:5000/none:1: connection refused"
-        ),
-    ),
-    (
-        "init-fail",
-        "init-fail",
-        failed(
-            None,
-            Code.NEVER_STARTED,
-            "init container 'checkout' failed with exit code 128: fatal: repo not found",
-        ),
-    ),
-    (
-        "init-fails-again",
-        "init-fail-always",
-        pending(
-            Code.BACKING_OFF,
-            "init container 'checkout': CrashLoopBackOff: restarts in 80 s (exit code 128)",
-        ),
-    ),
-    ("running", "done", RUNS),
-    ("done", "done", SUCCEEDS),
-    ("exit-3", "exit-3", failed(3, Code.EXITED)),
-    ("sig-9", "sig-9", failed(137, Code.KILLED, "killed by SIGKILL")),
-    ("sh-127", "sh-127", failed(127, Code.EXITED, "the command was not found")),
-    (
-        "oom",
-        "oom",
-        failed(137, Code.OUT_OF_MEMORY, "OOMKilled: more than its memory limit of 48Mi"),
-    ),
-    (
-        "no-command",
-        "no-command",
-        failed(None, Code.CANNOT_START, f"cannot start 'nope': {NOT_FOUND}"),
-    ),
-    (
-        "no-command-path",
-        "no-command-path",
-        failed(None, Code.CANNOT_START, "cannot start '/no/such': no such file or directory"),
-    ),
-    (
-        "no-exec",
-        "no-exec",
-        failed(None, Code.CANNOT_START, "cannot start '/etc/passwd': permission denied"),
-    ),
-    (
-        "no-dir",
-        "no-dir",
-        failed(
-            None,
-            Code.CANNOT_START,
-            "cannot start: error during container init: mkdir /etc/passwd: not a directory",
-        ),
-    ),
-    (
-        "no-command-restarts",
-        "no-command-restart",
-        pending(Code.CANNOT_START, f"cannot start 'nope': {NOT_FOUND}"),
-    ),
-    ("crash", "crash", pending(Code.BACKING_OFF, "restarts now (exit code 4)", 4)),
-    (
-        "crash-loop",
-        "crash",
-        pending(Code.BACKING_OFF, "CrashLoopBackOff: restarts in 40 s (exit code 4)", 4),
-    ),
-    ("onfail-ok", "onfail-ok/a", SUCCEEDS),
-    ("onfail-ok", "onfail-ok/b", RUNS),
-    ("team", "team/good", SUCCEEDS),
-    ("team", "team/bad", failed(5, Code.EXITED)),
-    ("team", "team/on", RUNS),
-    ("ready", "ready", RUNS),
-    ("unready", "unready", RUNS),
-    (
-        "pod-deadline",
-        "pod-deadline",
-        failed(143, Code.DEADLINE_EXCEEDED, "DeadlineExceeded: ran longer than 3 s"),
-    ),
-    (
-        "evicted",
-        "evicted",
-        failed(None, Code.EVICTED, 'Evicted: Usage of EmptyDir volume "d" exceeds the limit "1Mi"'),
-    ),
-    ("rejected-cpu", "rejected-cpu", failed(None, Code.UNSCHEDULABLE, f"OutOfcpu: {OUT_OF_CPU}")),
-    (
-        "rejected-affinity",
-        "rejected-affinity",
-        failed(None, Code.UNSCHEDULABLE, "NodeAffinity: Pod Predicate NodeAffinity failed"),
-    ),
-    ("deleting", "deleted", DELETING),
-    ("deleting-ended", "deleted", DELETING),
-    ("job-ok", "job-ok", SUCCEEDS),
-    ("job-fail", "job-fail", failed(3, Code.EXITED)),
-    ("job-team", "job-team/one", SUCCEEDS),
-    ("job-team", "job-team/two", failed(6, Code.EXITED)),
-    ("job-retries", "job-retry", pending(Code.BACKING_OFF, "restarts in 10 s (exit code 3)", 3)),
-    ("job-retry", "job-retry", failed(3, Code.EXITED, "BackoffLimitExceeded: failed 2 times")),
-    ("job-onfail-restarts", "job-onfail", RUNS),
-    ("job-onfail", "job-onfail", failed(None, Code.EXITED, "BackoffLimitExceeded")),
-    (
-        "job-deadline-dying",
-        "job-deadline",
-        (RUNNING, None, Code.DEADLINE_EXCEEDED, "DeadlineExceeded: ran longer than 4 s"),
-    ),
-    (
-        "job-deadline",
-        "job-deadline",
-        failed(None, Code.DEADLINE_EXCEEDED, "DeadlineExceeded: ran longer than 4 s"),
-    ),
-]
+def read_statuses() -> dict[str, dict[str, Any]]:
+    """Return the expected status of each process by its recording and its path."""
+    statuses: dict[str, dict[str, Any]] = {}
+    for line in (RECORDED / "statuses.txt").read_text().splitlines()[1:]:
+        case, path, state, exit_code, code, reason = (cell.strip() for cell in line.split("|"))
+        statuses.setdefault(case, {})[path] = (
+            State(state),
+            None if exit_code == "-" else int(exit_code),
+            None if code == "-" else Code(code),
+            reason,
+        )
+    return statuses
+
+
+STATUSES = read_statuses()
 
 
 def recorded(case: str) -> dict[str, Any]:
@@ -223,13 +89,13 @@ def summary(process):
 
 def test_table_has_every_recording():
     names = {path.stem for path in RECORDED.glob("*.json")}
-    assert names == {case for case, _, _ in RECORDINGS} | {"pod-deadline-dying"}
+    assert names == {*STATUSES, "pod-deadline-dying"}
 
 
-@pytest.mark.parametrize("case", dict.fromkeys(case for case, _, _ in RECORDINGS))
+@pytest.mark.parametrize("case", STATUSES)
 def test_status_of_recorded_objects(case):
-    expected = {path: result for name, path, result in RECORDINGS if name == case}
-    assert {item.path: summary(item) for item in observe_recording(case).status} == expected
+    status = observe_recording(case).status
+    assert {item.path: summary(item) for item in status} == STATUSES[case]
 
 
 def test_times_and_restarts_of_recorded_objects():

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.terminal import Terminal
 
-from .using import launched, python, until_succeeded
+from .module_experiment import launched, python, until_succeeded
 
 WEB = """
 import http.server

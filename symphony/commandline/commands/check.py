@@ -28,7 +28,9 @@ class CheckCommands(BaseCommands):
         )
         parser.add_argument("--offline", action="store_true", help="do not query any cluster")
         self._add_hidden_dry_run(parser)
-        parser.add_argument("--strict", action="store_true", help="exit with 1 if there are warnings")
+        parser.add_argument(
+            "--strict", action="store_true", help="exit with 1 if there are warnings"
+        )
         self._add_json(parser, "the findings as JSON")
 
     def action_check(self, args: argparse.Namespace) -> int | None:

@@ -50,9 +50,7 @@ class SubmitCommands(BaseCommands):
         add("--memory", metavar="SIZE", type=memory, help="memory: 4Gi, 500Mi")
         add("--gpu", metavar="N", type=parse_count, help="number of GPUs")
         add("--limit-cpu", metavar="N", type=cpu, help="CPU limit (default: --cpu)")
-        add(
-            "--limit-memory", metavar="SIZE", type=memory, help="memory limit (default: --memory)"
-        )
+        add("--limit-memory", metavar="SIZE", type=memory, help="memory limit (default: --memory)")
         add("--shm", metavar="SIZE", type=memory, help="size of /dev/shm, used by data loaders")
         add(
             "--mount",
@@ -157,8 +155,8 @@ class SubmitCommands(BaseCommands):
         experiment with one process: ps, logs, wait, exec and delete accept its name. On Kubernetes
         it is a Job, and --cpu and --memory set both the request and the limit.
 
-        Kubernetes does not allow changes to a Job. If a job of the same name exists, even a finished
-        one, pass --force to replace it.
+        Kubernetes does not allow changes to a Job. If a job of the same name exists, even a
+        finished one, pass --force to replace it.
 
         When the time limit expires, the job receives SIGTERM, and SIGKILL 30 seconds later (see
         --grace). The program can use this time to save its results.

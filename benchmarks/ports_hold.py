@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from symphony.host.resources.leases import PortLeases, take_lease
-from symphony.model.validators import DEFAULT_PORTS
+from symphony.model.validators import DEFAULT_PORT_RANGE
 
 LOOPBACK = "127.0.0.1"
 # linux/in.h, since 6.3. It limits the ports that bind to port 0 and connect can choose.
@@ -164,7 +164,7 @@ def tried(attempt: Attempt, port: int) -> str:
 def free_port(ports: PortLeases) -> int:
     return next(
         port
-        for port in range(DEFAULT_PORTS[0], DEFAULT_PORTS[1] + 1)
+        for port in range(DEFAULT_PORT_RANGE[0], DEFAULT_PORT_RANGE[1] + 1)
         if fresh(port) and not ports.reserve(port)
     )
 
@@ -208,7 +208,7 @@ def used(attempt: Attempt) -> str:
 def main() -> None:
     first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
     print(f"Linux {platform.release()}, Python {platform.python_version()}")
-    pool_first, pool_last = DEFAULT_PORTS
+    pool_first, pool_last = DEFAULT_PORT_RANGE
     print(f"symphony's pool is {pool_first}-{pool_last}; the kernel's own is {first}-{last}\n")
     print(f"{'who':38}{'while held':14}{'after':14}just used by another")
     for name, attempt in {**SERVERS, **OTHERS}.items():

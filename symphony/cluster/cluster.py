@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from symphony.config import SymphonyConfig
     from symphony.model import Experiment
     from symphony.model.validators import Strings
-    from symphony.plan.resolve import Defaults, Ignored
+    from symphony.plan.ignored import Ignored
+    from symphony.plan.resolve import Defaults
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
 
@@ -79,7 +80,7 @@ class Cluster(abc.ABC):
     # `dry_run="server"` checks it, and a plain dry run sends no request to the backend.
     dry_run_checks_name: ClassVar[bool] = True
     # Whether every process must have a container image.
-    requires_image: ClassVar[bool] = False
+    requires_image: bool = False
     _resources: Mapping[str, str] = MappingProxyType({})
     _configuration: SymphonyConfig | None = None
 
@@ -95,14 +96,14 @@ class Cluster(abc.ABC):
     @functools.cached_property
     def defaults(self) -> Defaults:
         """The settings that apply to every experiment launched here, before its own."""
-        from symphony.model.validators import lines, path
+        from symphony.model.validators import nonempty_text, shell_lines
         from symphony.plan.resolve import Defaults
 
         preamble = self._preamble_cmds
         start_dir = self._start_dir
         return Defaults(
-            preamble_cmds=tuple(lines(preamble, "preamble_cmds")) if preamble else (),
-            start_dir=None if start_dir is None else path(start_dir, "start_dir"),
+            preamble_cmds=tuple(shell_lines(preamble, "preamble_cmds")) if preamble else (),
+            start_dir=None if start_dir is None else nonempty_text(start_dir, "start_dir"),
             resource_request=dict(self._resources),
         )
 

@@ -70,7 +70,7 @@ def _nonempty_text(value: object, what: str) -> str:
     # Only other values need this module, so that valid variables are read without importing it.
     from symphony.model import validators
 
-    return validators.path(value, what)
+    return validators.nonempty_text(value, what)
 
 
 def _read_username(value: object, _: Path) -> str:
@@ -188,7 +188,7 @@ def _unknown_key(
 
 def _read_resources(value: object) -> Values:
     """Validate the resources of processes that request none themselves."""
-    from symphony.model import validators
+    from symphony.model import quantities, validators
 
     given = validators.mapping(value, "resources")
     validators.refuse_unknown(given, RESOURCES, "resources")
@@ -198,7 +198,7 @@ def _read_resources(value: object) -> Values:
     for key, amount in given.items():
         name = "memory" if key == "mem" else key
         with error_path(key):
-            text = None if amount is None else validators.quantity(amount, name)
+            text = None if amount is None else quantities.quantity_text(amount, name)
         values["resources", name] = text
     return values
 

@@ -18,7 +18,7 @@ from typing import Any
 from symphony.config import fields
 from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import SpecError
-from symphony.model.files import Where, from_json, from_yaml, read_text, told
+from symphony.model.files import Locator, errors_with_position, from_json, from_yaml, read_text
 
 _FORMATS = {".yml": "YAML", ".yaml": "YAML", ".json": "JSON", ".toml": "TOML"}
 # A line that begins a table or sets a key in TOML, but not in YAML.
@@ -35,7 +35,7 @@ def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bo
     text = read_text(path)
     parse = _PARSERS[detect_format(path, text)]
     data, position = parse(path, text)
-    with told(position):
+    with errors_with_position(position):
         base = path.absolute().parent
         content = fields.read_content({} if data is None else data, base, own_fields)
     profiles = {
@@ -51,7 +51,7 @@ def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bo
 
 
 def _with_positions(
-    values: fields.Values, position: Where, parent: fields.KeyPath = ()
+    values: fields.Values, position: Locator, parent: fields.KeyPath = ()
 ) -> dict[fields.KeyPath, SourcedValue]:
     return {key: SourcedValue(value, position((*parent, *key))) for key, value in values.items()}
 
@@ -70,15 +70,15 @@ def detect_format(path: Path, text: str) -> str:
     return "YAML"
 
 
-def _parse_yaml(path: Path, text: str) -> tuple[Any, Where]:
+def _parse_yaml(path: Path, text: str) -> tuple[Any, Locator]:
     return from_yaml(path, text, fields.is_text)
 
 
-def _parse_json(path: Path, text: str) -> tuple[Any, Where]:
+def _parse_json(path: Path, text: str) -> tuple[Any, Locator]:
     return from_json(path, text)
 
 
-def _parse_toml(path: Path, text: str) -> tuple[Any, Where]:
+def _parse_toml(path: Path, text: str) -> tuple[Any, Locator]:
     try:
         data = _toml_loads(path)(text)
     except ValueError as exc:
@@ -104,7 +104,7 @@ def _toml_loads(path: Path) -> Callable[[str], dict[str, Any]]:
     return loads
 
 
-_PARSERS: dict[str, Callable[[Path, str], tuple[Any, Where]]] = {
+_PARSERS: dict[str, Callable[[Path, str], tuple[Any, Locator]]] = {
     "YAML": _parse_yaml,
     "JSON": _parse_json,
     "TOML": _parse_toml,

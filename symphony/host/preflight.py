@@ -14,7 +14,7 @@ from symphony.host.processes.spec import ProcessSpec
 from symphony.host.render import HostManifest
 from symphony.host.run.directory import RunDirectory
 from symphony.plan.encryption_keys import generate
-from symphony.plan.resolve import secret_text
+from symphony.plan.process_settings import secret_text
 
 
 def check(manifest: HostManifest) -> None:

@@ -13,7 +13,9 @@ from symphony.errors import SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.model.settings import Settings
-from symphony.plan.resolve import Ignored, Plan, PlannedProcess, argv, ignored_settings
+from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.resolve import Plan, PlannedProcess
+from symphony.plan.shell import argv
 
 HOST = "127.0.0.1"
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"

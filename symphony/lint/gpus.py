@@ -1,98 +1,97 @@
-"""The rule on GPUs: what asks for more than a machine has will wait forever, or be refused."""
+"""The rule on GPUs: a process cannot get more than a machine has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from symphony.errors import BackendError, SymphonyError
-from symphony.lint.findings import ERROR, NOTE, Finding
-from symphony.lint.services import path_of, place_of
-from symphony.lint.targets import KnowsGpus
-from symphony.model import Experiment, Process, ProcessGroup
+from symphony.errors import SymphonyError
+from symphony.lint.targets import NodeGpus
+from symphony.model import Process, ProcessGroup
+from symphony.plan.findings import NOTE, Finding, finding_of
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
+    from symphony.model import Experiment
+
+Member = Process | ProcessGroup
 
 
 def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[Finding]:
-    """Processes and groups that ask for more GPUs than any node has; a group is placed on one node."""
-    asking = {member: asked(member) for member in experiment.list_members() if asked(member)}
-    if not asking:
+    """Yield the processes and groups that request more GPUs than are available.
+
+    A group is placed on one node. On this machine, all processes run at the same time.
+    """
+    requests: dict[Member, int] = {}
+    for member in experiment.list_members():
+        number = requested_gpus(member)
+        if number:
+            requests[member] = number
+    if not requests:
         return
-    if not target.elsewhere:
-        yield from _here(asking)
-        return
-    if offline:
-        yield _not_looked("no cluster was asked")
-        return
-    if not isinstance(target.cluster, KnowsGpus):
-        yield _not_looked(f"the {target.name} backend does not tell which its nodes have")
-        return
-    try:
-        nodes = target.cluster.node_gpus()
-    except (BackendError, SymphonyError) as exc:
-        yield _not_looked(str(exc))
-        return
-    most = max(nodes.values(), default=0)
-    for member, number in asking.items():
-        if number > most:
-            offered = f"the most that a node offers is {most}" if most else "no node offers any"
-            yield Finding(
-                rule="gpus",
-                level=ERROR,
-                what=f"asks for {_gpus(number)}, and {offered}",
-                mend="lower resource_limit(gpu=), or split the group"
-                if _is_group(member)
-                else "lower its gpu limit",
-                place=place_of(member),
-                processes=(path_of(member),),
-            )
+    if not target.is_remote:
+        yield from _more_than_this_machine_has(requests)
+    elif offline:
+        yield _not_checked("no cluster is queried with --offline")
+    elif not isinstance(target.cluster, NodeGpus):
+        yield _not_checked(f"the {target.name} backend does not report the GPUs of its nodes")
+    else:
+        try:
+            nodes = target.cluster.node_gpus()
+        except SymphonyError as exc:
+            yield _not_checked(str(exc))
+        else:
+            yield from _more_than_a_node_has(requests, max(nodes.values(), default=0))
 
 
-def asked(member: Process | ProcessGroup) -> int:
-    """How many GPUs a process takes, or the members of a group together."""
+def requested_gpus(member: Member) -> int:
+    """Return the number of GPUs of a process, or of all members of a group."""
+    group_limit = member.settings.resource_limit.get("gpu", 0)
     if isinstance(member, Process):
-        return int(member.settings.resource_limit.get("gpu", 0))
-    of_group = member.settings.resource_limit.get("gpu", 0)
+        return int(group_limit)
     return sum(
-        int(process.settings.resource_limit.get("gpu", of_group))
+        int(process.settings.resource_limit.get("gpu", group_limit))
         for process in member.list_processes()
     )
 
 
-def _here(asking: dict[Process | ProcessGroup, int]) -> Iterator[Finding]:
-    """On one machine all processes run at once, each with GPUs of its own."""
+def _more_than_a_node_has(requests: Mapping[Member, int], largest: int) -> Iterator[Finding]:
+    for member, number in requests.items():
+        if number <= largest:
+            continue
+        available = f"the largest node has {largest}" if largest else "no node has any"
+        hint = "lower its gpu limit"
+        if isinstance(member, ProcessGroup):
+            hint = "lower resource_limit(gpu=), or split the group"
+        yield finding_of(member, "gpus", f"requests {_gpus(number)}, but {available}", hint)
+
+
+def _more_than_this_machine_has(requests: Mapping[Member, int]) -> Iterator[Finding]:
     from symphony.host.resources.leases import visible_gpus
 
-    there, taken = len(visible_gpus()), 0
-    for member, number in asking.items():
-        taken += number
-        if taken > there:
-            before = f", with those before it {taken}" if taken > number else ""
-            yield Finding(
-                rule="gpus",
-                level=ERROR,
-                what=f"asks for {_gpus(number)}{before}, and this machine has {there or 'none'}",
-                mend="lower resource_limit(gpu=), or run it elsewhere",
-                place=place_of(member),
-                processes=(path_of(member),),
-            )
-
-
-def _is_group(member: Process | ProcessGroup) -> bool:
-    return isinstance(member, ProcessGroup)
+    available = len(visible_gpus())
+    total = 0
+    for member, number in requests.items():
+        total += number
+        if total <= available:
+            continue
+        sum_so_far = f" ({total} with the processes before it)" if total > number else ""
+        yield finding_of(
+            member,
+            "gpus",
+            f"requests {_gpus(number)}{sum_so_far}, but this machine has {available or 'none'}",
+            "lower resource_limit(gpu=), or choose another backend",
+        )
 
 
 def _gpus(number: int) -> str:
-    return f"{number} GPU{'' if number == 1 else 's'}"
+    return "1 GPU" if number == 1 else f"{number} GPUs"
 
 
-def _not_looked(why: str) -> Finding:
-    mend = "look at the nodes before launching"
+def _not_checked(reason: str) -> Finding:
     return Finding(
         rule="gpus",
         level=NOTE,
-        what=f"whether nodes have its GPUs was not looked at: {why}",
-        mend=mend,
+        problem=f"the GPUs of the nodes were not checked: {reason}",
+        hint="check the nodes before the launch",
     )

@@ -1,4 +1,4 @@
-"""Rules on words that mean something else on another machine: addresses of this one, and its paths."""
+"""Rules on texts that have another meaning on other machines: local addresses and local paths."""
 
 from __future__ import annotations
 
@@ -6,219 +6,268 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from symphony.lint.findings import ERROR, WARNING, Finding
 from symphony.lint.texts import START_DIR, Text, texts
-from symphony.model import Experiment, Process
-from symphony.model.component import SHARED_MEMORY
+from symphony.model.component import mount_path_of
 from symphony.names import env_name
-from symphony.plan.topology import topology
+from symphony.plan.findings import ERROR, WARNING, finding_of
+from symphony.plan.services import served_services
 
-_LOCALHOST = re.compile(
-    r"(?<![\w.:-])(?P<host>localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\]|::1)(?![\w.-])(?::(?P<port>\d{1,5})\b)?",
+if TYPE_CHECKING:
+    from symphony.model import Experiment, Process, ProcessGroup
+    from symphony.plan.findings import Finding
+
+_LOCAL_ADDRESS = re.compile(
+    r"(?<![\w.:-])(?P<host>localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1\]|::1)"
+    r"(?![\w.-])(?::(?P<port>\d{1,5})\b)?",
     re.IGNORECASE,
 )
-ANY = "0.0.0.0"
+ANY_ADDRESS = "0.0.0.0"
+# How a program uses an address.
 Purpose = Literal["connect", "listen", "either"]
-# An option or variable with one of these in its name says where to connect to, never where to listen.
-_CONNECTING = re.compile(
+# Names of options and variables whose address is always one to connect to, or to listen on.
+_CONNECT_OPTION = re.compile(
     r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE
 )
-# The other way round.
-_LISTENING = re.compile(r"bind|listen", re.IGNORECASE)
-# What stands before the host of a URL, and the schemes of those on which one listens too, as ZeroMQ does.
-_SCHEME = re.compile(r"([a-z][-+.a-z0-9]*)://(?:[^\s/@]*@)?$", re.IGNORECASE)
-_LONGEST_SCHEME = 80
-_OF_SOCKETS = ("tcp", "udp")
-# An absolute path, where a word, a value or an element of a list begins; two slashes are those of a URL.
-_PATH = re.compile(r"(?:^|(?<=[\s=:,;'\"(<>]))(/(?!/)[^\s=:,;'\"()<>|&]*)")
-# What every machine and most images have of their own.
-_SYSTEM = ("/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/etc", "/dev", "/proc", "/sys", "/run", "/var", "/opt",
-           "/tmp")  # fmt: skip
-# Where people's own files are.
-_PERSONAL = ("/home", "/Users", "/mnt", "/media", "/Volumes")
-
-_KEYS = {"cmds": "its shell line"}
+_LISTEN_OPTION = re.compile(r"bind|listen", re.IGNORECASE)
+# The scheme and the user of a URL, in front of its host.
+_URL_SCHEME = re.compile(r"([a-z][-+.a-z0-9]*)://(?:[^\s/@]*@)?$", re.IGNORECASE)
+_MAX_SCHEME_LENGTH = 80
+# ZeroMQ uses URLs with these schemes to listen too. Other URLs are always for clients.
+_SOCKET_SCHEMES = ("tcp", "udp")
+# An absolute path at the beginning of a word, a value or a list element. Two slashes belong to a
+# URL.
+_ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s=:,;'\"(<>]))(/(?!/)[^\s=:,;'\"()<>|&]*)")
+# Directories that every machine and most images have.
+_SYSTEM_DIRECTORIES = (
+    "/bin",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/var",
+)
+_PERSONAL_DIRECTORIES = ("/home", "/Users", "/mnt", "/media", "/Volumes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """This machine: the user's home, the folder of the file, and whether a path is there."""
+    """This machine.
+
+    ``home`` is the home directory of the user, ``base`` the directory of the experiment file, and
+    ``exists`` returns whether there is a path.
+    """
 
     home: str
     base: str
     exists: Callable[[str], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """A local address in a text. ``scheme`` and ``port`` are empty if the text has none."""
+
+    scheme: str
+    host: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
 def rules(experiment: Experiment, machine: Machine) -> Iterator[Finding]:
-    """Words that name this machine or its files, for each process."""
-    ports = _ports(experiment)
-    bound = {service.name for service in topology(experiment).services if service.bound}
+    """Yield the addresses and paths of this machine in the texts of each process."""
+    owners = _owners_of_fixed_ports(experiment)
+    bound = {
+        name for component in experiment.list_components() for name in component.settings.binds
+    }
     for process in experiment.list_all_processes():
-        mounts = _mounts(process)
+        mount_paths = _mount_paths(process)
         for text in texts(experiment, process):
             if text.key != START_DIR:
-                yield from _addresses(text, process, ports, bound)
-            yield from _paths(text, process, mounts, machine)
+                yield from _local_addresses(text, process, owners, bound)
+            yield from _local_paths(text, process, mount_paths, machine)
 
 
 # --- addresses ---
 
 
-def _ports(experiment: Experiment) -> dict[int, tuple[str, str]]:
-    """By port that is fixed, its service and the process or group that serves it."""
-    every = [*experiment.list_all_processes(), *experiment.list_process_groups()]
-    return {
-        port: (name, component.name)
-        for component in every
-        for given in (component.settings.exposes, component.settings.binds)
-        for name, port in given.items()
-        if port is not None
-    }
+def _owners_of_fixed_ports(experiment: Experiment) -> dict[int, tuple[str, str]]:
+    """Return, by fixed port, the service and the name of the component that serves it."""
+    owners: dict[int, tuple[str, str]] = {}
+    for component in experiment.list_components():
+        for ports in (component.settings.exposes, component.settings.binds):
+            for service, port in ports.items():
+                if port is not None:
+                    owners[port] = (service, component.name)
+    return owners
 
 
-def _addresses(
-    text: Text, process: Process, ports: Mapping[int, tuple[str, str]], bound: Collection[str]
+def _local_addresses(
+    text: Text,
+    process: Process,
+    owners: Mapping[int, tuple[str, str]],
+    bound: Collection[str],
 ) -> Iterator[Finding]:
-    served, used = _services(process)
-    for scheme, host, port in dict.fromkeys(map(_parts, _LOCALHOST.finditer(text.words))):
-        if host == ANY and served and not _CONNECTING.search(text.option):
-            continue  # who serves something listens there
-        literal = f"{host}:{port}" if port else host
-        service, owner = ports.get(int(port or 0), ("", ""))
-        own = bool(service) and owner in (process.name, process.group.name if process.group else "")
-        foreign = bool(port) and not own and all(served.values())
-        purpose = _purpose(text.option, scheme, foreign)
-        yield Finding(
-            rule="localhost",
-            level=ERROR if service and not own else WARNING,
-            what=f"{_where(text)} names {literal}, {_meaning(host, service, own, process)}",
-            mend=_mend(
-                service, own, purpose, list(served), [name for name in used if name in bound]
-            ),
-            place=text.place,
-            processes=(process.path,),
-        )
-
-
-def _parts(found: re.Match[str]) -> tuple[str, str, str | None]:
-    """The scheme (empty where there is none), the host and the port of an address."""
-    before = _SCHEME.search(found.string[max(0, found.start() - _LONGEST_SCHEME) : found.start()])
-    return (before[1].lower() if before else "", found["host"], found["port"])
-
-
-def _services(process: Process) -> tuple[dict[str, int | None], list[str]]:
-    """What a process serves, with the ports that are fixed, and what it connects to, with what its group does."""
-    parts = [process, process.group] if process.group else [process]
-    served: dict[str, int | None] = {}
-    for part in parts:
-        for given in (part.settings.binds, part.settings.exposes):
-            served.update({name: port or served.get(name) for name, port in given.items()})
-    used = [name for part in parts for name in part.settings.connects]
-    return served, used
-
-
-def _meaning(host: str, service: str, own: bool, process: Process) -> str:
-    if host == ANY:
-        return "which is an address to listen on and none to connect to"
-    if service and not own:
-        return f"but {service!r} is served elsewhere"
+    components: list[Process | ProcessGroup] = [process]
     if process.group is not None:
-        return f"where only its own group {process.group.name!r} is"
-    return "where nobody but itself is"
-
-
-def _purpose(option: str, scheme: str, foreign: bool) -> Purpose:
-    """What an address is there for; ``foreign`` is whether its port is one that no service of the process has."""
-    if _CONNECTING.search(option):
-        return "connect"
-    if _LISTENING.search(option):
-        return "listen"
-    return "connect" if foreign or (scheme and scheme not in _OF_SOCKETS) else "either"
-
-
-def _mend(
-    service: str, own: bool, purpose: Purpose, served: Sequence[str], used: Sequence[str]
-) -> str:
-    """How to say the same so that it holds elsewhere. Of an address that may be meant either way both are told."""
-    if service:
-        variable = _variable(service)
-        return (
-            f"listen on ${variable}_BIND_HOST"
-            if own and purpose != "connect"
-            else f"connect to ${variable}_ADDR"
+        components.append(process.group)
+    own_names = {component.name for component in components}
+    served = _served_ports(components)
+    connected = [
+        name for component in components for name in component.settings.connects if name in bound
+    ]
+    for address in _addresses_in(text.content):
+        is_server_address = address.host == ANY_ADDRESS and bool(served)
+        if is_server_address and not _CONNECT_OPTION.search(text.option):
+            # A server listens on this address on every machine.
+            continue
+        service, owner = owners.get(int(address.port or 0), ("", ""))
+        is_own = bool(service) and owner in own_names
+        # A port that none of the services of the process has belongs to another process.
+        has_other_port = bool(address.port) and not is_own and all(served.values())
+        purpose = _purpose(text.option, address.scheme, has_other_port=has_other_port)
+        is_foreign_service = bool(service) and not is_own
+        yield finding_of(
+            process,
+            "localhost",
+            f"{_describe(text)} contains {address}, {_meaning(address, service, is_own, process)}",
+            _address_hint(service, is_own, purpose, list(served), connected),
+            path=text.path,
+            level=ERROR if is_foreign_service else WARNING,
         )
-    listening = (
-        "" if purpose == "connect" or not served else f"listen on ${_variable(served[0])}_BIND_HOST"
-    )
-    if listening and purpose == "listen":
-        return listening
-    before = f"{listening}, or, to connect, " if listening else ""
-    if used:
-        return f"{before}{'use' if before else 'connect to'} ${_variable(used[0])}_ADDR"
-    return f"{before}let it connect to the service it needs, and use that one's SYMPH_<NAME>_ADDR"
 
 
-def _variable(service: str) -> str:
+def _addresses_in(content: str) -> list[_Address]:
+    addresses: dict[_Address, None] = {}
+    for match in _LOCAL_ADDRESS.finditer(content):
+        # The search for the scheme is limited, so that it takes linear time in long texts.
+        before = content[max(0, match.start() - _MAX_SCHEME_LENGTH) : match.start()]
+        scheme = _URL_SCHEME.search(before)
+        address = _Address(
+            scheme=scheme[1].lower() if scheme else "",
+            host=match["host"],
+            port=match["port"] or "",
+        )
+        addresses[address] = None
+    return list(addresses)
+
+
+def _served_ports(components: Sequence[Process | ProcessGroup]) -> dict[str, int | None]:
+    """Return the services that the components serve, with their fixed ports."""
+    served: dict[str, int | None] = {}
+    for component in components:
+        settings = component.settings
+        for name in served_services(component):
+            port = settings.binds.get(name) or settings.exposes.get(name)
+            served[name] = port or served.get(name)
+    return served
+
+
+def _meaning(address: _Address, service: str, is_own: bool, process: Process) -> str:
+    if address.host == ANY_ADDRESS:
+        return "which is an address to listen on, not to connect to"
+    if service and not is_own:
+        return f"but service {service!r} is on another host"
+    if process.group is not None:
+        return f"where only the processes of its group {process.group.name!r} are reachable"
+    return "where only the process itself is reachable"
+
+
+def _purpose(option: str, scheme: str, *, has_other_port: bool) -> Purpose:
+    if _CONNECT_OPTION.search(option):
+        return "connect"
+    if _LISTEN_OPTION.search(option):
+        return "listen"
+    is_client_url = scheme != "" and scheme not in _SOCKET_SCHEMES
+    return "connect" if has_other_port or is_client_url else "either"
+
+
+def _address_hint(
+    service: str, is_own: bool, purpose: Purpose, served: Sequence[str], connected: Sequence[str]
+) -> str:
+    """Return how to write an address that is valid on every machine.
+
+    If the purpose of the address is not clear, the hint covers both purposes.
+    """
+    if service:
+        variable = _variable_prefix(service)
+        if is_own and purpose != "connect":
+            return f"listen on ${variable}_BIND_HOST"
+        return f"connect to ${variable}_ADDR"
+    hints: list[str] = []
+    if served and purpose != "connect":
+        hints.append(f"to listen, use ${_variable_prefix(served[0])}_BIND_HOST")
+    if purpose != "listen" or not hints:
+        if connected:
+            hints.append(f"to connect, use ${_variable_prefix(connected[0])}_ADDR")
+        else:
+            hints.append("to connect, add the service to connects and use its SYMPH_<NAME>_ADDR")
+    return ", or ".join(hints)
+
+
+def _variable_prefix(service: str) -> str:
     return f"SYMPH_{env_name(service)}"
 
 
 # --- paths ---
 
 
-def _mounts(process: Process) -> list[str]:
-    """Where volumes are mounted for a process."""
-    volumes = [
-        *process.settings.volumes,
-        *(process.group.settings.volumes if process.group else ()),
-    ]
-    return [
-        str(details.get("mount_path", SHARED_MEMORY))
-        for volume in volumes
-        for details in volume.values()
-    ]
+def _mount_paths(process: Process) -> list[str]:
+    volumes = list(process.settings.volumes)
+    if process.group is not None:
+        volumes += process.group.settings.volumes
+    return [mount_path_of(volume) for volume in volumes]
 
 
-def _paths(
-    text: Text, process: Process, mounts: Sequence[str], machine: Machine
+def _local_paths(
+    text: Text, process: Process, mount_paths: Sequence[str], machine: Machine
 ) -> Iterator[Finding]:
-    whole = text.key == START_DIR or (text.key == "command" and text.words.startswith("/"))
-    found = [text.words] if whole else _PATH.findall(text.words)
-    for path in dict.fromkeys(found):
-        if (
-            not path.startswith("/")
-            or any(_below(path, mount) for mount in mounts)
-            or not _is_local(path, machine)
-        ):
+    is_one_path = text.key == START_DIR or (text.key == "command" and text.content.startswith("/"))
+    paths = [text.content] if is_one_path else _ABSOLUTE_PATH.findall(text.content)
+    for path in dict.fromkeys(paths):
+        is_mounted = any(_is_below(path, mount_path) for mount_path in mount_paths)
+        if not path.startswith("/") or is_mounted or not _is_local(path, machine):
             continue
-        mend = "name a path of the image, or mount the files there (mount_nfs, mount_pvc, mount_host_path)"
-        yield Finding(
-            rule="local-path",
+        yield finding_of(
+            process,
+            "local-path",
+            f"{_describe(text)} contains {path}, a path of this machine",
+            "use a path of the image, or mount the files (mount_nfs, mount_pvc, mount_host_path)",
+            path=text.path,
             level=WARNING,
-            what=f"{_where(text)} names {path}, a path of this machine",
-            mend=mend,
-            place=text.place,
-            processes=(process.path,),
         )
 
 
 def _is_local(path: str, machine: Machine) -> bool:
-    """Whether a path is of this machine: somebody's own, or one that is here and not everywhere."""
-    if any(_below(path, own) for own in (machine.home, machine.base, *_PERSONAL) if own.strip("/")):
+    """Return whether a path belongs to the user, or exists here and not on every machine."""
+    own_directories = (machine.home, machine.base, *_PERSONAL_DIRECTORIES)
+    # A home directory of `/`, as in some containers, contains every path.
+    if any(_is_below(path, own) for own in own_directories if own.strip("/")):
         return True
-    if any(_below(path, system) for system in _SYSTEM):
+    if any(_is_below(path, system) for system in _SYSTEM_DIRECTORIES):
         return False
     return posixpath.normpath(path) != "/" and machine.exists(path)
 
 
-def _below(path: str, folder: str) -> bool:
-    path, folder = posixpath.normpath(path), posixpath.normpath(folder)
-    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+def _is_below(path: str, directory: str) -> bool:
+    path, directory = posixpath.normpath(path), posixpath.normpath(directory)
+    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
 
 
-def _where(text: Text) -> str:
-    """What names it: ``start_dir``, ``variable DATA``, ``--data``, ``its shell line``."""
+def _describe(text: Text) -> str:
+    """Return the name of a text: ``start_dir``, ``variable DATA``, ``--data``, ``a shell line``."""
     if text.key == "env":
         return f"variable {text.option}"
-    return text.option or _KEYS.get(text.key, text.key)
+    if text.option:
+        return text.option
+    return "a shell line" if text.key in ("cmds", "preamble_cmds") else text.key

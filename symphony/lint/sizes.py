@@ -1,117 +1,144 @@
-"""Rules on how much an environment holds.
+"""Rules on the size of arguments and environments.
 
-* Linux takes an argument or variable (``NAME=value``, with the NUL at its end) of at most 32 pages, 128 KiB, and all
-  of them together in a quarter of the stack's limit, 2 MiB of the usual 8 MiB: execve(2), "Limits on size of arguments
-  and environment".
-* Kubernetes keeps an object in etcd, whose requests hold at most 1.5 MiB unless it is told otherwise:
-  https://etcd.io/docs/latest/dev-guide/limit/ (``--max-request-bytes``).
+* On Linux, an argument or a variable (``NAME=value`` with a NUL at its end) may have at most 32
+  pages, 128 KiB. All of them together may have a quarter of the limit of the stack, which is 2 MiB
+  of the usual 8 MiB. See execve(2), "Limits on size of arguments and environment".
+* Kubernetes stores an object in etcd, whose requests have at most 1.5 MiB by default. See
+  ``--max-request-bytes`` in https://etcd.io/docs/latest/dev-guide/limit/.
 
-Near a limit is from 80 % of it: the launcher's own variables, and what Kubernetes adds to an object, come on top.
+A warning begins at 80 % of a limit, because the launcher adds variables of its own, and Kubernetes
+adds fields to an object.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from symphony.errors import SpecError
-from symphony.lint.findings import ERROR, WARNING, Finding
-from symphony.lint.mending import mended
-from symphony.lint.services import place_of
+from symphony.lint.repaired_copies import repaired
 from symphony.lint.texts import texts
-from symphony.model.document_path import Place
 from symphony.plan.addresses import AddressScheme
-from symphony.plan.resolve import argv, resolve
+from symphony.plan.findings import ERROR, WARNING, Finding
+from symphony.plan.resolve import resolve
+from symphony.plan.shell import argv
 
 if TYPE_CHECKING:
     from symphony.lint.targets import Target
     from symphony.model import Experiment, Process
+    from symphony.model.document_path import DocumentPath
 
-STRING = 32 * 4096
-ALL = 8 * 1024 * 1024 // 4
-OBJECT = 3 * 512 * 1024
-NEAR = 0.8
-POINTER = 8
+MAX_STRING_BYTES = 32 * 4096
+MAX_TOTAL_BYTES = 8 * 1024 * 1024 // 4
+MAX_OBJECT_BYTES = 3 * 512 * 1024
+WARNING_FRACTION = 0.8
+POINTER_BYTES = 8
 SHELL = "/bin/sh"
-# What a variable takes in an object's JSON beside its name and value: {"name":"","value":""},
-_AROUND = 23
+# The characters of a variable in JSON, apart from its name and value: {"name":"","value":""},
+_JSON_BYTES_PER_VARIABLE = 23
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
-    """Arguments and variables that are near a limit, of a process and, elsewhere, of the object that it is part of."""
+    """Yield the arguments and variables that are near a limit.
+
+    The limits are those of a process and, on a remote backend, those of the object that contains
+    it.
+    """
     scheme = AddressScheme(backend=target.name, host=lambda name: name, bind_host="0.0.0.0")
     try:
-        plan = resolve(mended(experiment), scheme, target.cluster.defaults)
-    except SpecError:  # told by other rules
+        plan = resolve(repaired(experiment), scheme, target.cluster.defaults)
+    except SpecError:
+        # Other rules report this error.
         return
-    described = {process.name: process for process in experiment.list_all_processes()}
-    shared = _bytes_of(plan.shared_env)
-    shared_in_json = _json_size(plan.shared_env)
-    objects: dict[str, int] = {}
+    processes = {process.name: process for process in experiment.list_all_processes()}
+    shared_bytes = _env_bytes(plan.shared_env)
+    shared_json_bytes = _env_json_bytes(plan.shared_env)
+    object_bytes: dict[str, int] = {}
     for planned in plan:
-        place, words = place_of(described[planned.name]), argv(planned, SHELL)
-        yield from _strings(experiment, described[planned.name])
-        if planned.cmds is not None:  # one argument, the shell's
-            size = max(len(word.encode()) + 1 for word in words)
-            yield from _near(size, STRING, "its shell lines", (*place, "cmds"), planned.path)
-        total = (
-            shared
-            + _bytes_of(planned.env)
-            + sum(len(word.encode()) + 1 + POINTER for word in words)
+        process = processes[planned.name]
+        words = argv(planned, SHELL)
+        yield from _large_strings(experiment, process)
+        if planned.cmds is not None:
+            # The shell receives all lines as one argument.
+            path = (*process.document_path, "cmds")
+            longest = max(len(word.encode()) + 1 for word in words)
+            yield from _near_limit(
+                longest, MAX_STRING_BYTES, "the shell lines take", path, planned.path
+            )
+        total = shared_bytes + _env_bytes(planned.env) + _argument_bytes(words)
+        yield from _near_limit(
+            total,
+            MAX_TOTAL_BYTES,
+            "all arguments and variables take",
+            process.document_path,
+            planned.path,
         )
-        yield from _near(total, ALL, "all of its arguments and environment", place, planned.path)
         unit = planned.group or planned.name
-        size = (
-            shared_in_json + _json_size(planned.env) + sum(len(json.dumps(word)) for word in words)
-        )
-        objects[unit] = objects.get(unit, 0) + size
-    if target.elsewhere:
-        for unit, size in objects.items():
-            yield from _near(
+        size = shared_json_bytes + _env_json_bytes(planned.env)
+        size += sum(len(json.dumps(word)) for word in words)
+        object_bytes[unit] = object_bytes.get(unit, 0) + size
+    if target.is_remote:
+        for unit, size in object_bytes.items():
+            yield from _near_limit(
                 size,
-                OBJECT,
-                "the object with its arguments and environment",
+                MAX_OBJECT_BYTES,
+                "the object with its arguments and variables takes",
                 ("processes", unit),
                 unit,
             )
 
 
-def _strings(experiment: Experiment, process: Process) -> Iterator[Finding]:
-    """Single arguments and variables."""
+def _large_strings(experiment: Experiment, process: Process) -> Iterator[Finding]:
     for text in texts(experiment, process):
         if text.key == "env":
-            size, what = len(f"{text.option}={text.words}".encode()) + 1, f"variable {text.option}"
+            size = len(f"{text.option}={text.content}".encode()) + 1
+            subject = f"variable {text.option} takes"
         elif text.key in ("command", "args"):
-            size, what = len(text.words.encode()) + 1, f"element {text.place[-1]} of {text.key}"
+            size = len(text.content.encode()) + 1
+            subject = f"element {text.path[-1]} of {text.key} takes"
         else:
             continue
-        yield from _near(size, STRING, what, text.place, process.path)
+        yield from _near_limit(size, MAX_STRING_BYTES, subject, text.path, process.path)
 
 
-def _near(size: int, limit: int, what: str, place: Place, path: str) -> Iterator[Finding]:
-    if size < NEAR * limit:
+def _near_limit(
+    size: int, limit: int, subject: str, path: DocumentPath, process: str
+) -> Iterator[Finding]:
+    if size < WARNING_FRACTION * limit:
         return
-    over = size > limit
+    if size > limit:
+        level, relation = ERROR, "more than"
+    else:
+        level, relation = WARNING, "close to"
     yield Finding(
         rule="size",
-        level=ERROR if over else WARNING,
-        what=f"{what} takes {_kib(size)}, {'more than' if over else 'near'} the {_kib(limit)} that there may be",
-        mend="put the bulk into a file, and mount it (mount_config, mount_secret) or name it",
-        place=place,
-        processes=(path,),
+        level=level,
+        problem=f"{subject} {_kibibytes(size)}, {relation} the limit of {_kibibytes(limit)}",
+        hint="move large values to a file, and mount it (mount_config, mount_secret)",
+        path=path,
+        processes=(process,),
     )
 
 
-def _kib(size: int) -> str:
+def _kibibytes(size: int) -> str:
     return f"{size / 1024:.0f} KiB"
 
 
-def _bytes_of(env: Mapping[str, str]) -> int:
-    return sum(len(key.encode()) + len(value.encode()) + 2 + POINTER for key, value in env.items())
+def _argument_bytes(words: Iterable[str]) -> int:
+    return sum(len(word.encode()) + 1 + POINTER_BYTES for word in words)
 
 
-def _json_size(env: Mapping[str, str]) -> int:
+def _env_bytes(env: Mapping[str, str]) -> int:
+    """Return the bytes of variables in memory, with an equals sign, a NUL and a pointer each."""
     return sum(
-        len(json.dumps(key)) + len(json.dumps(value)) - 4 + _AROUND for key, value in env.items()
+        len(name.encode()) + len(value.encode()) + 2 + POINTER_BYTES for name, value in env.items()
+    )
+
+
+def _env_json_bytes(env: Mapping[str, str]) -> int:
+    quotes = 4
+    return sum(
+        len(json.dumps(name)) + len(json.dumps(value)) - quotes + _JSON_BYTES_PER_VARIABLE
+        for name, value in env.items()
     )

@@ -1,53 +1,43 @@
-"""The backends for which an experiment is checked, and what is known of them by asking them alone."""
+"""The backends for which an experiment is checked."""
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from symphony.errors import SpecError
-from symphony.model import Experiment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from symphony.cluster import Cluster
 
-PROBE = "probe"
+# The image of processes without one, while other errors are looked for.
+PLACEHOLDER_IMAGE = "probe"
 
 
 @runtime_checkable
-class KnowsGpus(Protocol):
-    """A cluster of several nodes that tells which GPUs they have."""
+class NodeGpus(Protocol):
+    """A cluster that reports the GPUs of its nodes."""
 
     def node_gpus(self) -> Mapping[str, int]:
-        """By node, how many GPUs one process or group can get there. Raises `BackendError`."""
+        """Return, by node, the GPUs that one process or group can get there.
+
+        Raises `BackendError` if the cluster cannot be queried.
+        """
 
 
 @dataclass(frozen=True)
 class Target:
-    """A backend by its name, and its cluster."""
+    """A backend and its cluster."""
 
     name: str
     cluster: Cluster
 
     @property
-    def elsewhere(self) -> bool:
-        """Whether processes run on machines of their own, with other files and other addresses than this one."""
+    def is_remote(self) -> bool:
+        """Whether processes run on other machines, with other files and addresses."""
         return not self.cluster.commands_run_here
 
-    @functools.cached_property
-    def needs_image(self) -> bool:
-        """Whether a process without an image is refused there, and one with an image is not."""
-        return self._refuses(None) and not self._refuses(PROBE)
-
-    def _refuses(self, image: str | None) -> bool:
-        """Whether it refuses the least experiment that there is."""
-        experiment = Experiment(PROBE)
-        experiment.new_process(PROBE, command="true", container_image=image)
-        try:
-            self.cluster.manifest(experiment)
-        except SpecError:
-            return True
-        return False
+    @property
+    def requires_image(self) -> bool:
+        """Whether every process needs a container image."""
+        return self.cluster.requires_image

@@ -1,67 +1,70 @@
-"""The words of an experiment that a program will read: arguments, shell lines, variables and folders. Pure."""
+"""The texts of an experiment that programs read, such as arguments and variables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from symphony.lint.services import place_of
-from symphony.model import Experiment, Process
-from symphony.model.document_path import Place
+if TYPE_CHECKING:
+    from symphony.model import Experiment, Process
+    from symphony.model.document_path import DocumentPath
 
 START_DIR = "start_dir"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Some words that hold for a process, and where they were written.
+    """A text that applies to a process, and its path in the file form.
 
-    ``key`` says what they are: ``command``, ``args``, ``cmds``, ``preamble_cmds``, ``start_dir`` or ``env``.
-    ``option`` is what stands before: the option whose value it is, or the name of the variable.
+    ``key`` is ``command``, ``args``, ``cmds``, ``preamble_cmds``, ``start_dir`` or ``env``.
+    ``option`` is the option before an argument, or the name of a variable.
     """
 
-    words: str
+    content: str
     key: str
-    place: Place
+    path: DocumentPath
     option: str = ""
 
 
 def texts(experiment: Experiment, process: Process) -> Iterator[Text]:
-    """All words that hold for a process: the experiment's, its group's and its own."""
-    here = place_of(process)
-    levels: list[tuple[Place, Experiment | Process | object]] = [((), experiment)]
-    if process.group is not None:
-        levels.append((("processes", process.group.name), process.group))
-    levels.append((here, process))
-    for place, level in levels:
-        folder: str | None = getattr(level, "start_dir", None)
-        if folder:
-            yield Text(words=folder, key=START_DIR, place=(*place, START_DIR))
-        lines: list[str] = getattr(level, "preamble_cmds", [])
-        for index, line in enumerate(lines):
-            yield Text(words=line, key="preamble_cmds", place=(*place, "preamble_cmds", index))
-    yield from _program(process, here)
+    """Yield all texts of a process: those of the experiment, of its group and its own."""
+    levels: list[tuple[DocumentPath, str | None, list[str]]] = [
+        ((), experiment.start_dir, experiment.preamble_cmds)
+    ]
+    group = process.group
+    if group is not None:
+        levels.append((group.document_path, group.start_dir, group.preamble_cmds))
+    levels.append((process.document_path, process.start_dir, process.preamble_cmds))
+    for path, start_dir, preamble_cmds in levels:
+        if start_dir:
+            yield Text(content=start_dir, key=START_DIR, path=(*path, START_DIR))
+        for index, line in enumerate(preamble_cmds):
+            yield Text(content=line, key="preamble_cmds", path=(*path, "preamble_cmds", index))
+    yield from _program(process)
     yield from _variables(experiment, process)
 
 
-def _program(process: Process, here: Place) -> Iterator[Text]:
-    before = ""
+def _program(process: Process) -> Iterator[Text]:
+    option = ""
     for key, words in (("command", process.command), ("args", process.args)):
         for index, word in enumerate(words or ()):
-            yield Text(words=word, key=key, place=(*here, key, index), option=before)
-            before = word if word.startswith("-") and "=" not in word else ""
+            path = (*process.document_path, key, index)
+            yield Text(content=word, key=key, path=path, option=option)
+            # The next word may be the value of this option.
+            option = word if word.startswith("-") and "=" not in word else ""
     for index, line in enumerate(process.cmds or ()):
-        yield Text(words=line, key="cmds", place=(*here, "cmds", index))
+        yield Text(content=line, key="cmds", path=(*process.document_path, "cmds", index))
 
 
 def _variables(experiment: Experiment, process: Process) -> Iterator[Text]:
-    """The variables of a process, each as it is set last."""
-    found: dict[str, Text] = {}
-    levels: list[tuple[Place, dict[str, str]]] = [((), experiment.env)]
+    """Yield the variables of a process, each with the value that takes precedence."""
+    levels: list[tuple[DocumentPath, dict[str, str]]] = [((), experiment.env)]
     if process.group is not None:
-        levels.append((("processes", process.group.name), process.group.settings.env))
-    levels.append((place_of(process), process.settings.env))
-    for place, env in levels:
+        levels.append((process.group.document_path, process.group.settings.env))
+    levels.append((process.document_path, process.settings.env))
+    variables: dict[str, Text] = {}
+    for path, env in levels:
         for name, value in env.items():
-            found[name] = Text(words=value, key="env", place=(*place, "env", name), option=name)
-    yield from found.values()
+            variables[name] = Text(content=value, key="env", path=(*path, "env", name), option=name)
+    yield from variables.values()

@@ -1,4 +1,4 @@
-"""The description of an experiment: mutable, backend-neutral, checked as it is written."""
+"""The description of an experiment: mutable, and checked on every change."""
 
 from symphony.model.experiment import Experiment
 from symphony.model.group import ProcessGroup

@@ -1,59 +1,77 @@
-"""What the places of a file hold: text that is taken as it is written, shell lines, or names of the user's own.
+"""Paths in the file form of an experiment, and how the value at a path is read.
 
-A place is the path to it, from the root: ``("processes", "db", "env", "A")``.
+A path leads from the root of the document to a value: ``("processes", "db", "env", "A")``.
 """
 
 from __future__ import annotations
 
-Place = tuple["str | int", ...]
+DocumentPath = tuple["str | int", ...]
 
+# The YAML values below these keys are read as text, so that `yes` and `010` are not converted.
 TEXT_KEYS = frozenset(
     {
-        "name",
-        "env",
-        "env_secrets",
-        "container_image",
-        "command",
         "args",
+        "build_options",
         "cmd",
         "cmds",
+        "command",
+        "container_image",
+        "dockerfile",
+        "env",
+        "env_secrets",
+        "labels",
+        "log",
+        "name",
+        "node_selector",
+        "parameters",
+        "path",
         "preamble_cmds",
         "start_dir",
+        "temp_directory",
+        "value",
     }
-    | {"labels", "node_selector", "value", "log", "parameters"}
-    | {"path", "dockerfile", "temp_directory", "build_options"}
 )
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
-# What stands below these are keys of the user's own: names of services and processes, and Kubernetes' fields.
-NAMING_KEYS = frozenset(
+# Below these keys, the document has keys of the user: names of services and processes, and fields
+# of Kubernetes. A key such as `name` has no special meaning there.
+USER_DEFINED_KEYS = frozenset(
     {"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"}
 )
 
 
-def is_text(place: Place, key: str, inherited: bool) -> bool:
-    """Whether what stands under ``key`` of the mapping at ``place`` is taken as it is written."""
-    inside = _inside(place)
-    if inside is None or inside == ("images",):
-        return False  # the key is a name
-    by_name = inside[:1] and inside[0] in NAMING_KEYS
-    return inherited or (key in TEXT_KEYS and not by_name)
+def is_text(path: DocumentPath, key: str, inherited: bool) -> bool:
+    """Return whether the value of ``key`` in the mapping at ``path`` is read as text.
+
+    ``inherited`` is whether the mapping itself is below a key whose values are read as text.
+    """
+    local_path = _path_in_component(path)
+    if local_path is None or local_path == ("images",):
+        # The keys of this mapping are names of processes or images.
+        return False
+    if inherited:
+        return True
+    has_user_defined_keys = bool(local_path) and local_path[0] in USER_DEFINED_KEYS
+    return key in TEXT_KEYS and not has_user_defined_keys
 
 
-def is_shell(place: Place) -> bool:
-    """Whether a shell reads what stands at ``place``."""
-    inside = _inside(place)
-    return bool(inside) and inside is not None and inside[0] in SHELL_KEYS
+def is_shell_line(path: DocumentPath) -> bool:
+    """Return whether the value at ``path`` is run by a shell."""
+    local_path = _path_in_component(path)
+    return local_path is not None and local_path[:1] != () and local_path[0] in SHELL_KEYS
 
 
-def is_member(place: Place) -> bool:
-    """Whether a process or a group is described at ``place``."""
-    return bool(place) and _inside(place) == ()
+def is_component(path: DocumentPath) -> bool:
+    """Return whether ``path`` leads to the description of a process or a group."""
+    return path != () and _path_in_component(path) == ()
 
 
-def _inside(place: Place) -> Place | None:
-    """The place within the experiment, group or process that it belongs to; None among the names of members."""
-    while place[:1] == ("processes",):
-        if len(place) == 1:
+def _path_in_component(path: DocumentPath) -> DocumentPath | None:
+    """Return the part of a path below the experiment, group or process that the path is in.
+
+    Return None if the path leads to a mapping of names to processes.
+    """
+    while path[:1] == ("processes",):
+        if len(path) == 1:
             return None
-        place = place[2:]
-    return place
+        path = path[2:]
+    return path

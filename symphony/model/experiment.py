@@ -1,4 +1,4 @@
-"""An experiment: processes and groups, and the services that join them."""
+"""An experiment: processes and groups, and the services that connect them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from symphony.errors import NotFound, SpecError, error_path
+from symphony.errors import NotFound, SpecError
 from symphony.model import validators
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
+from symphony.model.value_types import (
+    ENV,
+    FILES,
+    NONEMPTY_TEXT,
+    PORT_RANGE,
+    SHELL_LINES,
+    Field,
+    field_table,
+    parse_fields,
+)
 from symphony.names import check_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -20,15 +30,44 @@ if TYPE_CHECKING:
 
 Member = Process | ProcessGroup
 
+EXPERIMENT_OPTIONS = field_table(
+    Field(
+        name="secrets",
+        type=FILES,
+        description="Files that every process can read in SYMPHONY_SECRETS_DIR.",
+    ),
+    Field(
+        name="port_range",
+        type=PORT_RANGE,
+        description="The first and the last port that symphony may choose; "
+        f"the default is {list(validators.DEFAULT_PORT_RANGE)}.",
+    ),
+    Field(
+        name="preamble_cmds",
+        type=SHELL_LINES,
+        description="Shell lines that run before every process.",
+    ),
+    Field(
+        name="start_dir",
+        type=NONEMPTY_TEXT,
+        description="The directory that every process starts in.",
+    ),
+    Field(
+        name="env",
+        type=ENV,
+        description="Variables of every process. Those of groups and processes take precedence.",
+    ),
+)
+
 
 class Experiment:
-    """What is launched together, described once for every backend.
+    """Processes that are launched together, described once for every backend.
 
-    ``secrets`` are files (a path, several, or ``{name: path}``) that every process can read; ``port_range`` is
-    the pool from which services without a port of their own get one (both ends in it; 7000 to 8999 unless
-    given). ``preamble_cmds`` and ``start_dir`` hold for every process; those of a group and of a process come
-    after them. Relative paths of files and folders are relative to ``base_dir``, which is the folder of the
-    file that the experiment was read from, or the working directory.
+    ``secrets`` are files (a path, a list of paths, or ``{name: path}``) that every process can
+    read. ``port_range`` has the first and the last port for services without a fixed port; the
+    default is 7000 to 8999. ``preamble_cmds`` and ``start_dir`` apply to every process, before
+    those of its group and its own. Relative paths are relative to ``base_dir``: the directory of
+    the file that the experiment was read from, or else the working directory.
     """
 
     def __init__(
@@ -42,20 +81,20 @@ class Experiment:
         env: Mapping[str, object] | None = None,
     ) -> None:
         self._name = check_name(name, "experiment")
-        with error_path("secrets"):
-            self.secrets = {} if secrets is None else validators.files(secrets, "secrets")
-        with error_path("port_range"):
-            self.port_range = None if port_range is None else validators.port_range(port_range)
-        with error_path("preamble_cmds"):
-            self.preamble_cmds = (
-                [] if preamble_cmds is None else validators.lines(preamble_cmds, "preamble_cmds")
-            )
-        with error_path("start_dir"):
-            self.start_dir = None if start_dir is None else validators.path(start_dir, "start_dir")
+        given = {
+            "secrets": secrets,
+            "port_range": port_range,
+            "preamble_cmds": preamble_cmds,
+            "start_dir": start_dir,
+            "env": env,
+        }
+        parsed = parse_fields(EXPERIMENT_OPTIONS, given)
+        self.secrets: dict[str, str] = parsed.get("secrets", {})
+        self.port_range: tuple[int, int] | None = parsed.get("port_range")
+        self.preamble_cmds: list[str] = parsed.get("preamble_cmds", [])
+        self.start_dir: str | None = parsed.get("start_dir")
+        self.env: dict[str, str] = parsed.get("env", {})
         self.base_dir = None
-        self.env: dict[str, str] = {}
-        with error_path("env"):
-            self.set_envs({} if env is None else env)
         self._images: dict[str, ImageBuild] = {}
         self._members: dict[str, Member] = {}
         self._groups: dict[str, ProcessGroup] = {}
@@ -67,12 +106,14 @@ class Experiment:
 
     @property
     def base_dir(self) -> Path | None:
-        """Where relative paths begin; the working directory where it is None. It may be set as text too."""
+        """The directory of relative paths, or None for the working directory."""
         return self._base_dir
 
     @base_dir.setter
     def base_dir(self, value: str | Path | None) -> None:
-        self._base_dir = None if value is None else Path(validators.path(value, "base_dir"))
+        self._base_dir = (
+            None if value is None else Path(validators.nonempty_text(value, "base_dir"))
+        )
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.list_all_processes())} processes)"
@@ -87,9 +128,7 @@ class Experiment:
 
     def set_envs(self, envs: Mapping[str, object]) -> Self:
         """Set several environment variables of every process."""
-        for key, value in validators.mapping(envs, "env").items():
-            with error_path(key):
-                self.set_env(key, value)
+        self.env.update(ENV.parse(envs, "env"))
         return self
 
     # --- images ---
@@ -103,11 +142,12 @@ class Experiment:
         temp_directory: str | Path | None = None,
         build_options: validators.Strings = (),
     ) -> Self:
-        """Declare that the image of ``repository`` is built for this experiment, where a launch is told to build.
+        """Declare an image that a launch with ``--build`` builds.
 
-        Processes run from it with ``container_image=repository``. ``context_directories`` are the files and folders
-        that ``dockerfile`` can copy from, as ``{"name": ..., "path": ..., "force_update": ...}``; see `ImageBuild`
-        for the rest. A launch that is not told to build uses the name of the image as it is written.
+        Processes use it with ``container_image=repository``. ``context_directories`` are the files
+        and directories that ``dockerfile`` can copy from, as
+        ``{"name": ..., "path": ..., "force_update": ...}``. `ImageBuild` describes the other
+        arguments. A launch without ``--build`` uses the name of the image without changes.
         """
         image = image_build(
             repository,
@@ -120,19 +160,19 @@ class Experiment:
         )
         if image.repository in self._images:
             raise SpecError(
-                f"experiment {self.name!r} builds the image {image.repository!r} already; it is built once"
+                f"experiment {self.name!r} already builds the image {image.repository!r}"
             )
         self._images[image.repository] = image
         return self
 
     def list_images(self) -> list[ImageBuild]:
-        """The images that are built for this experiment, in declaration order."""
+        """Return the images that the experiment builds, in declaration order."""
         return list(self._images.values())
 
-    # --- building ---
+    # --- construction ---
 
     def new_process(self, name: str, **options: Unpack[ProcessOptions]) -> Process:
-        """Make a process in no group and add it; the keywords are those of `Process`."""
+        """Create a process in no group and add it. The keywords are those of `Process`."""
         process = Process(name, **options)
         self.add_process(process)
         return process
@@ -144,7 +184,7 @@ class Experiment:
         start_dir: str | None = None,
         preamble_cmds: validators.Strings | None = None,
     ) -> ProcessGroup:
-        """Make an empty group and add it."""
+        """Create an empty group and add it."""
         group = ProcessGroup(name, start_dir=start_dir, preamble_cmds=preamble_cmds)
         self.add_process_group(group)
         return group
@@ -153,14 +193,14 @@ class Experiment:
         """Add a process that is in no group and no experiment."""
         if process.group is not None:
             raise SpecError(
-                f"process {process.name!r} is in group {process.group.name!r}: add the group"
+                f"process {process.name!r} is in group {process.group.name!r}; add the group"
             )
         if process.experiment is not None and process.experiment is not self:
             raise SpecError(
-                f"process {process.name!r} is in experiment {process.experiment.name!r} already"
+                f"process {process.name!r} is already in experiment {process.experiment.name!r}"
             )
-        process._refuse_unplaced(f"experiment {self.name!r} on its own")
-        self._claim(process.name)
+        process._refuse_other_placement(f"experiment {self.name!r} without a group")
+        self._refuse_taken_name(process.name)
         self._members[process.name] = process
         process.experiment = self
 
@@ -173,10 +213,10 @@ class Experiment:
         """Add a group with its members."""
         if group.experiment is not None and group.experiment is not self:
             raise SpecError(
-                f"group {group.name!r} is in experiment {group.experiment.name!r} already"
+                f"group {group.name!r} is already in experiment {group.experiment.name!r}"
             )
         for name in (group.name, *(process.name for process in group.list_processes())):
-            self._claim(name)
+            self._refuse_taken_name(name)
         self._members[group.name] = self._groups[group.name] = group
         group.experiment = self
 
@@ -185,96 +225,98 @@ class Experiment:
         for group in groups:
             self.add_process_group(group)
 
-    def _claim(self, name: str) -> None:
-        """Refuse a name that is taken: names of processes and groups are unique in an experiment."""
+    def _refuse_taken_name(self, name: str) -> None:
+        """Raise `SpecError` if a process or a group has the name; names are unique."""
         other = self._members.get(name)
         if other is not None:
-            what = "group" if isinstance(other, ProcessGroup) else "process"
             raise SpecError(
-                f"experiment {self.name!r} has a {what} {name!r} already; names are unique"
+                f"experiment {self.name!r} already has a {other.kind} {name!r}; names are unique"
             )
         for group in self._groups.values():
             if name in group._processes:
                 raise SpecError(
-                    f"experiment {self.name!r} has a process {name!r} already, in group {group.name!r}; "
-                    "names are unique across groups"
+                    f"experiment {self.name!r} already has a process {name!r}, in group "
+                    f"{group.name!r}; names are unique"
                 )
 
-    # --- looking ---
+    # --- access ---
 
     def list_members(self) -> list[Member]:
-        """Processes in no group, and groups, in declaration order."""
+        """Return the processes in no group, and the groups, in declaration order."""
         return list(self._members.values())
 
+    def list_components(self) -> list[Process | ProcessGroup]:
+        """Return all processes and groups, each group before its members, in declaration order."""
+        components: list[Process | ProcessGroup] = []
+        for member in self._members.values():
+            components.append(member)
+            if isinstance(member, ProcessGroup):
+                components += member.list_processes()
+        return components
+
     def list_processes(self) -> list[Process]:
-        """The processes that are in no group."""
+        """Return the processes that are in no group."""
         return [member for member in self._members.values() if isinstance(member, Process)]
 
     def list_process_groups(self) -> list[ProcessGroup]:
-        """The groups."""
+        """Return the groups."""
         return list(self._groups.values())
 
     def list_all_processes(self) -> list[Process]:
-        """Every process, in declaration order."""
-        return [
-            process
-            for member in self._members.values()
-            for process in (
-                member.list_processes() if isinstance(member, ProcessGroup) else [member]
-            )
-        ]
+        """Return all processes, in declaration order."""
+        return [component for component in self.list_components() if isinstance(component, Process)]
 
     def get_process(self, name: str) -> Process:
-        """The process of that name, in a group or not; `NotFound` with the near miss where there is none."""
-        every = {process.name: process for process in self.list_all_processes()}
-        if name not in every:
-            raise NotFound(
-                f"experiment {self.name!r} has no process {name!r}{did_you_mean(name, every)}"
-            )
-        return every[name]
+        """Return the process with a name, in a group or not.
+
+        Raises `NotFound`, with a suggestion, if there is none.
+        """
+        processes = {process.name: process for process in self.list_all_processes()}
+        if name not in processes:
+            hint = did_you_mean(name, processes)
+            raise NotFound(f"experiment {self.name!r} has no process {name!r}{hint}")
+        return processes[name]
 
     def get_process_group(self, name: str) -> ProcessGroup:
-        """The group of that name; `NotFound` with the near miss where there is none."""
-        groups = {group.name: group for group in self.list_process_groups()}
-        if name not in groups:
-            raise NotFound(
-                f"experiment {self.name!r} has no group {name!r}{did_you_mean(name, groups)}"
-            )
-        return groups[name]
+        """Return the group with a name.
+
+        Raises `NotFound`, with a suggestion, if there is none.
+        """
+        if name not in self._groups:
+            hint = did_you_mean(name, self._groups)
+            raise NotFound(f"experiment {self.name!r} has no group {name!r}{hint}")
+        return self._groups[name]
 
     # --- files ---
 
     def dump_dict(self) -> dict[str, Any]:
-        """The experiment in its file form: plain dictionaries, lists, text and numbers."""
-        own: dict[str, Any] = {
+        """Return the experiment in its file form: dictionaries, lists, text and numbers."""
+        options: dict[str, Any] = {
             "name": self.name,
             "secrets": dict(self.secrets),
-            "port_range": list(self.port_range) if self.port_range else None,
+            "port_range": list(self.port_range or ()),
             "preamble_cmds": [*self.preamble_cmds],
             "start_dir": self.start_dir,
             "env": dict(self.env),
+            "images": {name: image.dump() for name, image in self._images.items()},
         }
-        return {
-            **{key: value for key, value in own.items() if value},
-            **(
-                {"images": {name: image.dump() for name, image in self._images.items()}}
-                if self._images
-                else {}
-            ),
-            "processes": {name: member.dump() for name, member in self._members.items()},
-        }
+        result = {key: value for key, value in options.items() if value}
+        result["processes"] = {name: member.dump() for name, member in self._members.items()}
+        return result
 
     @classmethod
     def load_dict(
         cls, data: Mapping[str, Any], *, parameters: Mapping[str, object] | None = None
     ) -> Experiment:
-        """The experiment that `dump_dict` or a file describes; `SpecError` says what is wrong and where.
+        """Return the experiment that `dump_dict` or a file describes.
 
-        ``parameters`` are values for those that it declares, over the environment and its own.
+        ``parameters`` has the values of declared parameters. A parameter that is not given has its
+        value from the environment, or else its declared default. Raises `SpecError` for the first
+        error, with its path.
         """
-        from symphony.model.load import experiment
+        from symphony.model.load import load_experiment
 
-        return experiment(data, parameters)
+        return load_experiment(data, parameters).experiment_or_error()
 
     def dump_file(self, path: str | Path) -> None:
         """Write the experiment to a ``.yml``, ``.yaml`` or ``.json`` file."""
@@ -286,10 +328,11 @@ class Experiment:
     def load_file(
         cls, path: str | Path, *, parameters: Mapping[str, object] | None = None
     ) -> Experiment:
-        """Read an experiment from a YAML or JSON file; a `SpecError` names file, line and column.
+        """Return the experiment in a YAML or JSON file.
 
-        ``parameters`` are values for those that the file declares, over the environment and the file's own.
+        ``parameters`` is as in `load_dict`. Raises `SpecError` for the first error, with the file,
+        the line and the column.
         """
         from symphony.model.files import load
 
-        return load(Path(path), parameters)
+        return load(Path(path), parameters).experiment_or_error()

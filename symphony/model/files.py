@@ -1,7 +1,7 @@
-"""Experiments in files: YAML or JSON in, YAML or JSON out.
+"""Read and write experiments as YAML or JSON files.
 
-In YAML, what becomes an argument or a variable is taken as it is written: ``yes`` stays ``yes``, ``010`` stays
-``010``. Every error names the file, and the line and column where YAML tells them.
+In YAML, values that become arguments or variables are read as text: ``yes`` stays ``yes`` and
+``010`` stays ``010``. Every error names the file, and for YAML the line and the column.
 """
 
 from __future__ import annotations
@@ -16,82 +16,101 @@ from typing import Any
 import yaml
 
 from symphony.errors import NotFound, SpecError, with_filename
-from symphony.model.document_path import Place, is_text
-from symphony.model.experiment import Experiment
-from symphony.model.load import experiment
+from symphony.model.document_path import DocumentPath, is_text
+from symphony.model.load import LoadResult, load_experiment
 from symphony.names import join_names
 
-_NULL, _DATE = "tag:yaml.org,2002:null", "tag:yaml.org,2002:timestamp"
+MAX_DEPTH = 100
+LINE_WIDTH = 100
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
+_NULL_TAG = "tag:yaml.org,2002:null"
+_TEXT_TAG = "tag:yaml.org,2002:str"
+_TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
-# How many levels a file may have.
-_DEEPEST = 100
-_TOO_DEEP = f"nested more than {_DEEPEST} deep"
-
-Where = Callable[[Place], str]
-IsText = Callable[[Place, str, bool], bool]
+# Returns the position of a value as `file:line:column`, or the file if there are no lines.
+Locator = Callable[[DocumentPath], str]
+# Returns whether a value is read as text: see `symphony.model.document_path.is_text`.
+IsText = Callable[[DocumentPath, str, bool], bool]
 
 
-def load(path: Path, parameters: Mapping[str, object] | None = None) -> Experiment:
-    """Read an experiment; relative paths in it are relative to the folder of the file.
+def load(path: Path, parameters: Mapping[str, object] | None = None) -> LoadResult:
+    """Read an experiment. Relative paths in it are relative to the directory of the file.
 
-    ``parameters`` are values of those that the file declares, over the environment and the file's own.
+    ``parameters`` has the values of declared parameters. A parameter that is not given has its
+    value from the environment, or else its default in the file. Raises `NotFound` or `SpecError`
+    if the file cannot be read or parsed; the result has all other errors.
     """
-    data, where = _reader(path)(path, _read(path))
-    with told(where):
-        result = experiment(data, parameters)
-    result.base_dir = path.absolute().parent
-    return result
+    data, locate = _parser(path)(path, _read_experiment_file(path))
+    result = load_experiment(data, parameters)
+    if result.experiment is not None:
+        result.experiment.base_dir = path.absolute().parent
+    errors = [_with_position(error, locate) for error in result.errors]
+    return LoadResult(result.experiment, errors)
 
 
 @contextmanager
-def told(where: Where) -> Iterator[None]:
-    """Tell, of every `SpecError` that passes, where in a file it is."""
+def errors_with_position(locate: Locator) -> Iterator[None]:
+    """Add the position in a file to every `SpecError` of the block."""
     try:
         yield
     except SpecError as exc:
-        raise SpecError(f"{where(exc.path)}: {_dotted(exc.path)}{exc}", path=exc.path) from exc
+        raise _with_position(exc, locate) from exc
+
+
+def _with_position(error: SpecError, locate: Locator) -> SpecError:
+    dotted_path = ".".join(map(str, error.path))
+    location = (
+        f"{locate(error.path)}: {dotted_path}: " if dotted_path else f"{locate(error.path)}: "
+    )
+    located = SpecError(f"{location}{error}", path=error.path)
+    located.__cause__ = error
+    return located
 
 
 def write(data: dict[str, Any], path: Path) -> None:
-    """Write an experiment's dump in the form that the file's name asks for."""
+    """Write the dump of an experiment as JSON or YAML, depending on the name of the file."""
     if _is_json(path):
-        written = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
-        written = to_yaml(data)
+        text = to_yaml(data)
     with with_filename(path):
-        path.write_text(written, encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
 
 
 def to_yaml(data: Any) -> str:
-    """Plain data as YAML in the order in which it stands."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+    """Return plain data as YAML, with keys in their order."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=LINE_WIDTH)
 
 
 def to_yaml_documents(documents: Iterable[Any]) -> str:
-    """Plain data as several YAML documents, each begun by ``---``."""
+    """Return plain data as several YAML documents, each of which begins with ``---``."""
     return yaml.dump_all(
         documents,
-        Dumper=_QuickDumper,
+        Dumper=_FastDumper,
         explicit_start=True,
         sort_keys=False,
         allow_unicode=True,
-        width=100,
+        width=LINE_WIDTH,
     )
 
 
-def _read(path: Path) -> str:
+def _read_experiment_file(path: Path) -> str:
     try:
         return read_text(path)
     except NotFound as exc:
-        beside = (
-            sorted(item.name for item in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
-        )
-        hint = f"; beside it: {join_names(beside)}" if beside else ""
+        hint = ""
+        if path.parent.is_dir():
+            neighbours = sorted(item.name for item in path.parent.glob("*.y*ml"))
+            if neighbours:
+                hint = f"; files in this directory: {join_names(neighbours)}"
         raise NotFound(f"{exc}{hint}") from None
 
 
 def read_text(path: Path) -> str:
-    """A file as text, or a `NotFound` or `SpecError` that names it."""
+    """Return the content of a text file.
+
+    Raises `NotFound` or `SpecError`, with the name of the file, if it cannot be read as UTF-8 text.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -102,13 +121,14 @@ def read_text(path: Path) -> str:
         raise SpecError(f"{path}: cannot be read: {exc.strerror}") from exc
 
 
-def _reader(path: Path) -> Callable[[Path, str], tuple[Any, Where]]:
+def _parser(path: Path) -> Callable[[Path, str], tuple[Any, Locator]]:
     if _is_json(path):
         return from_json
     if path.suffix in {".yml", ".yaml"}:
         return _experiment_from_yaml
     raise SpecError(
-        f"{path}: an experiment's file ends in .yml, .yaml or .json, not {path.suffix or 'nothing'!r}"
+        f"{path}: the name of an experiment file must end with .yml, .yaml or .json, "
+        f"not {path.suffix or 'nothing'!r}"
     )
 
 
@@ -116,45 +136,42 @@ def _is_json(path: Path) -> bool:
     return path.suffix == ".json"
 
 
-def _dotted(path: Place) -> str:
-    return f"{'.'.join(map(str, path))}: " if path else ""
-
-
 # --- JSON ---
 
 
-def from_json(path: Path, text: str) -> tuple[Any, Where]:
-    """What a JSON file says, and where it says it. Raises `SpecError`."""
+def from_json(path: Path, text: str) -> tuple[Any, Locator]:
+    """Parse a JSON file. Return its data and a function that locates values.
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        result = dict(pairs)
-        if len(result) < len(pairs):
-            keys = [key for key, _ in pairs]
-            raise SpecError(
-                f"{path}: a key stands twice: {next(key for key in keys if keys.count(key) > 1)!r}"
-            )
+    Raises `SpecError` if the text is not JSON, has a duplicate key, or is nested too deeply.
+    """
+
+    def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise SpecError(f"{path}: duplicate key {key!r}")
+            result[key] = value
         return result
 
     try:
-        data = json.loads(text, object_pairs_hook=unique)
+        data = json.loads(text, object_pairs_hook=without_duplicates)
     except json.JSONDecodeError as exc:
         raise SpecError(f"{path}:{exc.lineno}:{exc.colno}: not JSON: {exc.msg}") from exc
     except RecursionError:
         raise SpecError(f"{path}: {_TOO_DEEP}") from None
-    if _is_deep(data):
+    if _is_too_deep(data):
         raise SpecError(f"{path}: {_TOO_DEEP}")
     return data, lambda _: str(path)
 
 
-def _is_deep(data: Any) -> bool:
-    """Whether plain data has more levels than a file may have."""
+def _is_too_deep(data: Any) -> bool:
     level = [data]
-    for _ in range(_DEEPEST + 1):
-        level = [item for node in level for item in _inside(node)]
+    for _ in range(MAX_DEPTH + 1):
+        level = [item for node in level for item in _children(node)]
     return bool(level)
 
 
-def _inside(node: Any) -> Iterable[Any]:
+def _children(node: Any) -> Iterable[Any]:
     if isinstance(node, dict):
         return node.values()
     return node if isinstance(node, list) else ()
@@ -163,168 +180,179 @@ def _inside(node: Any) -> Iterable[Any]:
 # --- YAML ---
 
 
-def _experiment_from_yaml(path: Path, text: str) -> tuple[Any, Where]:
-    data, where = from_yaml(path, text, is_text)
+def _experiment_from_yaml(path: Path, text: str) -> tuple[Any, Locator]:
+    data, locate = from_yaml(path, text, is_text)
     if data is None:
-        raise SpecError(
-            f"{path}: the file is empty; an experiment begins with name: and processes:"
-        )
-    return data, where
+        raise SpecError(f"{path}: the file is empty; an experiment needs name: and processes:")
+    return data, locate
 
 
-def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Where]:
-    """What a YAML file says, None where it is empty, and where it says it. Raises `SpecError`.
+def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
+    """Parse a YAML file. Return its data and a function that locates values.
 
-    What stands where ``is_text`` says so is taken as it is written.
+    The data is None if the file is empty. Values for which ``is_text`` returns true are read as
+    text. Raises `SpecError` if the text is not YAML, has a duplicate key, or is nested too deeply.
     """
-    reading = _Reading(text, is_text)
+    reader = _Reader(text, is_text)
     try:
         try:
-            data = reading.data(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except yaml.YAMLError:  # libyaml is quick, PyYAML's own loader says better what is wrong
-            data = reading.data(yaml.SafeLoader)
-    except _Unwanted as exc:
+            data = reader.read(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except yaml.YAMLError:
+            # The loader of libyaml is fast, but the messages of the Python loader are better.
+            data = reader.read(yaml.SafeLoader)
+    except _UnsupportedYaml as exc:
         raise SpecError(f"{_position(path, exc.problem_mark)}: {exc.problem}") from exc
     except yaml.MarkedYAMLError as exc:
-        what = ", ".join(part for part in (exc.context, exc.problem) if part)
-        raise SpecError(
-            f"{_position(path, exc.problem_mark or exc.context_mark)}: not YAML: {what}"
-        ) from exc
+        problem = ", ".join(part for part in (exc.context, exc.problem) if part)
+        position = _position(path, exc.problem_mark or exc.context_mark)
+        raise SpecError(f"{position}: not YAML: {problem}") from exc
     except yaml.YAMLError as exc:
         raise SpecError(f"{path}: not YAML: {str(exc).splitlines()[0]}") from exc
     except RecursionError:
         raise SpecError(f"{path}: {_TOO_DEEP}") from None
-    return data, lambda place: _position(path, reading.nearest(place))
+    return data, lambda document_path: _position(path, reader.nearest_mark(document_path))
 
 
 def _position(path: Path, mark: yaml.Mark | None) -> str:
     return f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
 
 
-class _Unwanted(yaml.MarkedYAMLError):
-    """What is YAML, and yet no part of a file of ours."""
+class _UnsupportedYaml(yaml.MarkedYAMLError):
+    """The text is valid YAML that the file of an experiment cannot contain."""
 
 
-class _Reading:
-    """One pass over a YAML document that keeps where each part of it stands."""
+class _Reader:
+    """Reads a YAML document and records the position of each of its values."""
 
     def __init__(self, text: str, is_text: IsText) -> None:
         self._text = text
         self._is_text = is_text
-        self._marks: dict[Place, yaml.Mark] = {}
+        self._marks: dict[DocumentPath, yaml.Mark] = {}
 
-    def data(self, loader: type[yaml.SafeLoader]) -> Any:
+    def read(self, loader: type[yaml.SafeLoader]) -> Any:
         self._loader = loader(self._text)
         root = self._loader.get_single_node()
-        return None if root is None else self._plain(root, (), as_text=False)
+        return None if root is None else self._plain_data(root, (), as_text=False)
 
-    def nearest(self, place: Place) -> yaml.Mark | None:
-        """Where ``place`` stands, or what is around it."""
-        while place and place not in self._marks:
-            place = place[:-1]
-        return self._marks.get(place)
+    def nearest_mark(self, path: DocumentPath) -> yaml.Mark | None:
+        """Return the position of a value, or of the nearest value around it."""
+        while path and path not in self._marks:
+            path = path[:-1]
+        return self._marks.get(path)
 
-    def _plain(self, node: yaml.Node, place: Place, *, as_text: bool) -> Any:
-        self._marks.setdefault(place, node.start_mark)
-        if len(place) > _DEEPEST:
-            raise _Unwanted(
+    def _plain_data(self, node: yaml.Node, path: DocumentPath, *, as_text: bool) -> Any:
+        self._marks.setdefault(path, node.start_mark)
+        if len(path) > MAX_DEPTH:
+            raise _UnsupportedYaml(
                 problem=f"{_TOO_DEEP}, or an alias that contains itself",
                 problem_mark=node.start_mark,
             )
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place, as_text=as_text)
+            return self._plain_mapping(node, path, as_text=as_text)
         if isinstance(node, yaml.SequenceNode):
             return [
-                self._plain(item, (*place, index), as_text=as_text)
+                self._plain_data(item, (*path, index), as_text=as_text)
                 for index, item in enumerate(node.value)
             ]
-        if node.tag == _DATE or (as_text and node.tag != _NULL):  # JSON knows no dates
+        # A timestamp stays text, so that the same data can be written as JSON.
+        if node.tag == _TIMESTAMP_TAG or (as_text and node.tag != _NULL_TAG):
             return node.value
         return self._loader.construct_object(node, deep=True)
 
-    def _mapping(self, node: yaml.MappingNode, place: Place, *, as_text: bool) -> dict[str, Any]:
-        _refuse_twins(node)
+    def _plain_mapping(
+        self, node: yaml.MappingNode, path: DocumentPath, *, as_text: bool
+    ) -> dict[str, Any]:
+        _refuse_duplicate_keys(node)
         self._loader.flatten_mapping(node)
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = _key(key_node)
-            below = (*place, key)
-            self._marks[below] = key_node.start_mark
-            result[key] = self._plain(value_node, below, as_text=self._is_text(place, key, as_text))
+            key = _key_text(key_node)
+            value_path = (*path, key)
+            self._marks[value_path] = key_node.start_mark
+            result[key] = self._plain_data(
+                value_node, value_path, as_text=self._is_text(path, key, as_text)
+            )
         return result
 
 
-def _refuse_twins(node: yaml.MappingNode) -> None:
-    seen: set[str] = set()
+def _refuse_duplicate_keys(node: yaml.MappingNode) -> None:
+    keys: set[str] = set()
     for key_node, _ in node.value:
-        key = _key(key_node)
-        if key in seen and key != "<<":
+        key = _key_text(key_node)
+        # A mapping may merge several others with the key `<<`.
+        if key in keys and key != "<<":
             raise yaml.MarkedYAMLError(
-                problem=f"the key {key!r} stands twice", problem_mark=key_node.start_mark
+                problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
             )
-        seen.add(key)
+        keys.add(key)
 
 
-def _key(node: yaml.Node) -> str:
-    """A key as it is written. The placeholder of a template, ``{{ name }}``, is a mapping to YAML."""
+def _key_text(node: yaml.Node) -> str:
+    """Return a key as it is written.
+
+    Raises an error for a placeholder of a template, ``{{ name }}``, which is a mapping in YAML.
+    """
     if isinstance(node, yaml.ScalarNode):
         return str(node.value)
-    what = "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
-    raise _Unwanted(
-        problem=f"a key is text, not {what}; quote '{{{{ ... }}}}'", problem_mark=node.start_mark
+    kind = "a mapping" if isinstance(node, yaml.MappingNode) else "a list"
+    raise _UnsupportedYaml(
+        problem=f"a key must be text, not {kind}; put '{{{{ ... }}}}' in quotes",
+        problem_mark=node.start_mark,
     )
 
 
-_TEXT = "tag:yaml.org,2002:str"
-
-
 class _Dumper(yaml.SafeDumper):
-    """Writes indented lists and repeats what is equal instead of naming it, as people write YAML."""
+    """Writes YAML as people do: with indented lists, and without anchors and aliases."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)
 
 
+# PyYAML folds these line breaks of Unicode, and so loses them, unless they are escaped.
+_UNICODE_LINE_BREAKS = {"\x85", "\u2028", "\u2029"}
+
+
 def _text_style(text: str) -> str | None:
-    # Line breaks that only Unicode knows: PyYAML folds them away unless they are escaped.
-    return '"' if not {"\x85", "\u2028", "\u2029"}.isdisjoint(text) else None
+    return None if _UNICODE_LINE_BREAKS.isdisjoint(text) else '"'
 
 
-def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar(_TEXT, text, _text_style(text))
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar(_TEXT_TAG, text, _text_style(text))
 
 
-_Dumper.add_representer(str, _text_node)
+_Dumper.add_representer(str, _represent_text)
 
 
-_Quick: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# What a block can hold as it is: several lines, none of them indented first, and no line break but the newline.
-_BLOCK = re.compile(r"[!-~][\t\n -~]*\n[\t\n -~]*")
-# What is text for every reader of YAML: for some, y and 1e3 are none.
-_SURE = re.compile(r"(?!(y|n|yes|no|on|off|true|false|null)$)(--?|\./)?[a-z/_]", re.IGNORECASE)
+_FastestDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+# Text that a block can contain without changes: several lines, of which the first is not indented.
+_BLOCK_TEXT = re.compile(r"[!-~][\t\n -~]*\n[\t\n -~]*")
+# Text that every YAML parser reads as text. Some parsers read `y` and `1e3` as other types.
+_UNAMBIGUOUS_TEXT = re.compile(
+    r"(?!(y|n|yes|no|on|off|true|false|null)$)(--?|\./)?[a-z/_]", re.IGNORECASE
+)
 
 
-class _QuickDumper(_Quick):  # type: ignore[misc]
-    """Writes by libyaml, where it is there, repeats what is equal instead of naming it, and quotes when in doubt."""
+class _FastDumper(_FastestDumper):  # type: ignore[misc]
+    """Writes YAML with libyaml if it is installed, without aliases, and quotes ambiguous text."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
     def represent_data(self, data: Any) -> yaml.Node:
-        """The node of anything; of text, which most of it is, at once."""
+        """Return the node of a value. Most values are text, which needs no further analysis."""
         if type(data) is str:
-            return yaml.ScalarNode(_TEXT, data, style=_sure_style(data))
+            return yaml.ScalarNode(_TEXT_TAG, data, style=_unambiguous_style(data))
         node: yaml.Node = super().represent_data(data)
         return node
 
 
-def _sure_style(text: str) -> str | None:
-    """How text is written so that it is text for every reader: as it is, quoted, or as a block."""
-    if "\n" in text and _BLOCK.fullmatch(text):
+def _unambiguous_style(text: str) -> str | None:
+    """Return the style in which every parser reads the text as text: plain, quoted or a block."""
+    if "\n" in text and _BLOCK_TEXT.fullmatch(text):
         return "|"
     if not text.isascii():
         return _text_style(text)
-    return None if _SURE.match(text) else "'"
+    return None if _UNAMBIGUOUS_TEXT.match(text) else "'"

@@ -1,14 +1,15 @@
-"""A group: processes that start, end and are placed together. On Kubernetes it is one Pod."""
+"""A group: processes that start, stop and are placed together. On Kubernetes it is one Pod."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from symphony.errors import NotFound, SpecError, error_path
+from symphony.errors import NotFound, SpecError
 from symphony.model import validators
 from symphony.model.component import Component
-from symphony.model.process import Process
+from symphony.model.process import PREAMBLE_CMDS, START_DIR, Process
+from symphony.model.value_types import field_table
 from symphony.names import did_you_mean
 
 if TYPE_CHECKING:
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
     from symphony.model.experiment import Experiment
     from symphony.model.process import ProcessOptions
 
+GROUP_OPTIONS = field_table(START_DIR, PREAMBLE_CMDS)
+
 
 class ProcessGroup(Component):
-    """Several processes as one.
+    """Several processes that are treated as one.
 
-    Settings of one process (resources, mounts, environment) set on a group reach all its members, those added
-    later too; settings of a Pod (node selectors, restart policy) belong to the group alone. A service that a
-    group binds is served by any one of its members.
+    Settings of a container (resources, volumes, environment) apply to all members, including those
+    that are added later. Settings of a Pod (node selectors, restart policy) belong to the group.
+    Any member may serve a service that the group binds.
     """
 
-    _what = "group"
+    kind: ClassVar[str] = "group"
 
     def __init__(
         self,
@@ -36,46 +39,48 @@ class ProcessGroup(Component):
         preamble_cmds: validators.Strings | None = None,
     ) -> None:
         super().__init__(name)
-        with error_path("start_dir"):
-            self.start_dir = None if start_dir is None else validators.path(start_dir, "start_dir")
-        with error_path("preamble_cmds"):
-            self.preamble_cmds = (
-                [] if preamble_cmds is None else validators.lines(preamble_cmds, "preamble_cmds")
-            )
+        self.start_dir: str | None = None if start_dir is None else START_DIR.parse(start_dir)
+        self.preamble_cmds: list[str] = (
+            [] if preamble_cmds is None else PREAMBLE_CMDS.parse(preamble_cmds)
+        )
         self.experiment: Experiment | None = None
         self._processes: dict[str, Process] = {}
 
     def new_process(self, name: str, **options: Unpack[ProcessOptions]) -> Process:
-        """Make a process and add it; the keywords are those of `Process`."""
+        """Create a process and add it to the group. The keywords are those of `Process`."""
         process = Process(name, **options)
         self.add_process(process)
         return process
 
     def add_process(self, process: Process) -> None:
-        """Add a process that is in no other group."""
+        """Add a process that is in no other group.
+
+        Raises `SpecError` if its name is taken, or if it has settings that belong to the group.
+        """
         if process.group is not None and process.group is not self:
-            raise SpecError(f"process {process.name!r} is in group {process.group.name!r} already")
+            raise SpecError(f"process {process.name!r} is already in group {process.group.name!r}")
         if process.experiment is not None:
             raise SpecError(
-                f"process {process.name!r} is in experiment {process.experiment.name!r} on its own"
+                f"process {process.name!r} is already in experiment {process.experiment.name!r}, "
+                "without a group"
             )
         if process.name == self.name:
             raise SpecError(
-                f"group {self.name!r} cannot have a process of its own name; names are unique"
+                f"group {self.name!r} cannot have a process with its own name; names are unique"
             )
         if process.name in self._processes:
-            raise SpecError(f"group {self.name!r} has a process {process.name!r} already")
-        process._refuse_unplaced(f"the group {self.name!r}", self)
-        own = process._pod_settings()
-        if own:
-            placed = not {"node_selector", "tolerations"}.isdisjoint(own)
-            dispatched = ", or give process_group= where a dispatcher set them" if placed else ""
+            raise SpecError(f"group {self.name!r} already has a process {process.name!r}")
+        process._refuse_other_placement(f"the group {self.name!r}", self)
+        pod_settings = process._pod_settings()
+        if pod_settings:
+            is_placed = not {"node_selector", "tolerations"}.isdisjoint(pod_settings)
+            hint = ", or give process_group= to the dispatcher that set them" if is_placed else ""
             raise SpecError(
-                f"process {process.name!r} has settings that belong to the whole group: {', '.join(own)}; "
-                f"set them on the group {self.name!r} instead{dispatched}"
+                f"process {process.name!r} has settings that belong to its group: "
+                f"{', '.join(pod_settings)}; set them on the group {self.name!r}{hint}"
             )
         if self.experiment is not None:
-            self.experiment._claim(process.name)
+            self.experiment._refuse_taken_name(process.name)
         self._processes[process.name] = process
         process.group = self
 
@@ -85,23 +90,26 @@ class ProcessGroup(Component):
             self.add_process(process)
 
     def get_process(self, name: str) -> Process:
-        """The member of that name; `NotFound` with the near miss where there is none."""
+        """Return a member by name.
+
+        Raises `NotFound`, with a suggestion, if the group has no such process.
+        """
         try:
             return self._processes[name]
         except KeyError:
-            raise NotFound(
-                f"group {self.name!r} has no process {name!r}{did_you_mean(name, self._processes)}"
-            ) from None
+            hint = did_you_mean(name, self._processes)
+            raise NotFound(f"group {self.name!r} has no process {name!r}{hint}") from None
 
     def list_processes(self) -> list[Process]:
-        """The members, in declaration order."""
+        """Return the members, in declaration order."""
         return list(self._processes.values())
 
     def dump(self) -> dict[str, Any]:
-        """The group in its file form, without its name."""
-        own = {"start_dir": self.start_dir, "preamble_cmds": [*self.preamble_cmds] or None}
-        return {
-            **{key: value for key, value in own.items() if value is not None},
-            **self._settings.dump(),
-            "processes": {process.name: process.dump() for process in self.list_processes()},
-        }
+        """Return the group in its file form, without its name."""
+        options: dict[str, Any] = {}
+        if self.start_dir is not None:
+            options["start_dir"] = self.start_dir
+        if self.preamble_cmds:
+            options["preamble_cmds"] = [*self.preamble_cmds]
+        members = {process.name: process.dump() for process in self.list_processes()}
+        return {**options, **self._settings.dump(), "processes": members}

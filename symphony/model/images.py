@@ -1,4 +1,4 @@
-"""Images that an experiment builds for itself: what they are made of, checked as it is written."""
+"""The images that an experiment builds."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from typing import Any
 
 from symphony.errors import SpecError, error_path
 from symphony.model import validators
+from symphony.model.value_types import (
+    FLAG,
+    NONEMPTY_TEXT,
+    STRINGS,
+    Field,
+    ValueType,
+    field_table,
+    list_of,
+    object_schema,
+    parse_fields,
+)
 
-ENTRY_KEYS = ("name", "path", "force_update")
-IMAGE_KEYS = ("dockerfile", "context_directories", "temp_directory", "build_options")
 DOCKERFILE = "Dockerfile"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEntry:
-    """A file or folder of a build's context: ``path`` under the name ``name``.
+    """A file or a directory of a build context: ``path`` under the name ``name``.
 
-    ``force_update`` gathers it anew at each build, where otherwise what has not changed is kept.
+    If ``force_update`` is true, every build copies it again. Otherwise unchanged files are kept.
     """
 
     name: str
@@ -26,18 +35,22 @@ class ContextEntry:
     force_update: bool = False
 
     def dump(self) -> dict[str, Any]:
-        """The entry in its file form."""
-        told = {"force_update": True} if self.force_update else {}
-        return {"name": self.name, "path": self.path, **told}
+        """Return the entry in its file form."""
+        result: dict[str, Any] = {"name": self.name, "path": self.path}
+        if self.force_update:
+            result["force_update"] = True
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageBuild:
-    """How the image of one repository is made.
+    """The description of how the image of a repository is built.
 
-    Paths are as they were given: relative ones are relative to the experiment's ``base_dir``, and a leading ``~``
-    is the user's home. ``temp_directory`` is where the context is gathered, a folder of the user's cache unless set.
-    ``build_options`` are further words for the engine's ``build``, such as ``--platform=linux/amd64``.
+    Paths are as the user wrote them: a relative path is relative to the ``base_dir`` of the
+    experiment, and a leading ``~`` is the home directory of the user. ``temp_directory`` is the
+    directory in which the build context is assembled; the default is in the cache of the user.
+    ``build_options`` are further arguments of the ``build`` command, such as
+    ``--platform=linux/amd64``.
     """
 
     repository: str
@@ -47,81 +60,127 @@ class ImageBuild:
     build_options: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, Any]:
-        """The image in its file form, without its repository."""
-        told: dict[str, Any] = {
+        """Return the image in its file form, without its repository."""
+        options: dict[str, Any] = {
             "dockerfile": self.dockerfile,
             "context_directories": [entry.dump() for entry in self.context_directories],
             "temp_directory": self.temp_directory,
             "build_options": list(self.build_options),
         }
-        return {key: value for key, value in told.items() if value}
+        return {key: value for key, value in options.items() if value}
 
 
-def image_build(repository: object, described: Mapping[str, Any]) -> ImageBuild:
-    """Read how an image is made; what is not given, or None, is as it is without it. Raises `SpecError`."""
+def image_build(repository: object, options: Mapping[str, Any]) -> ImageBuild:
+    """Return the description of an image. An option that is missing or None has its default.
+
+    Raises `SpecError` if a value is not valid.
+    """
     name = validators.repository(repository)
-    what = f"image {name!r}"
-    validators.refuse_unknown(described, IMAGE_KEYS, what)
-    given = {key: value for key, value in described.items() if value is not None}
-    read: dict[str, Any] = {
-        "dockerfile": lambda value: validators.path(value, f"the dockerfile of {what}"),
-        "context_directories": context_entries,
-        "temp_directory": lambda value: validators.path(value, f"the temp_directory of {what}"),
-        "build_options": lambda value: tuple(validators.strings(value, f"build_options of {what}")),
-    }
-    found: dict[str, Any] = {}
-    for key, value in given.items():
-        with error_path(key):
-            found[key] = read[key](value)
-    return ImageBuild(repository=name, **found)
+    validators.refuse_unknown(options, IMAGE_FIELDS, f"image {name!r}")
+    return ImageBuild(repository=name, **parse_fields(IMAGE_FIELDS, options))
 
 
 def context_entries(value: Iterable[Any]) -> tuple[ContextEntry, ...]:
-    """Read the entries of a context, a list of ``{name, path, force_update}``. Raises `SpecError`."""
+    """Return the entries of a build context, from a list of ``{name, path, force_update}``.
+
+    Raises `SpecError` if an entry is not valid or two entries have the same name.
+    """
     if not isinstance(value, (list, tuple)):
         raise SpecError(
-            f"context_directories is a list such as [{{name: app, path: ./app}}], not {value!r}"
+            "context_directories must be a list such as [{name: app, path: ./app}], "
+            f"not {value!r}"
         )
-    found: dict[str, ContextEntry] = {}
-    for index, described in enumerate(value):
+    entries: dict[str, ContextEntry] = {}
+    for index, item in enumerate(value):
         with error_path(index):
-            entry = described if isinstance(described, ContextEntry) else _entry(described)
-            if entry.name in found:
-                paths = f"{found[entry.name].path} and {entry.path}"
+            entry = item if isinstance(item, ContextEntry) else _context_entry(item)
+            other = entries.get(entry.name)
+            if other is not None:
                 raise SpecError(
-                    f"two context entries are named {entry.name!r}: {paths}; name one of them otherwise"
+                    f"two context entries are named {entry.name!r}: {other.path} and {entry.path}; "
+                    "rename one of them"
                 )
-            found[entry.name] = entry
-    return tuple(found.values())
+            entries[entry.name] = entry
+    return tuple(entries.values())
 
 
-def _entry(described: Any) -> ContextEntry:
-    given = validators.mapping(described, "a context entry")
-    validators.refuse_unknown(given, ENTRY_KEYS, "a context entry")
+def _context_entry(value: Any) -> ContextEntry:
+    given = validators.mapping(value, "a context entry")
+    validators.refuse_unknown(given, CONTEXT_ENTRY_FIELDS, "a context entry")
     for key in ("name", "path"):
         if given.get(key) is None:
             raise SpecError(
-                f"a context entry needs a {key}: {{name: app, path: ./app}}, not {described!r}"
+                f"a context entry needs a {key}: {{name: app, path: ./app}}, not {value!r}"
             )
-    with error_path("name"):
-        name = _plain_name(given["name"])
-    with error_path("path"):
-        path = validators.path(given["path"], f"the path of context entry {name!r}")
-    with error_path("force_update"):
-        force = given.get("force_update") or False
-        if not isinstance(force, bool):
-            raise SpecError(
-                f"force_update of context entry {name!r} is true or false, not {force!r}"
-            )
-    return ContextEntry(name=name, path=path, force_update=force)
+    return ContextEntry(**parse_fields(CONTEXT_ENTRY_FIELDS, given))
 
 
-def _plain_name(value: object) -> str:
-    name = validators.path(value, "the name of a context entry")
+def _entry_name(value: object, subject: str) -> str:
+    name = validators.nonempty_text(value, subject)
     if "/" in name or "\\" in name or name in {".", ".."}:
-        mended = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip(".")
-        hint = f"; for example {mended!r}" if mended else ""
+        last_part = name.replace("\\", "/").rstrip("/").rpartition("/")[2].strip(".")
+        hint = f"; for example {last_part!r}" if last_part else ""
         raise SpecError(
-            f"context entry {name!r} is no plain name: it lies at the top of the context{hint}"
+            f"{subject} must be a plain name, because every entry is at the top of the context, "
+            f"not {name!r}{hint}"
         )
     return name
+
+
+def _tuple_of_strings(value: validators.Strings, subject: str) -> tuple[str, ...]:
+    return tuple(validators.strings(value, subject))
+
+
+def _context_entries(value: Iterable[Any], _: str) -> tuple[ContextEntry, ...]:
+    return context_entries(value)
+
+
+_ENTRY_NAME = ValueType(
+    {
+        "type": ["string", "number", "boolean"],
+        "pattern": r"^[^/\\]+$",
+        "not": {"enum": [".", ".."]},
+    },
+    _entry_name,
+)
+
+CONTEXT_ENTRY_FIELDS = field_table(
+    Field(
+        name="name",
+        type=_ENTRY_NAME,
+        description="its name in the context, without '/'",
+        subject="the name of a context entry",
+        required=True,
+    ),
+    Field(
+        name="path",
+        type=NONEMPTY_TEXT,
+        description="a file or a directory",
+        subject="the path of a context entry",
+        required=True,
+    ),
+    Field(name="force_update", type=FLAG, description="copy all of it again for every build"),
+)
+
+IMAGE_FIELDS = field_table(
+    Field(
+        name="dockerfile",
+        type=NONEMPTY_TEXT,
+        description="The file with the build instructions; the default is Dockerfile.",
+    ),
+    Field(
+        name="context_directories",
+        type=ValueType(list_of(object_schema(CONTEXT_ENTRY_FIELDS)), _context_entries),
+        description="The files and directories that the build can copy from.",
+    ),
+    Field(
+        name="temp_directory",
+        type=NONEMPTY_TEXT,
+        description="The directory in which the build context is assembled.",
+    ),
+    Field(
+        name="build_options",
+        type=ValueType(STRINGS.schema, _tuple_of_strings),
+        description="Further arguments of the build command.",
+    ),
+)

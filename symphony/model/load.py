@@ -1,213 +1,289 @@
-"""From the file form to an experiment.
+"""Build an experiment from its file form.
 
-Each key of the file form is a keyword of a constructor or the name of a method, and its value that method's
-arguments: a file goes through the same checks as Python does.
+Every key of the file form is a keyword of a constructor or a setting of the table in
+`symphony.model.settings`, so that a file is checked in the same way as calls in Python. Loading
+continues after an error, so that all errors of a document are reported together.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError
 from symphony.model import parameters, replicas, validators
 from symphony.model.component import Component
-from symphony.model.experiment import Experiment
-from symphony.model.group import ProcessGroup
-from symphony.model.images import IMAGE_KEYS
-from symphony.model.process import OPTIONS, Process
+from symphony.model.error_collector import ErrorCollector
+from symphony.model.experiment import EXPERIMENT_OPTIONS, Experiment
+from symphony.model.group import GROUP_OPTIONS, ProcessGroup
+from symphony.model.images import IMAGE_FIELDS
+from symphony.model.process import PROCESS_OPTIONS, Process
+from symphony.model.settings import SETTINGS, VOLUME_KINDS, FileForm, Setting
+from symphony.model.value_types import Field
 
-SCHEMA_KEY = "$schema"  # for editors, which look there for what may stand in a JSON file
-EXPERIMENT_KEYS = (
-    "name", "secrets", "port_range", "preamble_cmds", "start_dir", "env", "images", "processes", parameters.KEY,
-)  # fmt: skip
-GROUP_OPTIONS = ("start_dir", "preamble_cmds")
+T = TypeVar("T")
+
+# Editors look for the schema of a JSON file in this key.
+SCHEMA_KEY = "$schema"
+EXPERIMENT_KEYS = ("name", *EXPERIMENT_OPTIONS, "images", "processes", parameters.KEY)
+# The name of an experiment whose own name is not valid, while its other errors are collected.
+_PLACEHOLDER_NAME = "experiment"
 
 
-def experiment(
-    data: Mapping[str, Any], given_parameters: Mapping[str, object] | None = None
-) -> Experiment:
-    """Build the experiment that ``data`` describes.
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The valid parts of an experiment, and the errors in the other parts.
 
-    Its parameters have their values from ``given_parameters``, else from the environment, else from their declaration.
+    ``experiment`` is None if there is no valid name.
     """
-    given = validators.mapping(data, "an experiment")
-    given.pop(SCHEMA_KEY, None)
-    validators.refuse_unknown(given, EXPERIMENT_KEYS, "an experiment")
-    given = parameters.filled_in(given, given_parameters or {}, os.environ)
-    if "name" not in given:
-        raise SpecError("an experiment needs a name; for example name: my-experiment")
-    members = _named(given.pop("processes", None))
-    images = given.pop("images", None)
-    with error_path("name"):
-        result = Experiment(validators.text(given["name"], "the name of an experiment"))
-    result = Experiment(**given)
-    _images(result, images)
-    with error_path("processes"):
-        for entry in replicas.entries(members):
-            with error_path(entry.origin):
+
+    experiment: Experiment | None
+    errors: list[SpecError]
+
+    def experiment_or_error(self) -> Experiment:
+        """Return the experiment. Raises the first error if there is one."""
+        for error in self.errors:
+            raise error
+        if self.experiment is None:
+            raise SpecError("the document describes no experiment")
+        return self.experiment
+
+
+def load_experiment(
+    data: Mapping[str, Any], given_parameters: Mapping[str, object] | None = None
+) -> LoadResult:
+    """Return the experiment that a document describes, with all errors of the document.
+
+    A parameter has its value from ``given_parameters``, or else from the environment, or else from
+    its declaration.
+    """
+    errors = ErrorCollector()
+    experiment = None
+    with errors.at():
+        document = validators.mapping(data, "an experiment")
+        experiment = _Loader(errors).load(document, given_parameters or {})
+    return LoadResult(experiment, errors.errors)
+
+
+class _Loader:
+    """Loads one document, and adds its errors to a collector."""
+
+    def __init__(self, errors: ErrorCollector) -> None:
+        self._errors = errors
+
+    def load(
+        self, document: dict[str, Any], given_parameters: Mapping[str, object]
+    ) -> Experiment | None:
+        document.pop(SCHEMA_KEY, None)
+        document = self._known_keys(document, EXPERIMENT_KEYS, "an experiment")
+        document = parameters.substitute(document, given_parameters, os.environ, self._errors)
+        name = self._experiment_name(document)
+        options = {key: value for key, value in document.items() if key in EXPERIMENT_OPTIONS}
+        experiment = self._construct(
+            Experiment, name or _PLACEHOLDER_NAME, EXPERIMENT_OPTIONS, options
+        )
+        if experiment is None:
+            return None
+        with self._errors.at("images"):
+            self._load_images(experiment, document.get("images"))
+        with self._errors.at("processes"):
+            self._load_processes(experiment, document.get("processes"))
+        return None if name is None else experiment
+
+    def _experiment_name(self, document: Mapping[str, Any]) -> str | None:
+        """Return the name of the experiment, or None if there is no valid name."""
+        if "name" not in document:
+            self._errors.add(
+                SpecError("an experiment needs a name; for example name: my-experiment")
+            )
+            return None
+        with self._errors.at("name"):
+            name = validators.text(document["name"], "the name of an experiment")
+            return Experiment(name).name
+        return None
+
+    def _load_images(self, experiment: Experiment, value: Any) -> None:
+        images = {} if value is None else validators.mapping(value, "images")
+        for repository, item in images.items():
+            with self._errors.at(repository):
+                subject = f"image {repository!r}"
+                options = {} if item is None else validators.mapping(item, subject)
+                known = self._known_keys(options, IMAGE_FIELDS, subject)
+                given = {key: option for key, option in known.items() if option is not None}
+                experiment.build_image(repository, **given)
+
+    def _load_processes(self, experiment: Experiment, value: Any) -> None:
+        described = {} if value is None else validators.mapping(value, "processes")
+        for entry in replicas.entries(described, self._errors):
+            with self._errors.at(entry.origin):
                 if entry.members is None:
-                    result.add_process(_process(entry.name, entry.data))
+                    process = self._load_process(entry)
+                    if process is not None:
+                        experiment.add_process(process)
                 else:
-                    result.add_process_group(_group(entry.name, entry.data, entry.members))
-    return result
+                    group = self._load_group(entry, entry.members)
+                    if group is not None:
+                        experiment.add_process_group(group)
+
+    def _load_process(self, entry: replicas.Entry) -> Process | None:
+        keys = (*PROCESS_OPTIONS, *SETTINGS, replicas.KEY)
+        data = self._known_keys(entry.data, keys, f"process {entry.name!r}")
+        options = {key: value for key, value in data.items() if key in PROCESS_OPTIONS}
+        process = self._construct(Process, entry.name, PROCESS_OPTIONS, options)
+        if process is not None:
+            self._apply_settings(process, data, options)
+        return process
+
+    def _load_group(
+        self, entry: replicas.Entry, members: Iterable[replicas.Entry]
+    ) -> ProcessGroup | None:
+        keys = (*GROUP_OPTIONS, *SETTINGS, replicas.KEY, replicas.MEMBERS)
+        data = self._known_keys(entry.data, keys, f"group {entry.name!r}")
+        options = {key: value for key, value in data.items() if key in GROUP_OPTIONS}
+        group = self._construct(ProcessGroup, entry.name, GROUP_OPTIONS, options)
+        if group is None:
+            return None
+        self._apply_settings(group, data, options)
+        for member in members:
+            with self._errors.at(replicas.MEMBERS, member.origin):
+                process = self._load_process(member)
+                if process is not None:
+                    group.add_process(process)
+        return group
+
+    def _known_keys(
+        self, data: Mapping[str, Any], known: Iterable[str], subject: str
+    ) -> dict[str, Any]:
+        """Return the items with known keys, and add an error for each other key."""
+        known = list(known)
+        result: dict[str, Any] = {}
+        for key, value in data.items():
+            if key in known:
+                result[key] = value
+            else:
+                self._errors.add(validators.unknown_key(key, known, subject))
+        return result
+
+    def _construct(
+        self,
+        constructor: Callable[..., T],
+        name: str,
+        fields: Mapping[str, Field],
+        options: Mapping[str, Any],
+    ) -> T | None:
+        """Return a new object with the options that are valid, or None if there can be none."""
+        try:
+            return constructor(name, **options)
+        except SpecError as exc:
+            first_error = exc
+        valid = self._valid_options(fields, options)
+        if len(valid) == len(options):
+            # Every option is valid by itself, so either the combination or the name is not.
+            self._errors.add(first_error)
+            valid = {}
+        with self._errors.at():
+            return constructor(name, **valid)
+        return None
+
+    def _valid_options(
+        self, fields: Mapping[str, Field], options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the options that are valid, and add an error for each other option."""
+        valid: dict[str, Any] = {}
+        for key, value in options.items():
+            with self._errors.at():
+                if value is not None or not fields[key].nullable:
+                    fields[key].parse(value)
+                valid[key] = value
+        return valid
+
+    # --- settings ---
+
+    def _apply_settings(
+        self, component: Component, data: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> None:
+        for key, value in data.items():
+            if value is not None and key in SETTINGS and key not in options:
+                with self._errors.at(key):
+                    self._apply(component, SETTINGS[key], value)
+
+    def _apply(self, component: Component, setting: Setting, value: Any) -> None:
+        form = setting.form
+        if form is FileForm.ATTRIBUTE:
+            setattr(component, setting.method, value)
+        elif form is FileForm.VOLUMES:
+            self._mount_volumes(component, value)
+        elif form is FileForm.LIST_OF_KEYWORDS:
+            method = getattr(component, setting.method)
+            for index, item in enumerate(_items(value, setting.name)):
+                with self._errors.at(index):
+                    self._call_with_keywords(method, setting.fields, item, setting.name)
+        else:
+            self._call(getattr(component, setting.method), setting, value)
+
+    def _call(self, method: Callable[..., Any], setting: Setting, value: Any) -> None:
+        form = setting.form
+        is_mapping = isinstance(value, Mapping)
+        if form is FileForm.VALUE:
+            method(value)
+        elif form is FileForm.KEYWORDS:
+            self._call_with_keywords(method, setting.fields, value, setting.name)
+        elif form is FileForm.KEYWORDS_OR_FLAG:
+            if value is not False:
+                keywords = {} if value is True else value
+                self._call_with_keywords(method, setting.fields, keywords, setting.name)
+        elif form is FileForm.PAIRS or is_mapping:
+            self._call_with_pairs(method, value, setting.name)
+        else:
+            for name in validators.strings(value, setting.name):
+                method(name)
+
+    def _call_with_pairs(self, method: Callable[..., Any], value: Any, subject: str) -> None:
+        for key, item in validators.mapping(value, subject).items():
+            with self._errors.at(key):
+                method(key, item)
+
+    def _call_with_keywords(
+        self, method: Callable[..., Any], fields: Mapping[str, Field], value: Any, subject: str
+    ) -> None:
+        """Call a method with the items of a mapping, if all of them are valid."""
+        given = validators.mapping(value, subject)
+        known = self._known_keys(given, fields, subject)
+        missing = [
+            name for name, field in fields.items() if field.required and given.get(name) is None
+        ]
+        for name in missing:
+            self._errors.add(SpecError(f"{subject} needs {name}", path=()))
+        valid = self._valid_options(
+            fields, {name: item for name, item in known.items() if name not in missing}
+        )
+        if not missing and len(valid) == len(known):
+            method(**valid)
+
+    def _mount_volumes(self, component: Component, value: Any) -> None:
+        for index, volume in enumerate(_items(value, "volumes")):
+            with self._errors.at(index):
+                kinds = validators.mapping(volume, "a volume")
+                if len(kinds) != 1:
+                    raise SpecError(
+                        "a volume must have one kind with its settings, such as nfs: {...}, "
+                        f"not {volume!r}"
+                    )
+                ((kind, details),) = kinds.items()
+                validators.refuse_unknown([kind], VOLUME_KINDS, "a volume")
+                _, fields = VOLUME_KINDS[kind]
+                with self._errors.at(kind):
+                    self._call_with_keywords(
+                        getattr(component, f"mount_{kind}"),
+                        fields,
+                        {} if details is None else details,
+                        f"a volume of kind {kind}",
+                    )
 
 
-def _images(result: Experiment, images: Any) -> None:
-    with error_path("images"):
-        for repository, described in validators.mapping(
-            {} if images is None else images, "images"
-        ).items():
-            with error_path(repository):
-                given = validators.mapping(
-                    {} if described is None else described, f"image {repository!r}"
-                )
-                validators.refuse_unknown(given, IMAGE_KEYS, f"image {repository!r}")
-                result.build_image(
-                    repository, **{key: value for key, value in given.items() if value is not None}
-                )
-
-
-def _named(members: Any) -> dict[str, Any]:
-    with error_path("processes"):
-        return {} if members is None else validators.mapping(members, "processes")
-
-
-def _process(name: str, data: dict[str, Any]) -> Process:
-    validators.refuse_unknown(data, (*OPTIONS, *APPLY, replicas.KEY), f"process {name!r}")
-    result = Process(name, **{key: value for key, value in data.items() if key in OPTIONS})
-    _apply(result, {key: value for key, value in data.items() if key not in OPTIONS})
-    return result
-
-
-def _group(name: str, data: dict[str, Any], members: list[replicas.Entry]) -> ProcessGroup:
-    validators.refuse_unknown(
-        data, (*GROUP_OPTIONS, *APPLY, replicas.KEY, replicas.MEMBERS), f"group {name!r}"
-    )
-    result = ProcessGroup(
-        name, **{key: value for key, value in data.items() if key in GROUP_OPTIONS}
-    )
-    _apply(result, {key: value for key, value in data.items() if key not in GROUP_OPTIONS})
-    for member in members:
-        with error_path("processes", member.origin):
-            result.add_process(_process(member.name, member.data))
-    return result
-
-
-def _apply(component: Component, data: dict[str, Any]) -> None:
-    for key, value in data.items():
-        if value is None:
-            continue
-        with error_path(key):
-            APPLY[key](component, value)
-
-
-def _keywords(component: Component, method: str, value: Any) -> None:
-    """Call a method with a mapping as its keywords, and say which keyword it does not know."""
-    call = getattr(component, method)
-    names = call.__code__.co_varnames[
-        1 : call.__code__.co_argcount + call.__code__.co_kwonlyargcount
-    ]
-    given = validators.mapping(value, method)
-    validators.refuse_unknown(given, names, method)
-    try:
-        call(**given)
-    except TypeError as exc:
-        raise SpecError(f"{method}: {str(exc).partition(') ')[2] or exc}") from exc
-
-
-def _method(method: str) -> Callable[[Component, Any], None]:
-    return lambda component, value: getattr(component, method)(value) and None
-
-
-def _with_keywords(method: str) -> Callable[[Component, Any], None]:
-    return lambda component, value: _keywords(component, method, value)
-
-
-def _pairs(method: str) -> Callable[[Component, Any], None]:
-    def apply(component: Component, value: Any) -> None:
-        for key, item in validators.mapping(value, method).items():
-            with error_path(key):
-                getattr(component, method)(key, item)
-
-    return apply
-
-
-def _volumes(component: Component, value: Any) -> None:
-    for index, volume in enumerate(_items(value, "volumes")):
-        with error_path(index):
-            described = validators.mapping(volume, "a volume")
-            if len(described) != 1:
-                raise SpecError(
-                    f"a volume is one kind with its settings, such as nfs: {{...}}, not {volume!r}"
-                )
-            kind, details = next(iter(described.items()))
-            validators.refuse_unknown([kind], VOLUME_KINDS, "volumes")
-            with error_path(kind):
-                _keywords(component, f"mount_{kind}", {} if details is None else details)
-
-
-def _tolerations(component: Component, value: Any) -> None:
-    for index, toleration in enumerate(_items(value, "tolerations")):
-        with error_path(index):
-            _keywords(component, "add_toleration", toleration)
-
-
-def _job(component: Component, value: Any) -> None:
-    if value is False:
-        return
-    _keywords(component, "job", {} if value is True else value)
-
-
-def _starts_after(component: Component, value: Any) -> None:
-    if isinstance(value, Mapping):
-        _pairs("starts_after")(component, value)
-        return
-    for name in validators.strings(value, "starts_after"):
-        component.starts_after(name)
-
-
-def _yml(key: str) -> Callable[[Component, Any], None]:
-    return lambda component, value: setattr(component, key, value)
-
-
-def _items(value: Any, what: str) -> list[Any]:
+def _items(value: Any, subject: str) -> list[Any]:
     if not isinstance(value, list):
-        raise SpecError(f"{what} is a list, not {value!r}")
+        raise SpecError(f"{subject} must be a list, not {value!r}")
     return value
-
-
-VOLUME_KINDS = (
-    "nfs",
-    "host_path",
-    "pvc",
-    "empty_dir",
-    "shared_memory",
-    "secret",
-    "config",
-    "git_repo",
-)
-
-APPLY: dict[str, Callable[[Component, Any], None]] = {
-    "env": _method("set_envs"),
-    "env_secrets": _pairs("set_env_secret"),
-    "binds": _method("binds"),
-    "connects": _method("connects"),
-    "exposes": _method("exposes"),
-    "encrypted": _method("encrypts"),
-    "resource_request": _with_keywords("resource_request"),
-    "resource_limit": _with_keywords("resource_limit"),
-    "image_pull_policy": _method("image_pull_policy"),
-    "restart_policy": _method("restart_policy"),
-    "termination_grace_period": _method("termination_grace_period"),
-    "ready": _with_keywords("ready"),
-    "starts_after": _starts_after,
-    "job": _job,
-    "volumes": _volumes,
-    "node_selector": _pairs("node_selector"),
-    "tolerations": _tolerations,
-    "labels": _method("add_labels"),
-    "pod_yml": _yml("pod_yml"),
-    "container_yml": _yml("container_yml"),
-}

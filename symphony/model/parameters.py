@@ -1,7 +1,8 @@
-"""Parameters of a file: what it declares, what it is given, and how ``${name}`` becomes a value. Pure.
+"""Parameters of a file: their declaration, their values, and the replacement of ``${name}``.
 
-Only a file that declares parameters has any, and there ``${name}`` is one wherever it stands but in shell lines
-(``cmd``, ``cmds``, ``preamble_cmds``), in which what is not declared belongs to the shell. ``$${`` is ``${`` itself.
+References are replaced only in a file that declares parameters. There, ``${name}`` is a reference
+in every value except shell lines (``cmd``, ``cmds``, ``preamble_cmds``), in which a name that is
+not declared is a variable of the shell. ``$${`` stands for the text ``${``.
 """
 
 from __future__ import annotations
@@ -10,185 +11,233 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError
 from symphony.model import validators
-from symphony.model.document_path import Place, is_member, is_shell, is_text
+from symphony.model.document_path import DocumentPath, is_component, is_shell_line, is_text
+from symphony.model.error_collector import ErrorCollector
 from symphony.names import did_you_mean, join_names
 
 KEY = "parameters"
+# References to the numbers of copies, which `symphony.model.replicas` replaces.
 INDEX, GROUP_INDEX = "index", "group_index"
-OF_COUNTS = (INDEX, GROUP_INDEX)  # filled in where a count is: see `symphony.model.replicas`
-_RESERVED = re.compile(r"SYMPH_|SYMPHONY_")  # what processes get from symphony
+INDEX_REFERENCES = (INDEX, GROUP_INDEX)
+PARAMETER_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Variables that symphony sets in the environment of processes.
+_RESERVED_PREFIX = re.compile(r"SYMPH_|SYMPHONY_")
 _REFERENCE = re.compile(r"(\$+)\{([^}]*)(\}?)")
-_BODY = re.compile(rf"({_NAME.pattern})(?::-(.*))?", re.DOTALL)
-_PLAIN = re.compile(r"true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_NAME_WITH_DEFAULT = re.compile(rf"({PARAMETER_NAME_PATTERN.pattern})(?::-(.*))?", re.DOTALL)
+_NUMBER_OR_BOOLEAN = re.compile(r"true|false|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
-def filled_in(
-    data: Mapping[str, Any], given: Mapping[str, object], environ: Mapping[str, str]
+def substitute(
+    document: Mapping[str, Any],
+    given: Mapping[str, object],
+    environ: Mapping[str, str],
+    errors: ErrorCollector,
 ) -> dict[str, Any]:
-    """What a file says, with the values of its parameters, and without their declaration.
+    """Return a document with the values of its parameters, and without their declaration.
 
-    A parameter has its value from ``given``, else from ``environ``, else from its declaration. Raises `SpecError`.
+    A parameter has its value from ``given``, or else from ``environ``, or else from its
+    declaration. A value that cannot be determined is None, and its error is added to ``errors``.
     """
-    rest = {key: value for key, value in data.items() if key != KEY}
-    if data.get(KEY) is None:
+    rest = {key: value for key, value in document.items() if key != KEY}
+    if document.get(KEY) is None:
         if given:
             names = ", ".join(given)
-            raise SpecError(
-                f"it declares no parameters, and {names} cannot be set; declare it: parameters: {{...}}"
+            errors.add(
+                SpecError(
+                    f"the file declares no parameters, so {names} cannot be set; "
+                    "declare them: parameters: {...}"
+                )
             )
         return rest
-    with error_path(KEY):
-        filling = _Filling(_declared(data[KEY]), _given(given), environ)
-        filling.refuse_unknown()
+    substitution = None
+    with errors.at(KEY):
+        defaults = _declared_defaults(document[KEY], errors)
+        values = {
+            name: text_of_value(value, f"parameter {name!r}") for name, value in given.items()
+        }
+        substitution = _Substitution(defaults, values, environ, errors)
+        substitution.check_given_names()
+    if substitution is None:
+        return rest
     return {
-        key: filling.fill(value, (key,), text=is_text((), key, False))
+        key: substitution.replace_in(value, (key,), as_text=is_text((), key, False))
         for key, value in rest.items()
     }
 
 
-def _declared(declared: Any) -> dict[str, str | None]:
-    """The default of each parameter as text, None where it has none."""
-    result: dict[str, str | None] = {}
+def _declared_defaults(declared: Any, errors: ErrorCollector) -> dict[str, str | None]:
+    """Return the default of each parameter as text, or None if it has no default."""
+    defaults: dict[str, str | None] = {}
     for name, default in validators.mapping(declared, KEY).items():
-        with error_path(name):
-            if not _NAME.fullmatch(name):
-                mended = re.sub(r"\W", "_", name)
-                hint = f"; for example {mended!r}" if _NAME.fullmatch(mended) else ""
-                raise SpecError(
-                    f"parameter name {name!r} is not valid: letters, digits and '_', no digit first{hint}"
-                )
-            if name in OF_COUNTS or _RESERVED.match(name):
-                raise SpecError(
-                    f"{name!r} cannot be a parameter: symphony gives it a value; choose another name"
-                )
-            result[name] = None if default is None else as_text(default, f"parameter {name!r}")
-    return result
+        # A declaration that is not valid still declares the name.
+        defaults[name] = None
+        with errors.at(name):
+            _check_name(name)
+            if default is not None:
+                defaults[name] = text_of_value(default, f"parameter {name!r}")
+    return defaults
 
 
-def _given(given: Mapping[str, object]) -> dict[str, str]:
-    return {name: as_text(value, f"parameter {name!r}") for name, value in given.items()}
+def _check_name(name: str) -> None:
+    if not PARAMETER_NAME_PATTERN.fullmatch(name):
+        corrected = re.sub(r"\W", "_", name)
+        hint = f"; for example {corrected!r}" if PARAMETER_NAME_PATTERN.fullmatch(corrected) else ""
+        raise SpecError(
+            f"parameter name {name!r} is not valid: use letters, digits and '_', "
+            f"and do not begin with a digit{hint}"
+        )
+    if name in INDEX_REFERENCES or _RESERVED_PREFIX.match(name):
+        raise SpecError(
+            f"{name!r} cannot be a parameter, because symphony sets its value; choose another name"
+        )
 
 
-def as_text(value: object, what: str) -> str:
-    """A value as it would be written in a file."""
-    return str(value).lower() if isinstance(value, bool) else validators.text(value, what)
+def text_of_value(value: object, subject: str) -> str:
+    """Return a value as a file contains it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return validators.text(value, subject)
 
 
-def as_value(text: str) -> Any:
-    """What a text means where not only text is: a number, true or false, or else itself.
+def value_of_text(text: str) -> Any:
+    """Return the number or the boolean that a text stands for, or else the text itself.
 
-    >>> as_value("8"), as_value("0.5"), as_value("true"), as_value("4Gi")
+    >>> value_of_text("8"), value_of_text("0.5"), value_of_text("true"), value_of_text("4Gi")
     (8, 0.5, True, '4Gi')
     """
     import json
 
-    return json.loads(text) if _PLAIN.fullmatch(text) else text
+    return json.loads(text) if _NUMBER_OR_BOOLEAN.fullmatch(text) else text
 
 
-class _Filling:
-    """Fills the values of some parameters into what a file says."""
+class _Substitution:
+    """Replaces the references to parameters in a document."""
 
     def __init__(
         self,
-        declared: Mapping[str, str | None],
+        defaults: Mapping[str, str | None],
         given: Mapping[str, str],
         environ: Mapping[str, str],
+        errors: ErrorCollector,
     ) -> None:
-        self._declared = declared
+        self._defaults = defaults
         self._given = given
         self._environ = environ
+        self._errors = errors
 
-    def refuse_unknown(self) -> None:
+    def check_given_names(self) -> None:
         for name in self._given:
-            if name not in self._declared:
-                raise SpecError(f"there is no parameter {name!r}{self._hint(name)}")
+            if name not in self._defaults:
+                message = f"there is no parameter {name!r}{self._hint(name)}"
+                self._errors.add(SpecError(message, path=(name,)))
 
     def _hint(self, name: str) -> str:
-        return did_you_mean(name, self._declared) or f"; there are {join_names(self._declared)}"
+        return did_you_mean(name, self._defaults) or f"; parameters: {join_names(self._defaults)}"
 
-    def fill(self, value: Any, place: Place, *, text: bool, counted: bool = False) -> Any:
-        """``value``, which stands at ``place``, with everything in it filled in.
+    def replace_in(
+        self, value: Any, path: DocumentPath, *, as_text: bool, in_copies: bool = False
+    ) -> Any:
+        """Return the value at ``path`` with its references replaced.
 
-        ``text`` is whether it is taken as it is written, ``counted`` whether it is below something with a count.
+        ``as_text`` is whether the value is text in any case. ``in_copies`` is whether it is in the
+        description of a process or a group with a count.
         """
         if isinstance(value, Mapping):
-            counts = is_member(place) and value.get("count") is not None
-            return self._mapping(value, place, text, counted or counts)
+            has_count = is_component(path) and value.get("count") is not None
+            return self._replace_in_mapping(value, path, as_text, in_copies or has_count)
         if isinstance(value, list):
             return [
-                self.fill(item, (*place, at), text=text, counted=counted)
-                for at, item in enumerate(value)
+                self.replace_in(item, (*path, index), as_text=as_text, in_copies=in_copies)
+                for index, item in enumerate(value)
             ]
         if not isinstance(value, str) or "${" not in value:
             return value
         try:
-            return self._scalar(value, text, counted, is_shell(place))
+            return self._replace_in_scalar(value, as_text, in_copies, is_shell_line(path))
         except SpecError as exc:
-            exc.path = place
-            raise
+            exc.path = path
+            self._errors.add_unusable(exc)
+            return None
 
-    def _mapping(
-        self, value: Mapping[str, Any], place: Place, text: bool, counted: bool
+    def _replace_in_mapping(
+        self, mapping: Mapping[str, Any], path: DocumentPath, as_text: bool, in_copies: bool
     ) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        for key, item in value.items():
-            below = (*place, key)
-            name = (
-                self.fill(key, below, text=True, counted=counted) if isinstance(key, str) else key
+        for key, item in mapping.items():
+            item_path = (*path, key)
+            new_key = key
+            if isinstance(key, str):
+                new_key = self.replace_in(key, item_path, as_text=True, in_copies=in_copies)
+                if new_key is None:
+                    continue
+            if new_key in result:
+                duplicate = SpecError(
+                    f"the key {new_key!r} is duplicated after the parameters are replaced"
+                )
+                duplicate.path = item_path
+                self._errors.add(duplicate)
+                continue
+            result[new_key] = self.replace_in(
+                item, item_path, as_text=is_text(path, key, as_text), in_copies=in_copies
             )
-            if name in result:
-                raise SpecError(f"the key {name!r} stands twice, once it is filled in", path=below)
-            result[name] = self.fill(item, below, text=is_text(place, key, text), counted=counted)
         return result
 
-    def _scalar(self, written: str, text: bool, counted: bool, shell: bool) -> Any:
-        found = _REFERENCE.sub(lambda match: self._replacement(match, counted, shell), written)
-        whole = _REFERENCE.fullmatch(written)
-        return (
-            as_value(found)
-            if whole and whole[1] == "$" and found != written and not text
-            else found
+    def _replace_in_scalar(
+        self, written: str, as_text: bool, in_copies: bool, in_shell_line: bool
+    ) -> Any:
+        text = _REFERENCE.sub(
+            lambda match: self._replacement(match, in_copies, in_shell_line), written
         )
+        whole_value = _REFERENCE.fullmatch(written)
+        is_reference = whole_value is not None and whole_value[1] == "$" and text != written
+        return value_of_text(text) if is_reference and not as_text else text
 
-    def _replacement(self, match: re.Match[str], counted: bool, shell: bool) -> str:
-        dollars, inner, end = match.groups()
-        body = _BODY.fullmatch(inner) if end else None
-        name = body[1] if body else ""
-        if _RESERVED.match(name) or (counted and inner in OF_COUNTS):
+    def _replacement(self, match: re.Match[str], in_copies: bool, in_shell_line: bool) -> str:
+        dollars, content, closing_brace = match.groups()
+        name_with_default = _NAME_WITH_DEFAULT.fullmatch(content) if closing_brace else None
+        name = name_with_default[1] if name_with_default else ""
+        if _RESERVED_PREFIX.match(name) or (in_copies and content in INDEX_REFERENCES):
             return match[0]
-        if shell and name not in self._declared:
+        if in_shell_line and name not in self._defaults:
             return match[0]
-        kept = "$" * (len(dollars) // 2)
+        # Two dollar signs stand for one, so an even number of them leaves no reference.
+        escaped_dollars = "$" * (len(dollars) // 2)
         if len(dollars) % 2 == 0:
-            return f"{kept}{{{inner}{end}"
-        if body is None or "${" in inner:
+            return f"{escaped_dollars}{{{content}{closing_brace}"
+        if name_with_default is None or "${" in content:
             raise SpecError(
-                f"{match[0]!r} is no parameter: ${{name}} or ${{name:-default}}; $${{ is ${{ itself"
+                f"{match[0]!r} is not a reference: write ${{name}} or ${{name:-default}}, "
+                "or $${ for the text ${"
             )
-        return kept + self._value(name, body[2])
+        return escaped_dollars + self._value(name, name_with_default[2])
 
-    def _value(self, name: str, default: str | None) -> str:
-        if name not in self._declared:
-            if name in OF_COUNTS:
-                raise SpecError(
-                    f"${{{name}}} stands only below a count; write $${{{name}}} for the text itself"
-                )
-            hint = self._hint(name)
-            raise SpecError(
-                f"there is no parameter {name!r}{hint} (declare it under {KEY}, or write $${{{name}}} for the text)"
-            )
+    def _value(self, name: str, fallback: str | None) -> str:
+        """Return the value of a parameter, or the fallback if the value is unset or empty."""
+        if name not in self._defaults:
+            raise self._unknown_parameter(name)
         if name in self._given:
-            found: str | None = self._given[name]
+            value: str | None = self._given[name]
         else:
-            found = self._environ.get(name, self._declared[name])
-        if default is not None and not found:  # as a shell has it: unset or empty
-            return default
-        if found is None:
+            value = self._environ.get(name, self._defaults[name])
+        if not value and fallback is not None:
+            return fallback
+        if value is None:
             raise SpecError(
-                f"parameter {name!r} has no value: give --set {name}=..., or set the variable {name}"
+                f"parameter {name!r} has no value; "
+                f"give --set {name}=..., or set the variable {name}"
             )
-        return found
+        return value
+
+    def _unknown_parameter(self, name: str) -> SpecError:
+        if name in INDEX_REFERENCES:
+            return SpecError(
+                f"${{{name}}} can be used only in a process or a group with a count; "
+                f"write $${{{name}}} for the text"
+            )
+        return SpecError(
+            f"there is no parameter {name!r}{self._hint(name)} "
+            f"(declare it in {KEY}, or write $${{{name}}} for the text)"
+        )

@@ -1,18 +1,29 @@
-"""A process: one command with its environment and what it needs."""
+"""A process: one command with its environment and its settings."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
-from symphony.errors import SpecError, error_path
+from symphony.errors import SpecError
 from symphony.model import validators
 from symphony.model.component import Component
+from symphony.model.value_types import (
+    ENV,
+    NONEMPTY_TEXT,
+    SHELL_LINE,
+    SHELL_LINES,
+    STRINGS,
+    Field,
+    field_table,
+    parse_fields,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from symphony.model.document_path import DocumentPath
     from symphony.model.experiment import Experiment
     from symphony.model.group import ProcessGroup
 
@@ -30,46 +41,92 @@ class ProcessOptions(TypedDict, total=False):
     preamble_cmds: validators.Strings | None
 
 
-OPTIONS = tuple(ProcessOptions.__annotations__)
+START_DIR = Field(
+    name="start_dir",
+    type=NONEMPTY_TEXT,
+    description="The directory that it starts in, relative to those of its group and experiment.",
+)
+PREAMBLE_CMDS = Field(
+    name="preamble_cmds",
+    type=SHELL_LINES,
+    description="Shell lines that run before it in the same shell, those of the experiment first.",
+)
+PROCESS_OPTIONS = field_table(
+    Field(
+        name="container_image",
+        type=NONEMPTY_TEXT,
+        description="The image of its container on Kubernetes.",
+    ),
+    Field(
+        name="command",
+        type=STRINGS,
+        description="The program: one argument, which is never split, or a list of arguments.",
+    ),
+    Field(
+        name="args",
+        type=STRINGS,
+        description="The arguments after the command, in the same forms.",
+    ),
+    Field(name="cmd", type=SHELL_LINE, description="One shell line, in place of a command."),
+    Field(
+        name="cmds",
+        type=SHELL_LINES,
+        description="Shell lines joined by &&, in place of a command.",
+    ),
+    Field(
+        name="env",
+        type=ENV,
+        description="Environment variables. The variables with addresses take precedence.",
+    ),
+    START_DIR,
+    PREAMBLE_CMDS,
+)
 
 
 class Process(Component):
     """One program of an experiment.
 
-    ``command`` is a string (one argv element, never split) or a list; ``args`` likewise, and every element
-    becomes a string. ``cmd`` is one shell line instead, ``cmds`` several joined by ``&&``: a shell runs them,
-    ``/bin/sh`` in a container, bash (sh where there is none) locally. ``start_dir`` is the folder it starts in,
-    ``preamble_cmds`` are shell lines run before it in the same shell, such as the activation of an environment.
+    ``command`` is a string, which is one argument and never split, or a list of arguments.
+    ``args`` has the same forms, and every element is converted to text. ``cmd`` is one shell line
+    instead, and ``cmds`` are several, joined by ``&&``. The shell is ``/bin/sh`` in a container,
+    and otherwise bash, or sh if there is no bash. ``start_dir`` is the directory that the process
+    starts in. ``preamble_cmds`` are shell lines that run before it in the same shell, for example
+    to activate an environment.
     """
 
-    _what = "process"
+    kind: ClassVar[str] = "process"
 
     def __init__(self, name: str, **options: Unpack[ProcessOptions]) -> None:
         super().__init__(name)
-        validators.refuse_unknown(options, OPTIONS, f"process {name!r}")
-        given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
-        self.container_image = _maybe(given, "container_image", validators.path)
-        self.command = _maybe(given, "command", validators.strings)
-        self.args = _maybe(given, "args", validators.strings)
-        self.cmds = _shell_lines(name, given)
-        self.start_dir = _maybe(given, "start_dir", validators.path)
-        self.preamble_cmds = _maybe(given, "preamble_cmds", validators.lines) or []
+        validators.refuse_unknown(options, PROCESS_OPTIONS, f"process {name!r}")
+        parsed = parse_fields(PROCESS_OPTIONS, options)
+        self._refuse_two_programs(parsed)
+        self.container_image: str | None = parsed.get("container_image")
+        self.command: list[str] | None = parsed.get("command")
+        self.args: list[str] | None = parsed.get("args")
+        self.cmds: list[str] | None = parsed.get("cmd") or parsed.get("cmds") or None
+        self.start_dir: str | None = parsed.get("start_dir")
+        self.preamble_cmds: list[str] = parsed.get("preamble_cmds") or []
+        self._settings.env.update(parsed.get("env", {}))
         self.group: ProcessGroup | None = None
         self.experiment: Experiment | None = None
-        # The group that was placed for it before it is in any, by a dispatcher.
+        # The group for which a dispatcher has placed the process, before it is added to the group.
         self.placed_with: ProcessGroup | None = None
-        if "env" in given:
-            with error_path("env"):
-                self.set_envs(given["env"])
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` where it is in no group."""
+        """``group/process``, or ``process`` if it is in no group."""
         return f"{self.group.name}/{self.name}" if self.group else self.name
 
+    @property
+    def document_path(self) -> DocumentPath:
+        """The path of the process in the file form of its experiment."""
+        own_path = ("processes", self.name)
+        return own_path if self.group is None else (*self.group.document_path, *own_path)
+
     def dump(self) -> dict[str, Any]:
-        """The process in its file form, without its name."""
-        own = {
+        """Return the process in its file form, without its name."""
+        options = {
             "container_image": self.container_image,
             "command": self.command,
             "args": self.args,
@@ -77,48 +134,37 @@ class Process(Component):
             "start_dir": self.start_dir,
             "preamble_cmds": self.preamble_cmds or None,
         }
-        given = {key: copy.copy(value) for key, value in own.items() if value is not None}
+        given = {key: copy.copy(value) for key, value in options.items() if value is not None}
         return {**given, **self._settings.dump()}
 
-    def _refuse_unplaced(self, where: str, group: ProcessGroup | None = None) -> None:
-        """Refuse to be put where the placement would be lost that was made for it."""
-        placed = self.placed_with
-        if placed is not None and placed is not group:
+    def _refuse_two_programs(self, options: Mapping[str, Any]) -> None:
+        if "cmd" in options and "cmds" in options:
             raise SpecError(
-                f"process {self.name!r} was assigned to machines with process_group={placed.name!r}, and is added to "
-                f"{where}: add it to the group {placed.name!r}, or assign it again as it is to be"
+                f"process {self.name!r} has cmd and cmds; add the line of cmd to cmds",
+                path=("cmd",),
+            )
+        for shell_option in ("cmd", "cmds"):
+            for option in ("command", "args"):
+                if shell_option in options and option in options:
+                    raise SpecError(
+                        f"process {self.name!r} has {shell_option} and {option}; "
+                        "give either shell lines or a command with its arguments",
+                        path=(shell_option,),
+                    )
+
+    def _refuse_other_placement(self, target: str, group: ProcessGroup | None = None) -> None:
+        """Raise `SpecError` if the process was placed for a group other than ``group``."""
+        placed_with = self.placed_with
+        if placed_with is not None and placed_with is not group:
+            raise SpecError(
+                f"process {self.name!r} was assigned to machines with "
+                f"process_group={placed_with.name!r}, but is added to {target}; "
+                f"add it to the group {placed_with.name!r}, or assign it again"
             )
 
-    def _of_pod(self, call: str) -> None:
+    def _refuse_pod_setting(self, call: str) -> None:
         if self.group is not None:
             raise SpecError(
-                f"process {self.name!r} is in group {self.group.name!r}, which starts, ends and is placed as one: "
-                f"call {call} of the group {self.group.name!r} instead"
+                f"process {self.name!r} is in group {self.group.name!r}, whose processes share one "
+                f"Pod; call {call} of the group {self.group.name!r} instead"
             )
-
-
-def _maybe(given: dict[str, Any], key: str, read: Any) -> Any:
-    if key not in given:
-        return None
-    with error_path(key):
-        return read(given[key], key)
-
-
-def _shell_lines(name: str, given: dict[str, Any]) -> list[str] | None:
-    if "cmd" in given and "cmds" in given:
-        raise SpecError(
-            f"process {name!r} has cmd and cmds: put the one line into cmds", path=("cmd",)
-        )
-    key = "cmd" if "cmd" in given else "cmds"
-    if key not in given:
-        return None
-    clash = next((other for other in ("command", "args") if other in given), None)
-    if clash:
-        raise SpecError(
-            f"process {name!r} has {key} and {clash}: give a shell line or an argument list",
-            path=(key,),
-        )
-    with error_path(key):
-        if key == "cmd":
-            return validators.lines(validators.text(given[key], key), key)
-        return validators.lines(given[key], key) or None

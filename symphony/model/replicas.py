@@ -1,8 +1,9 @@
-"""Counts: one process or group of a file that stands for several. Pure.
+"""Replicas: one process or group of a file that describes several copies.
 
-``agent`` with ``count: 3`` is ``agent-0`` to ``agent-2``, and ``${index}`` below it is the number of the copy. The
-members of a group with a count have its number after their names, since names are unique in an experiment; below it
-``${group_index}`` is that number, and so is ``${index}``, but for members that have a count of their own.
+``agent`` with ``count: 3`` describes ``agent-0`` to ``agent-2``. In its description, ``${index}``
+is the number of the copy. If a group has a count, the names of its members end with the number of
+the group, because names are unique in an experiment. Its members use ``${group_index}`` for that
+number, or ``${index}`` if they have no count of their own.
 """
 
 from __future__ import annotations
@@ -14,18 +15,26 @@ from typing import Any
 
 from symphony.errors import SpecError, error_path
 from symphony.model import validators
-from symphony.model.parameters import GROUP_INDEX, INDEX, as_value
+from symphony.model.error_collector import ErrorCollector
+from symphony.model.parameters import GROUP_INDEX, INDEX, value_of_text
+from symphony.model.value_types import MAX_REPLICAS
 
 KEY = "count"
 MEMBERS = "processes"
-MOST = 10_000
 
-Copies = dict[str, list[str]]  # by name in the file, the names of its copies
+# The names of the copies, by the name in the file.
+Copies = dict[str, list[str]]
+# The number of a copy, by the name of its reference: `index` or `group_index`.
+Indexes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A process or a group as it will be: ``origin`` is its name in the file, ``members`` are None of a process."""
+    """A process or a group of the experiment.
+
+    ``origin`` is its name in the file, and ``data`` its description with all indexes filled in.
+    ``members`` is None for a process.
+    """
 
     name: str
     origin: str
@@ -33,148 +42,163 @@ class Entry:
     members: list[Entry] | None = None
 
 
-def entries(processes: Mapping[str, Any]) -> list[Entry]:
-    """The processes and groups that a file describes, each copy by itself. Raises `SpecError`.
+def entries(processes: Mapping[str, Any], errors: ErrorCollector) -> list[Entry]:
+    """Return the processes and groups that a file describes, with each copy as an entry.
 
-    What starts after something with a count starts after all its copies.
+    A process that starts after a replicated process starts after all its copies. Descriptions that
+    are not valid are left out, and their errors are added to ``errors``.
     """
-    copies: Copies = {}
-    found: list[Entry] = []
-    for origin, described in processes.items():
-        with error_path(origin):
-            data = _mapping(described, f"process {origin!r}")
-            numbers = _numbers(data)
-            if numbers is None:
-                found.append(_entry(origin, data, {}, copies))
-            else:
-                _note(copies, origin, data)
-                keys = (INDEX, GROUP_INDEX) if MEMBERS in data else (INDEX,)
-                found += [_entry(origin, data, dict.fromkeys(keys, at), copies) for at in numbers]
-    known = {
-        name
-        for entry in found
-        for name in (entry.name, *(member.name for member in entry.members or ()))
-    }
-    return [
-        _after_copies(entry, {name: of for name, of in copies.items() if name not in known})
-        for entry in found
-    ]
+    return _Replication(errors).expand(processes)
 
 
-def _entry(
-    origin: str, data: Mapping[str, Any], numbers: Mapping[str, int], copies: Copies
-) -> Entry:
-    """A process or a group, or the copy of it that has these numbers."""
-    suffix = [*numbers.values()][:1]
-    if MEMBERS not in data:
-        return _copy(origin, data, numbers, suffix, copies)
-    own = {key: value for key, value in data.items() if key != MEMBERS}
-    with error_path(MEMBERS):
-        members = _members(_mapping(data[MEMBERS], MEMBERS), numbers, copies)
-    return replace(_copy(origin, own, numbers, suffix, copies), members=members)
+class _Replication:
+    """The expansion of the replicas of one file."""
+
+    def __init__(self, errors: ErrorCollector) -> None:
+        self._errors = errors
+        self._copies: Copies = {}
+
+    def expand(self, processes: Mapping[str, Any]) -> list[Entry]:
+        result: list[Entry] = []
+        for origin, value in processes.items():
+            with self._errors.at(origin):
+                result += self._expand_member(origin, _description(value, origin))
+        names = {entry.name for entry in result}
+        for entry in result:
+            names.update(member.name for member in entry.members or ())
+        # A name that is in the experiment as it is written is not replaced by copies.
+        copies = {name: copied for name, copied in self._copies.items() if name not in names}
+        return [_start_after_copies(entry, copies) for entry in result]
+
+    def _expand_member(self, origin: str, data: dict[str, Any]) -> list[Entry]:
+        is_group = MEMBERS in data
+        numbers = _copy_numbers(data)
+        if numbers is None:
+            return [self._entry(origin, data, {})]
+        self._declare_copies(origin)
+        if isinstance(data.get(MEMBERS), Mapping):
+            for name in data[MEMBERS]:
+                self._declare_copies(name)
+        references = (INDEX, GROUP_INDEX) if is_group else (INDEX,)
+        return [self._entry(origin, data, dict.fromkeys(references, number)) for number in numbers]
+
+    def _entry(self, origin: str, data: Mapping[str, Any], indexes: Indexes) -> Entry:
+        """Return a process or a group, or the copy of it with these indexes."""
+        suffix = list(indexes.values())[:1]
+        if MEMBERS not in data:
+            return self._copy(origin, data, indexes, suffix)
+        own_data = {key: value for key, value in data.items() if key != MEMBERS}
+        entry = self._copy(origin, own_data, indexes, suffix)
+        return replace(entry, members=self._members(data[MEMBERS], indexes))
+
+    def _members(self, value: Any, group_indexes: Indexes) -> list[Entry]:
+        result: list[Entry] = []
+        with self._errors.at(MEMBERS):
+            described = {} if value is None else validators.mapping(value, MEMBERS)
+            for origin, item in described.items():
+                with self._errors.at(origin):
+                    result += self._expand_group_member(
+                        origin, _description(item, origin), group_indexes
+                    )
+        return result
+
+    def _expand_group_member(
+        self, origin: str, data: dict[str, Any], group_indexes: Indexes
+    ) -> list[Entry]:
+        group_suffix = [group_indexes[GROUP_INDEX]] if group_indexes else []
+        numbers = _copy_numbers(data)
+        if numbers is None:
+            return [self._copy(origin, data, group_indexes, group_suffix)]
+        self._declare_copies(origin)
+        return [
+            self._copy(origin, data, {**group_indexes, INDEX: number}, [*group_suffix, number])
+            for number in numbers
+        ]
+
+    def _copy(
+        self, origin: str, data: Mapping[str, Any], indexes: Indexes, suffix: Iterable[int]
+    ) -> Entry:
+        """Return one component, whose name is the origin with the numbers of ``suffix``."""
+        name = "-".join([origin, *map(str, suffix)])
+        if name != origin:
+            self._copies.setdefault(origin, []).append(name)
+        own_data = {key: value for key, value in data.items() if key != KEY}
+        if indexes:
+            own_data = _with_indexes(own_data, indexes)
+        return Entry(name=name, origin=origin, data=own_data)
+
+    def _declare_copies(self, origin: str) -> None:
+        """Allow other processes to start after the copies, even if there are no copies."""
+        self._copies.setdefault(origin, [])
 
 
-def _members(processes: Mapping[str, Any], group: Mapping[str, int], copies: Copies) -> list[Entry]:
-    outer = [group[GROUP_INDEX]] if group else []
-    found: list[Entry] = []
-    for origin, described in processes.items():
-        with error_path(origin):
-            data = _mapping(described, f"process {origin!r}")
-            numbers = _numbers(data)
-            if numbers is None:
-                found.append(_copy(origin, data, group, outer, copies))
-            else:
-                copies.setdefault(origin, [])
-                found += [
-                    _copy(origin, data, {**group, INDEX: at}, [*outer, at], copies)
-                    for at in numbers
-                ]
-    return found
+def _description(value: Any, origin: str) -> dict[str, Any]:
+    return {} if value is None else validators.mapping(value, f"process {origin!r}")
 
 
-def _copy(
-    origin: str,
-    data: Mapping[str, Any],
-    numbers: Mapping[str, int],
-    suffix: Iterable[int],
-    copies: Copies,
-) -> Entry:
-    """One component, called after its origin and the numbers in ``suffix``."""
-    name = "-".join([origin, *map(str, suffix)])
-    if name != origin:
-        copies.setdefault(origin, []).append(name)
-    own = {key: value for key, value in data.items() if key != KEY}
-    return Entry(name=name, origin=origin, data=_filled(own, numbers) if numbers else own)
-
-
-def _mapping(described: Any, what: str) -> dict[str, Any]:
-    return validators.mapping({} if described is None else described, what)
-
-
-def _numbers(data: Mapping[str, Any]) -> range | None:
-    """The numbers of the copies, or None where there is no count."""
+def _copy_numbers(data: Mapping[str, Any]) -> range | None:
+    """Return the numbers of the copies, or None if there is no count."""
     if data.get(KEY) is None:
         return None
     with error_path(KEY):
-        count = validators.whole(data[KEY], KEY)
-        if count > MOST:
-            raise SpecError(f"{KEY} is at most {MOST}, not {count}")
+        count = validators.whole_number(data[KEY], KEY)
+        if count > MAX_REPLICAS:
+            raise SpecError(f"{KEY} must be at most {MAX_REPLICAS}, not {count}")
     return range(count)
 
 
-def _note(copies: Copies, origin: str, data: Mapping[str, Any]) -> None:
-    """That all these may be started after, even if there are no copies of them."""
-    members = data.get(MEMBERS)
-    for name in (origin, *(members if isinstance(members, Mapping) else ())):
-        copies.setdefault(name, [])
-
-
-def _after_copies(entry: Entry, copies: Copies) -> Entry:
-    """``entry`` with all copies where it starts after something with a count."""
-    after = entry.data.get("starts_after")
-    names = [after] if isinstance(after, str) else after
-    if not isinstance(names, (list, Mapping)) or copies.keys().isdisjoint(_texts(names)):
+def _start_after_copies(entry: Entry, copies: Copies) -> Entry:
+    """Return the entry with the copies of each replicated process that it starts after."""
+    value = entry.data.get("starts_after")
+    awaited = [value] if isinstance(value, str) else value
+    if not isinstance(awaited, (list, Mapping)):
         return entry
-    spread = {copy: name for name in _texts(names) for copy in copies.get(name, [name])}
-    if isinstance(names, Mapping):
-        return replace(
-            entry,
-            data={**entry.data, "starts_after": {copy: names[of] for copy, of in spread.items()}},
-        )
-    return replace(entry, data={**entry.data, "starts_after": list(spread)})
+    names = [name for name in awaited if isinstance(name, str)]
+    if copies.keys().isdisjoint(names):
+        return entry
+    origins: dict[str, str] = {}
+    for name in names:
+        for copy in copies.get(name, [name]):
+            origins[copy] = name
+    starts_after: Any = list(origins)
+    if isinstance(awaited, Mapping):
+        starts_after = {copy: awaited[origin] for copy, origin in origins.items()}
+    return replace(entry, data={**entry.data, "starts_after": starts_after})
 
 
-def _texts(names: Iterable[Any]) -> list[str]:
-    return [name for name in names if isinstance(name, str)]
-
-
-# --- ${index} ---
+# --- references to indexes ---
 
 _REFERENCE = re.compile(rf"(\$+)\{{({INDEX}|{GROUP_INDEX})\}}")
 
 
-def _filled(value: Any, numbers: Mapping[str, int]) -> Any:
-    """``value`` with its numbers filled in, in keys too."""
+def _with_indexes(value: Any, indexes: Indexes) -> Any:
+    """Return a value with the references to indexes replaced, in keys too."""
     if isinstance(value, Mapping):
         return {
-            _scalar(key, numbers, text=True): _filled(item, numbers) for key, item in value.items()
+            _replace_references(key, indexes, is_text=True): _with_indexes(item, indexes)
+            for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_filled(item, numbers) for item in value]
-    return _scalar(value, numbers, text=False)
+        return [_with_indexes(item, indexes) for item in value]
+    return _replace_references(value, indexes, is_text=False)
 
 
-def _scalar(value: Any, numbers: Mapping[str, int], *, text: bool) -> Any:
+def _replace_references(value: Any, indexes: Indexes, *, is_text: bool) -> Any:
     if not isinstance(value, str) or "${" not in value:
         return value
-    found = _REFERENCE.sub(lambda match: _replacement(match, numbers), value)
-    whole = _REFERENCE.fullmatch(value)
-    return as_value(found) if whole and whole[1] == "$" and not text else found
+    text = _REFERENCE.sub(lambda match: _replacement(match, indexes), value)
+    whole_value = _REFERENCE.fullmatch(value)
+    if whole_value is not None and whole_value[1] == "$" and not is_text:
+        return value_of_text(text)
+    return text
 
 
-def _replacement(match: re.Match[str], numbers: Mapping[str, int]) -> str:
+def _replacement(match: re.Match[str], indexes: Indexes) -> str:
     dollars, name = match.groups()
-    if name not in numbers:
+    if name not in indexes:
         return match[0]
-    kept = "$" * (len(dollars) // 2)
-    return f"{kept}{{{name}}}" if len(dollars) % 2 == 0 else f"{kept}{numbers[name]}"
+    # Two dollar signs stand for one, so an even number of them leaves no reference.
+    escaped_dollars = "$" * (len(dollars) // 2)
+    if len(dollars) % 2 == 0:
+        return f"{escaped_dollars}{{{name}}}"
+    return f"{escaped_dollars}{indexes[name]}"

@@ -1,96 +1,610 @@
-"""What can be set on a process or a group: one table that dumping, loading, the schema and the list of
-ignored settings all read.
+"""The table of everything that can be set on a process or a group.
 
-Values are held in the form in which they are dumped, so that a dump is a copy and never a translation.
+Each setting is declared once, as a field of `Settings`: its type, its level, its description, and
+the method of `Component` that sets it. The loader, the JSON Schema, the dump and the list of
+ignored settings read this table.
 """
 
 from __future__ import annotations
 
 import copy
+import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from symphony.model import validators
+from symphony.model.value_types import (
+    ABSOLUTE_PATH,
+    ENV,
+    FILES,
+    FLAG,
+    HTTP_TEST,
+    NAME,
+    NONEMPTY_TEXT,
+    PROGRAM,
+    QUANTITY,
+    REGULAR_EXPRESSION,
+    SERVICE_NAMES,
+    SERVICES,
+    TEXT,
+    TIMEOUT_SECONDS,
+    WHOLE_NUMBER,
+    Field,
+    Schema,
+    ValueType,
+    any_of,
+    choice,
+    definition,
+    described,
+    field_table,
+    has_key,
+    list_of,
+    mapping_of,
+    not_both,
+    object_schema,
+    or_null,
+    or_reference,
+    whole_match,
+)
+
+# A setting belongs to the Pod (to the group as a whole), reaches every container of a group (every
+# member), or applies only to the component on which it is set.
 POD, CONTAINER, OWN = "pod", "container", "own"
 
+CONDITIONS = ("ready", "started", "succeeded")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+TOLERATION_OPERATORS = ("Equal", "Exists")
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+HOST_PATH_TYPES = (
+    "",
+    "DirectoryOrCreate",
+    "Directory",
+    "FileOrCreate",
+    "File",
+    "Socket",
+    "CharDevice",
+    "BlockDevice",
+)
+SHARED_MEMORY = "/dev/shm"
 
-def _setting(level: str, default: Any = dict) -> Any:
-    """A field with its level.
 
-    ``pod``: belongs to the whole group where there is one. ``container``: of a group, reaches every member.
-    ``own``: stays with whom it was set on.
+class FileForm(enum.Enum):
+    """How the value of a setting in a file becomes calls of the method that sets it."""
+
+    VALUE = "one call with the value"
+    PAIRS = "one call with each key and value of a mapping"
+    KEYWORDS = "one call with the mapping as keywords"
+    KEYWORDS_OR_FLAG = "as KEYWORDS; true is an empty mapping, and false is no call"
+    LIST_OF_KEYWORDS = "one call for each mapping of a list"
+    VOLUMES = "one call of mount_<kind> for each volume of a list"
+    CONDITIONS = "one call for each name of a list, or as PAIRS"
+    ATTRIBUTE = "an assignment to the attribute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The declaration of a setting.
+
+    ``method`` is the method of `Component` that sets it, or the attribute. ``schema`` is that of
+    the value in a file. ``fields`` are the keys of the value if it is a mapping with fixed keys.
     """
-    return field(default_factory=default, metadata={"level": level})
+
+    name: str
+    level: str
+    description: str
+    schema: Schema
+    method: str
+    form: FileForm
+    fields: dict[str, Field]
+    reports_parts: bool
+
+    def reported_names(self, value: Any) -> list[str]:
+        """Return the names under which a backend supports or ignores a value of the setting."""
+        if not self.reports_parts:
+            return [self.name]
+        if self.form is FileForm.VOLUMES:
+            parts = [next(iter(volume)) for volume in value]
+        else:
+            parts = list(value)
+        return [f"{self.name}.{part}" for part in dict.fromkeys(parts)]
 
 
-def _nothing() -> None:
+# --- the fields of settings that are mappings ---
+
+RESOURCE_FIELDS = field_table(
+    Field(name="cpu", type=QUANTITY, description="cores"),
+    Field(name="memory", type=QUANTITY, description="bytes, or an amount with a unit: '4Gi'"),
+    Field(name="mem", type=QUANTITY, description="a synonym of memory", subject="memory"),
+)
+LIMIT_FIELDS = {
+    **RESOURCE_FIELDS,
+    **field_table(Field(name="gpu", type=WHOLE_NUMBER, description="whole devices")),
+}
+_ONE_MEMORY: Schema = {"allOf": [not_both("memory", "mem")]}
+
+READY_FIELDS = field_table(
+    Field(
+        name="tcp",
+        type=NAME,
+        description="the service accepts a connection; the process serves it",
+        subject="service",
+    ),
+    Field(
+        name="http",
+        type=HTTP_TEST,
+        description="[service, path]: a GET request for the path is answered with status 200",
+    ),
+    Field(
+        name="command",
+        type=PROGRAM,
+        description="a command that exits with 0 in the environment and directory of the process",
+        subject="ready command",
+    ),
+    Field(
+        name="log",
+        type=REGULAR_EXPRESSION,
+        description="a regular expression that matches in a line of the output",
+    ),
+    Field(
+        name="timeout",
+        type=TIMEOUT_SECONDS,
+        description="seconds until the process has to be ready",
+        subject="the timeout of ready",
+        nullable=False,
+    ),
+)
+READY_TESTS = tuple(name for name in READY_FIELDS if name != "timeout")
+
+JOB_FIELDS = field_table(
+    Field(name="backoff_limit", type=WHOLE_NUMBER, description="retries after a failure"),
+    Field(name="active_deadline", type=WHOLE_NUMBER, description="seconds for all attempts"),
+    Field(name="ttl", type=WHOLE_NUMBER, description="seconds until a finished job is deleted"),
+)
+
+TOLERATION_FIELDS = field_table(
+    Field(name="key", type=TEXT, description="the key of the taint"),
+    Field(
+        name="operator",
+        type=choice(TOLERATION_OPERATORS),
+        description="Equal compares the value, Exists accepts any value; the default is Equal",
+    ),
+    Field(name="value", type=TEXT, description="the value of the taint"),
+    Field(
+        name="effect",
+        type=choice(TAINT_EFFECTS),
+        description="the effect of the taint; the default is every effect",
+    ),
+    Field(
+        name="toleration_seconds",
+        type=WHOLE_NUMBER,
+        description="seconds for which a NoExecute taint is tolerated",
+    ),
+)
+_HAS_EXISTS_OPERATOR: Schema = {
+    "required": ["operator"],
+    "properties": {"operator": {"const": "Exists"}},
+}
+
+_MOUNT_PATH = Field(
+    name="mount_path",
+    type=ABSOLUTE_PATH,
+    description="the path at which the process sees the volume",
+    required=True,
+)
+_VOLUME_NAME = Field(
+    name="name",
+    type=NAME,
+    description="the name of the volume; symphony chooses one by default",
+    subject="volume",
+)
+_READ_ONLY = Field(
+    name="read_only",
+    type=ValueType({"default": False, **FLAG.schema}, FLAG.parse),
+    description="mount the volume read-only; the default is false",
+    nullable=False,
+)
+_SIZE = Field(name="size", type=QUANTITY, description="the maximum size: '8Gi'")
+_FILES = Field(
+    name="files",
+    type=FILES,
+    description="files to create it from; without them it must exist",
+    subject="the files of the volume",
+)
+
+# The kinds of volumes, each with its description and its fields.
+VOLUME_KINDS: dict[str, tuple[str, dict[str, Field]]] = {
+    "nfs": (
+        "A directory that an NFS server exports.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="server",
+                type=NONEMPTY_TEXT,
+                description="the name or the address of the server",
+                subject="the NFS server",
+                required=True,
+            ),
+            Field(
+                name="path",
+                type=ABSOLUTE_PATH,
+                description="the exported directory",
+                subject="the NFS path",
+                required=True,
+            ),
+            _VOLUME_NAME,
+        ),
+    ),
+    "host_path": (
+        "A directory or a file of the node.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="path",
+                type=ABSOLUTE_PATH,
+                description="the path on the node",
+                subject="the host path",
+                required=True,
+            ),
+            Field(
+                name="type",
+                type=choice(HOST_PATH_TYPES),
+                description="the check that Kubernetes makes; the default is no check",
+                nullable=False,
+            ),
+            _READ_ONLY,
+            _VOLUME_NAME,
+        ),
+    ),
+    "pvc": (
+        "A persistent volume claim.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="claim",
+                type=NONEMPTY_TEXT,
+                description="the name of the claim",
+                subject="the claim",
+                required=True,
+            ),
+            _READ_ONLY,
+            _VOLUME_NAME,
+        ),
+    ),
+    "empty_dir": (
+        "An empty directory that exists as long as the Pod.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="memory", type=FLAG, description="store the files in memory", nullable=False
+            ),
+            _SIZE,
+            _VOLUME_NAME,
+        ),
+    ),
+    "shared_memory": (
+        "A /dev/shm of a given size; the default is no limit.",
+        field_table(_SIZE),
+    ),
+    "secret": (
+        "A Secret that exists, or one created from files.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="secret",
+                type=NONEMPTY_TEXT,
+                description="the name of the Secret",
+                subject="the secret",
+                required=True,
+            ),
+            _FILES,
+            _VOLUME_NAME,
+        ),
+    ),
+    "config": (
+        "A ConfigMap that exists, or one created from files.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="config",
+                type=NONEMPTY_TEXT,
+                description="the name of the ConfigMap",
+                subject="the config",
+                required=True,
+            ),
+            _FILES,
+            _VOLUME_NAME,
+        ),
+    ),
+    "git_repo": (
+        "A git repository that is checked out before the process starts.",
+        field_table(
+            _MOUNT_PATH,
+            Field(
+                name="repository",
+                type=NONEMPTY_TEXT,
+                description="the URL of the repository",
+                subject="the repository",
+                required=True,
+            ),
+            Field(
+                name="revision",
+                type=NONEMPTY_TEXT,
+                description="a branch, a tag or a commit",
+                subject="the revision",
+            ),
+            _VOLUME_NAME,
+        ),
+    ),
+}
+
+
+def _volume_schema() -> Schema:
+    """Return the schema of one volume: a mapping with the kind as its only key."""
+    kinds: dict[str, Schema] = {}
+    for kind, (description, volume_fields) in VOLUME_KINDS.items():
+        schema = object_schema(volume_fields)
+        kinds[kind] = described(description, schema if "required" in schema else or_null(schema))
+    return {
+        "type": "object",
+        "properties": kinds,
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+    }
+
+
+_READY_SCHEMA: Schema = {
+    **object_schema(READY_FIELDS),
+    "oneOf": [has_key(test) for test in READY_TESTS],
+}
+_TOLERATION_SCHEMA: Schema = {
+    **object_schema(TOLERATION_FIELDS),
+    **any_of(has_key("key"), _HAS_EXISTS_OPERATOR),
+}
+_ENV_SECRETS_SCHEMA = mapping_of(
+    {"pattern": or_reference(whole_match(validators.ENV_NAME_PATTERN))}, NONEMPTY_TEXT.schema
+)
+_CONDITIONS_SCHEMA = any_of(
+    NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, choice(CONDITIONS).schema)
+)
+_OBJECT_SCHEMA: Schema = {"type": "object"}
+
+
+# --- the table ---
+
+
+def _none() -> None:
     return None
+
+
+def _setting(
+    level: str,
+    description: str,
+    schema: Schema,
+    *,
+    method: str = "",
+    form: FileForm = FileForm.VALUE,
+    unset: Callable[[], Any] = dict,
+    fields: dict[str, Field] | None = None,
+    reports_parts: bool = False,
+) -> Any:
+    """Declare a setting as a field of `Settings`. ``unset`` creates the value that it has first."""
+    declaration = {
+        "level": level,
+        "description": description,
+        "schema": described(description, schema),
+        "method": method,
+        "form": form,
+        "fields": fields or {},
+        "reports_parts": reports_parts,
+    }
+    return field(default_factory=unset, metadata=declaration)
 
 
 @dataclass(kw_only=True)
 class Settings:
-    """All settings of one process or group, empty where nothing was set."""
+    """The settings of one process or group, in the form in which they are dumped."""
 
-    env: dict[str, str] = _setting(CONTAINER)
-    env_secrets: dict[str, str] = _setting(CONTAINER)
-    binds: dict[str, int | None] = _setting(OWN)
-    connects: list[str] = _setting(CONTAINER, list)
-    exposes: dict[str, int | None] = _setting(OWN)
-    encrypted: list[str] = _setting(OWN, list)
-    resource_request: dict[str, str] = _setting(CONTAINER)
-    resource_limit: dict[str, Any] = _setting(CONTAINER)
-    image_pull_policy: str | None = _setting(CONTAINER, _nothing)
-    restart_policy: str | None = _setting(POD, _nothing)
-    termination_grace_period: int | None = _setting(POD, _nothing)
-    ready: dict[str, Any] | None = _setting(CONTAINER, _nothing)
-    starts_after: dict[str, str] = _setting(POD)
-    job: dict[str, Any] | None = _setting(POD, _nothing)
-    volumes: list[dict[str, Any]] = _setting(CONTAINER, list)
-    node_selector: dict[str, str] = _setting(POD)
-    tolerations: list[dict[str, Any]] = _setting(POD, list)
-    labels: dict[str, str] = _setting(POD)
-    pod_yml: dict[str, Any] = _setting(POD)
-    container_yml: dict[str, Any] = _setting(CONTAINER)
+    env: dict[str, str] = _setting(
+        CONTAINER,
+        "Environment variables. The variables with addresses take precedence.",
+        ENV.schema,
+        method="set_envs",
+    )
+    env_secrets: dict[str, str] = _setting(
+        CONTAINER,
+        "Variables with the content of a secret of the experiment: {variable: file name}.",
+        _ENV_SECRETS_SCHEMA,
+        method="set_env_secret",
+        form=FileForm.PAIRS,
+    )
+    binds: dict[str, int | None] = _setting(
+        OWN,
+        "Services that the process listens on: a name, a list of names, or {name: port or null}.",
+        SERVICES.schema,
+        method="binds",
+    )
+    connects: list[str] = _setting(
+        CONTAINER,
+        "Services of other processes that the process uses: a name or a list of names.",
+        SERVICE_NAMES.schema,
+        method="connects",
+        unset=list,
+    )
+    exposes: dict[str, int | None] = _setting(
+        OWN,
+        "Services that are reachable from outside the experiment, in the same forms as binds.",
+        SERVICES.schema,
+        method="exposes",
+    )
+    encrypted: list[str] = _setting(
+        OWN,
+        "Services that the process binds and encrypts. Only processes that connect to one of "
+        "them receive the keys.",
+        SERVICE_NAMES.schema,
+        method="encrypts",
+        unset=list,
+    )
+    resource_request: dict[str, str] = _setting(
+        CONTAINER,
+        "The resources that must be available for the process to start.",
+        {**object_schema(RESOURCE_FIELDS), **_ONE_MEMORY},
+        method="resource_request",
+        form=FileForm.KEYWORDS,
+        fields=RESOURCE_FIELDS,
+        reports_parts=True,
+    )
+    resource_limit: dict[str, Any] = _setting(
+        CONTAINER,
+        "The resources that the process may use at most.",
+        {**object_schema(LIMIT_FIELDS), **_ONE_MEMORY},
+        method="resource_limit",
+        form=FileForm.KEYWORDS,
+        fields=LIMIT_FIELDS,
+        reports_parts=True,
+    )
+    image_pull_policy: str | None = _setting(
+        CONTAINER,
+        "When the image is pulled.",
+        choice(PULL_POLICIES).schema,
+        method="image_pull_policy",
+        unset=_none,
+    )
+    restart_policy: str | None = _setting(
+        POD,
+        "When the process is started again; the default is Never.",
+        choice(RESTART_POLICIES).schema,
+        method="restart_policy",
+        unset=_none,
+    )
+    termination_grace_period: int | None = _setting(
+        POD,
+        "Seconds between SIGTERM and SIGKILL; the default is 30.",
+        WHOLE_NUMBER.schema,
+        method="termination_grace_period",
+        unset=_none,
+    )
+    ready: dict[str, Any] | None = _setting(
+        CONTAINER,
+        "The test that decides when the process is ready, with its timeout.",
+        _READY_SCHEMA,
+        method="ready",
+        form=FileForm.KEYWORDS,
+        fields=READY_FIELDS,
+        unset=_none,
+    )
+    starts_after: dict[str, str] = _setting(
+        POD,
+        "Processes or groups that must be ready first, or {name: ready | started | succeeded}.",
+        _CONDITIONS_SCHEMA,
+        method="starts_after",
+        form=FileForm.CONDITIONS,
+    )
+    job: dict[str, Any] | None = _setting(
+        POD,
+        "Run the process to completion.",
+        any_of(FLAG.schema, object_schema(JOB_FIELDS)),
+        method="job",
+        form=FileForm.KEYWORDS_OR_FLAG,
+        fields=JOB_FIELDS,
+        unset=_none,
+    )
+    volumes: list[dict[str, Any]] = _setting(
+        CONTAINER,
+        "The volumes to mount: a list in which each entry has one kind of volume.",
+        list_of(_volume_schema()),
+        method="mount_",
+        form=FileForm.VOLUMES,
+        unset=list,
+        reports_parts=True,
+    )
+    node_selector: dict[str, str] = _setting(
+        POD,
+        "Labels that the node must have.",
+        definition("labels"),
+        method="node_selector",
+        form=FileForm.PAIRS,
+    )
+    tolerations: list[dict[str, Any]] = _setting(
+        POD,
+        "Taints of nodes that are accepted.",
+        list_of(_TOLERATION_SCHEMA),
+        method="add_toleration",
+        form=FileForm.LIST_OF_KEYWORDS,
+        fields=TOLERATION_FIELDS,
+        unset=list,
+    )
+    labels: dict[str, str] = _setting(
+        POD, "Labels of the Pod.", definition("labels"), method="add_labels"
+    )
+    pod_yml: dict[str, Any] = _setting(
+        POD,
+        "Fields that are merged over the rendered Pod.",
+        _OBJECT_SCHEMA,
+        method="pod_yml",
+        form=FileForm.ATTRIBUTE,
+    )
+    container_yml: dict[str, Any] = _setting(
+        CONTAINER,
+        "Fields that are merged over the rendered container.",
+        _OBJECT_SCHEMA,
+        method="container_yml",
+        form=FileForm.ATTRIBUTE,
+    )
 
     def dump(self) -> dict[str, Any]:
-        """The settings that were set, in the order of this table."""
-        values = ((item.name, getattr(self, item.name)) for item in fields(self))
-        return {key: copy.deepcopy(value) for key, value in values if value != _UNSET[key]}
+        """Return a copy of the settings that are set, in the order of the table."""
+        result: dict[str, Any] = {}
+        for name in SETTINGS:
+            value = getattr(self, name)
+            if value != _UNSET[name]:
+                result[name] = copy.deepcopy(value)
+        return result
 
     def at_level(self, level: str) -> Settings:
-        """A copy with the settings of one level alone."""
+        """Return a copy of the settings of one level."""
+        values = self.dump()
         return Settings(
-            **{key: value for key, value in self.dump().items() if LEVELS[key] == level}
+            **{name: value for name, value in values.items() if SETTINGS[name].level == level}
         )
 
     def under(self, inner: Settings) -> Settings:
-        """These as defaults below ``inner``: mappings merge, lists join, single values give way."""
+        """Return a copy of ``inner`` with these settings as defaults.
+
+        Mappings are merged and lists are joined. A single value of ``inner`` replaces the default.
+        """
         return Settings(**_merged(self.dump(), inner.dump()))
 
 
-LEVELS: dict[str, str] = {item.name: item.metadata["level"] for item in fields(Settings)}
+SETTINGS: dict[str, Setting] = {
+    item.name: Setting(name=item.name, **item.metadata) for item in fields(Settings)
+}
 _UNSET: dict[str, Any] = vars(Settings())
 
 
 def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
     result = dict(outer)
-    for key, value in inner.items():
+    for name, value in inner.items():
         if isinstance(value, list):
-            result[key] = [
-                *outer.get(key, []),
-                *(item for item in value if item not in outer.get(key, [])),
-            ]
-        elif isinstance(value, dict) and key != "ready":
-            result[key] = deep_merged(outer.get(key, {}), value)
+            inherited = outer.get(name, [])
+            result[name] = [*inherited, *(item for item in value if item not in inherited)]
+        elif isinstance(value, dict) and name != "ready":
+            result[name] = deep_merged(outer.get(name, {}), value)
         else:
-            result[key] = value
+            # A readiness test has exactly one kind, so two tests cannot be merged.
+            result[name] = value
     return result
 
 
 def deep_merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
-    """``inner`` over ``outer``, mapping by mapping."""
+    """Return ``outer`` with the values of ``inner``; mappings are merged at every depth."""
     result = dict(outer)
     for key, value in inner.items():
-        below = result.get(key)
-        both = isinstance(below, dict) and isinstance(value, dict)
-        result[key] = deep_merged(below, value) if both else value  # type: ignore[arg-type]
+        existing = result.get(key)
+        if isinstance(existing, dict) and isinstance(value, dict):
+            result[key] = deep_merged(existing, value)
+        else:
+            result[key] = value
     return result

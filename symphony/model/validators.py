@@ -1,241 +1,283 @@
-"""Reading single values: each function returns the value in its one form or raises `SpecError`."""
+"""Checks of single values.
+
+Each function returns the value in its normal form, or raises `SpecError`. The argument ``subject``
+names the value in the error message.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from symphony.errors import SpecError, error_path
 from symphony.names import check_name, did_you_mean, join_names
 
-DEFAULT_PORTS = (7000, 8999)
+# The first and the last port that symphony chooses from, unless an experiment has a port_range.
+DEFAULT_PORT_RANGE = (7000, 8999)
+MIN_PORT, MAX_PORT = 1, 65535
 
 Strings = str | Sequence[Any]
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
 
-# Kubernetes, staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go: <number><suffix>
-_QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)(m|k|[MGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?")
 # Kubernetes, apimachinery/pkg/util/validation: IsEnvVarName, IsQualifiedName, IsValidLabelValue
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_LABEL_KEY = re.compile(
+ENV_NAME_PATTERN = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+LABEL_KEY_PATTERN = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-# The OCI distribution's reference grammar: [domain[:port]/]path/to/repository
+LABEL_VALUE_PATTERN = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+FILE_NAME_PATTERN = re.compile(r"[-._a-zA-Z0-9]+")
+# The reference grammar of the OCI distribution: [domain[:port]/]path/to/repository
 _DOMAIN = (
     r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*(:[0-9]+)?"
 )
 _PATH_PART = r"[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*"
-_REPOSITORY = re.compile(rf"({_DOMAIN}/)?{_PATH_PART}(/{_PATH_PART})*")
+REPOSITORY_PATTERN = re.compile(rf"({_DOMAIN}/)?{_PATH_PART}(/{_PATH_PART})*")
 
 
-def text(value: object, what: str) -> str:
-    """Any scalar as text that an argument or a variable can hold on every backend."""
+def text(value: object, subject: str) -> str:
+    """Return a scalar as text that every backend can pass as an argument or a variable."""
     if value is None or isinstance(value, (Mapping, list, tuple, set, bytes)):
-        raise SpecError(f"{what} is text, not {value!r}")
+        raise SpecError(f"{subject} must be text, not {value!r}")
     result = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     if "\0" in result:
-        raise SpecError(f"{what} holds a NUL character, which no argument or variable can carry")
+        raise SpecError(
+            f"{subject} contains a NUL character, which no argument or variable can contain"
+        )
     try:
         result.encode()
     except UnicodeEncodeError as exc:
         raise SpecError(
-            f"{what} is not valid Unicode: {result!r}; Kubernetes can carry no other bytes"
+            f"{subject} is not valid Unicode, as Kubernetes requires: {result!r}"
         ) from exc
     return result
 
 
-def strings(value: Strings, what: str) -> list[str]:
-    """One string is one element and never split; a list or tuple is taken element by element."""
-    if isinstance(value, (list, tuple)):
-        return [text(element, f"element {index} of {what}") for index, element in enumerate(value)]
-    if isinstance(value, Mapping):
-        raise SpecError(f"{what} is a string or a list of strings, not {value!r}")
-    return [text(value, what)]
-
-
-def lines(value: Strings, what: str) -> list[str]:
-    """Shell lines; an empty one is refused, since ``a &&`` is no command."""
-    found = strings(value, what)
-    for line in found:
-        if not line.strip():
-            raise SpecError(f"{what} has an empty line")
-    return found
-
-
-def path(value: object, what: str) -> str:
-    """A path, as text, not empty."""
-    result = text(value, what)
+def nonempty_text(value: object, subject: str) -> str:
+    """Return a scalar as text that is not empty, such as a path."""
+    result = text(value, subject)
     if not result:
-        raise SpecError(f"{what} is empty")
+        raise SpecError(f"{subject} is empty")
     return result
 
 
-def absolute(value: object, what: str) -> str:
-    """A path inside a container, which Kubernetes wants absolute."""
-    result = path(value, what)
+def strings(value: Strings, subject: str) -> list[str]:
+    """Return a list of texts. A single string is one element and is never split."""
+    if isinstance(value, (list, tuple)):
+        return [
+            text(element, f"element {index} of {subject}") for index, element in enumerate(value)
+        ]
+    if isinstance(value, Mapping):
+        raise SpecError(f"{subject} must be a string or a list of strings, not {value!r}")
+    return [text(value, subject)]
+
+
+def shell_lines(value: Strings, subject: str) -> list[str]:
+    """Return a list of shell lines. An empty line is refused, because it is not a command."""
+    lines = strings(value, subject)
+    for line in lines:
+        if not line.strip():
+            raise SpecError(f"{subject} has an empty line")
+    return lines
+
+
+def shell_line(value: object, subject: str) -> list[str]:
+    """Return one shell line as a list."""
+    return shell_lines(text(value, subject), subject)
+
+
+def absolute_path(value: object, subject: str) -> str:
+    """Return an absolute path, as Kubernetes requires it in a container."""
+    result = nonempty_text(value, subject)
     if not result.startswith("/"):
+        example = "/" + result.lstrip("./")
         raise SpecError(
-            f"{what} is an absolute path, not {result!r}; for example {'/' + result.lstrip('./')!r}"
+            f"{subject} must be an absolute path, not {result!r}; for example {example!r}"
         )
     return result
 
 
-def whole(value: object, what: str, *, least: int = 0) -> int:
-    """A whole number of at least ``least``."""
+def whole_number(value: object, subject: str, *, least: int = 0) -> int:
+    """Return a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise SpecError(f"{what} is a whole number, not {value!r}")
+        raise SpecError(f"{subject} must be a whole number, not {value!r}")
     if value < least:
-        raise SpecError(f"{what} is at least {least}, not {value}")
+        raise SpecError(f"{subject} must be at least {least}, not {value}")
     return value
 
 
-def port(value: object, what: str) -> int:
-    """A port number; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise SpecError(f"{what} is a number from 1 to 65535, not {value!r}")
-    if not 1 <= value <= 65535:
-        raise SpecError(f"{what} is {value}; ports go from 1 to 65535")
+def flag(value: object, subject: str) -> bool:
+    """Return a boolean."""
+    if not isinstance(value, bool):
+        raise SpecError(f"{subject} must be true or false, not {value!r}")
     return value
 
 
-def one_of(value: object, choices: Sequence[str], what: str) -> str:
-    """One of the words that are allowed there."""
+def port(value: object, subject: str) -> int:
+    """Return a port number. A boolean is not a port."""
+    if isinstance(value, bool) or not isinstance(value, int) or not MIN_PORT <= value <= MAX_PORT:
+        raise SpecError(f"{subject} must be a number from {MIN_PORT} to {MAX_PORT}, not {value!r}")
+    return value
+
+
+def one_of(value: object, choices: Sequence[str], subject: str) -> str:
+    """Return the value if it is one of the choices."""
     if value not in choices:
-        hint = did_you_mean(str(value), choices)
         allowed = ", ".join(choice or "''" for choice in choices)
-        raise SpecError(f"{what} is {allowed}, not {value!r}{hint}")
+        hint = did_you_mean(str(value), choices)
+        raise SpecError(f"{subject} must be one of {allowed}, not {value!r}{hint}")
     return str(value)
 
 
-def quantity(value: object, what: str) -> str:
-    """An amount as Kubernetes writes it: ``2``, ``"500m"``, ``"4Gi"``."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise SpecError(f"{what} is an amount such as 2, '500m' or '4Gi', not {value!r}")
-    written = f"{value:f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    if not _QUANTITY.fullmatch(written):
-        raise SpecError(f"{what} is an amount such as 2, '500m' or '4Gi', not {value!r}")
-    return written
-
-
-def services(value: ServiceSpec, what: str) -> dict[str, int | None]:
-    """A name, several names, or ``{name: port or None}``, as the last of these."""
+def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
+    """Return services as ``{name: port or None}``, from a name, several names or that mapping."""
     if isinstance(value, str):
         return {check_name(value, "service"): None}
     if isinstance(value, Mapping):
-        return {
-            check_name(name, "service"): None
-            if number is None
-            else port(number, f"the port of {name!r}")
-            for name, number in value.items()
-        }
-    if isinstance(value, (list, tuple, set, frozenset)):
-        names = sorted(value) if isinstance(value, (set, frozenset)) else value
-        return dict.fromkeys((check_name(name, "service") for name in names), None)
-    raise SpecError(f"{what} takes a name, a list of names or {{name: port}}, not {value!r}")
+        result: dict[str, int | None] = {}
+        for name, number in value.items():
+            checked_name = check_name(name, "service")
+            result[checked_name] = None if number is None else port(number, f"the port of {name!r}")
+        return result
+    if isinstance(value, (list, tuple)):
+        names = list(value)
+    elif isinstance(value, (set, frozenset)):
+        # A set has no order, and the order decides which ports are assigned.
+        names = sorted(value)
+    else:
+        raise SpecError(
+            f"{subject} must be a name, a list of names or {{name: port}}, not {value!r}"
+        )
+    return dict.fromkeys((check_name(name, "service") for name in names), None)
 
 
 def env_pair(key: object, value: object) -> tuple[str, str]:
-    """An environment variable that every backend can set."""
-    name = text(key, "the name of a variable")
-    if not _ENV_NAME.fullmatch(name):
-        raise SpecError(
-            f"variable name {name!r} is not valid: use letters, digits, '_', '-' and '.', no digit first"
-        )
+    """Return the name and the value of an environment variable that every backend can set."""
+    name = env_name(key)
     if isinstance(value, bool):
         raise SpecError(
-            f"variable {name!r} is text, not {value!r}; write '1', 'true' or what its reader expects"
+            f"variable {name!r} must be text, not {value!r}; "
+            "write '1', 'true' or the text that the program expects"
         )
     return name, text(value, f"variable {name!r}")
 
 
-def label_pair(key: object, value: object) -> tuple[str, str]:
-    """A Kubernetes label."""
-    name, content = text(key, "a label's key"), text(value, f"label {key!r}")
-    if not _LABEL_KEY.fullmatch(name):
+def env_name(key: object) -> str:
+    """Return the name of an environment variable."""
+    name = text(key, "the name of a variable")
+    if not ENV_NAME_PATTERN.fullmatch(name):
         raise SpecError(
-            f"label key {name!r} is not valid: [prefix/]name, name of letters, digits, '-', '_' and '.'"
+            f"variable name {name!r} is not valid: "
+            "use letters, digits, '_', '-' and '.', and do not begin with a digit"
         )
-    if not _LABEL_VALUE.fullmatch(content):
+    return name
+
+
+def label_pair(key: object, value: object) -> tuple[str, str]:
+    """Return the key and the value of a Kubernetes label."""
+    name = text(key, "the key of a label")
+    content = text(value, f"label {key!r}")
+    if not LABEL_KEY_PATTERN.fullmatch(name):
         raise SpecError(
-            f"label {name!r} has a value that is not valid: {content!r}; at most 63 letters, digits, '-', '_', '.'"
+            f"label key {name!r} is not valid: use [prefix/]name, "
+            "where the name consists of letters, digits, '-', '_' and '.'"
+        )
+    if not LABEL_VALUE_PATTERN.fullmatch(content):
+        raise SpecError(
+            f"label {name!r} has the value {content!r}, which is not valid: "
+            "use at most 63 letters, digits, '-', '_' and '.'"
         )
     return name, content
 
 
 def repository(value: object) -> str:
-    """The name of an image without tag and digest: ``registry.example:5000/team/rl``."""
-    name = path(value, "the repository of an image")
-    if _REPOSITORY.fullmatch(name):
+    """Return the name of an image without tag and digest: ``registry.example:5000/team/rl``."""
+    name = nonempty_text(value, "the repository of an image")
+    if REPOSITORY_PATTERN.fullmatch(name):
         return name
-    bare = name.partition("@")[0]
-    head, colon, tag = bare.rpartition(":")
-    if colon and "/" not in tag:
-        bare = head
-    if _REPOSITORY.fullmatch(bare):
+    without_digest = name.partition("@")[0]
+    head, colon, tag = without_digest.rpartition(":")
+    # A colon before the last slash begins the port of the registry, not a tag.
+    without_tag = head if colon and "/" not in tag else without_digest
+    if REPOSITORY_PATTERN.fullmatch(without_tag):
         raise SpecError(
-            f"repository {name!r} has a tag or digest, which is said apart from it; write {bare!r}"
+            f"repository {name!r} must not have a tag or a digest; write {without_tag!r}"
         )
-    mended = f"; for example {name.lower()!r}" if _REPOSITORY.fullmatch(name.lower()) else ""
+    lower_case = name.lower()
+    hint = f"; for example {lower_case!r}" if REPOSITORY_PATTERN.fullmatch(lower_case) else ""
     raise SpecError(
-        f"repository {name!r} is not valid: [registry[:port]/]name of a-z, 0-9 and single '.', '_', '-', '/'{mended}"
+        f"repository {name!r} is not valid: use [registry[:port]/]name, where the name consists of "
+        f"a-z, 0-9 and single '.', '_', '-' and '/'{hint}"
     )
 
 
-def mapping(value: object, what: str) -> dict[str, Any]:
-    """A mapping with text keys."""
+def mapping(value: object, subject: str) -> dict[str, Any]:
+    """Return a copy of a mapping with text keys."""
     if not isinstance(value, Mapping):
-        raise SpecError(f"{what} is a mapping, not {value!r}")
+        raise SpecError(f"{subject} must be a mapping, not {value!r}")
     for key in value:
         if not isinstance(key, str):
-            raise SpecError(f"{what} has a key that is not text: {key!r}; quote it")
+            raise SpecError(f"{subject} has the key {key!r}, which is not text; put it in quotes")
     return dict(value)
 
 
-def files(value: object, what: str) -> dict[str, str]:
-    """Files as ``{name: path}``, from a path, several paths (named as they are) or that mapping."""
+def files(value: object, subject: str) -> dict[str, str]:
+    """Return files as ``{name: path}``, from a path, several paths or that mapping.
+
+    A path without a name has the name of the file that it leads to.
+    """
     if isinstance(value, Mapping):
-        pairs = [(text(name, "a file name"), path(source, what)) for name, source in value.items()]
+        pairs = [
+            (text(name, "a file name"), nonempty_text(source, subject))
+            for name, source in value.items()
+        ]
     else:
-        several = value if isinstance(value, (list, tuple)) else [value]
-        sources = [path(source, what) for source in several]
-        pairs = [(os.path.basename(source.rstrip("/")), source) for source in sources]
+        sources = value if isinstance(value, (list, tuple)) else [value]
+        paths = [nonempty_text(source, subject) for source in sources]
+        pairs = [(PurePosixPath(path).name, path) for path in paths]
     result: dict[str, str] = {}
     for name, source in pairs:
         with error_path(name):
-            if not re.fullmatch(r"[-._a-zA-Z0-9]+", name) or name in {".", ".."}:
+            if not FILE_NAME_PATTERN.fullmatch(name) or name in {".", ".."}:
                 raise SpecError(
-                    f"{what}: {name!r} is no plain file name; name it, as in {{'token': {source!r}}}"
+                    f"{subject}: {name!r} is not a plain file name; "
+                    f"give it a name, as in {{'token': {source!r}}}"
                 )
             if name in result:
                 raise SpecError(
-                    f"{what}: two files are named {name!r}: {result[name]} and {source}"
+                    f"{subject}: two files are named {name!r}: {result[name]} and {source}"
                 )
             result[name] = source
     return result
 
 
 def port_range(value: object) -> tuple[int, int]:
-    """The first and the last port of a pool, both in it: ``(7000, 8999)`` or ``range(7000, 9000)``."""
+    """Return the first and the last port of a range, from a pair or a ``range``."""
     if isinstance(value, range) and value.step == 1 and len(value):
         value = (value.start, value.stop - 1)
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise SpecError(
-            f"port_range is its first and last port, such as (7000, 8999), not {value!r}"
+            f"port_range must be the first and the last port, such as (7000, 8999), not {value!r}"
         )
-    first, last = (port(end, "an end of port_range") for end in value)
+    first = port(value[0], "the first port of port_range")
+    last = port(value[1], "the last port of port_range")
     if first > last:
-        raise SpecError(f"port_range begins at {first} and ends before it, at {last}")
+        raise SpecError(f"port_range must not begin at {first}, which is after its end at {last}")
     return first, last
 
 
-def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise `SpecError` with the near miss for the first keyword that nobody knows."""
+def unknown_key(key: str, known: Iterable[str], subject: str) -> SpecError:
+    """Return the error for an unknown key, with a suggestion."""
     known = list(dict.fromkeys(known))
+    hint = did_you_mean(key, known) or f"; known keys: {join_names(known, limit=20)}"
+    return SpecError(f"{subject} has the unknown key {key!r}{hint}", path=(key,))
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], subject: str) -> None:
+    """Raise `SpecError` for the first key that is not known."""
+    known = list(known)
     for key in given:
         if key not in known:
-            with error_path(key):
-                hint = did_you_mean(key, known) or f"; it knows {join_names(known, limit=20)}"
-                raise SpecError(f"{what} knows no {key!r}{hint}")
+            raise unknown_key(key, known, subject)

@@ -1,1 +1,1 @@
-"""Turn an experiment into a plan: addresses, merged settings and the start order. Pure."""
+"""Resolve an experiment to a plan: addresses, merged settings and start dependencies."""

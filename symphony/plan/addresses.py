@@ -1,24 +1,27 @@
-"""Where services live, and how processes learn it: the one place that every backend shares.
+"""The addresses of services, and the environment variables that tell processes about them.
 
-For each bound or exposed service every process of the experiment gets ``SYMPH_<NAME>_HOST``, ``_PORT``,
-``_ADDR`` (``host:port``), which say where to connect, and ``_BIND_HOST``, which says where its server listens.
+For each bound or exposed service, every process of the experiment gets the variables
+``SYMPH_<NAME>_HOST``, ``_PORT`` and ``_ADDR`` (``host:port``), which are the address to connect to,
+and ``_BIND_HOST``, which is the address that the server listens on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from symphony.errors import NotFound, SpecError
 from symphony.names import did_you_mean, env_name, join_names
 
 PREFIX = "SYMPH_"
 
+# Returns why a port is not available, such as "is in use", or None if it is.
+PortCheck = Callable[[int], "str | None"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceRequest:
-    """A service that somebody serves, before it has an address. ``port`` is 1..65535 or None for any."""
+    """A service that needs an address. ``port`` is 1 to 65535, or None for any port."""
 
     name: str
     owner: str
@@ -28,7 +31,10 @@ class ServiceRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a service lives: connect to ``host:port``, listen on ``bind_host:port``."""
+    """The address of a service.
+
+    Clients connect to ``host:port``, and the server binds ``bind_host:port``.
+    """
 
     service: str
     owner: str
@@ -43,7 +49,7 @@ class Endpoint:
         return f"{self.host}:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of this endpoint."""
+        """Return the variables that describe the endpoint."""
         prefix = PREFIX + env_name(self.service)
         return {
             f"{prefix}_HOST": self.host,
@@ -72,15 +78,18 @@ class AddressBook(Mapping[str, Endpoint]):
         return len(self.endpoints)
 
     def find(self, service: str) -> Endpoint:
-        """The endpoint of a service; `NotFound` with the near miss where there is none."""
+        """Return the endpoint of a service.
+
+        Raises `NotFound`, with a suggestion, if the experiment has no such service.
+        """
         try:
             return self[service]
         except KeyError:
-            hint = did_you_mean(service, self) or f"; it has {join_names(self)}"
+            hint = did_you_mean(service, self) or f"; services: {join_names(self)}"
             raise NotFound(f"no service {service!r}{hint}") from None
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell a process of every service."""
+        """Return the variables that describe all endpoints."""
         result: dict[str, str] = {}
         for endpoint in self.endpoints:
             result.update(endpoint.environment())
@@ -89,109 +98,89 @@ class AddressBook(Mapping[str, Endpoint]):
 
 @dataclass(frozen=True, kw_only=True)
 class AddressScheme:
-    """How one backend gives addresses.
+    """The rules by which a backend assigns addresses.
 
-    ``host`` tells where a service is reached; ``bind_host`` where its server listens. ``refuse`` says why a
-    port cannot be had (``"is in use"``), or None where it can, and may then hold it; by default every port can.
+    ``host`` returns the host of a service for its clients. ``bind_host`` is the address that
+    servers listen on. ``refuse`` returns why a port is not available (``"is in use"``), or None if
+    it is. It is called at most once for each port, and may reserve a port that is available. By
+    default, every port is available.
     """
 
     backend: str
     host: Callable[[str], str]
     bind_host: str
-    refuse: Callable[[int], str | None] = lambda _: None
+    refuse: PortCheck = lambda _: None
 
 
-def book(
+def assign_addresses(
     requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int]
 ) -> AddressBook:
-    """Give every requested service its address; ``pool`` has the first and the last port to choose from."""
+    """Return an address for each service. ``pool`` has the first and the last port to choose from.
+
+    Raises `SpecError` as `choose_ports` does.
+    """
     requests = list(requests)
-    _refuse_shared_variables(requests)
     ports = choose_ports(requests, pool, scheme.refuse)
-    return AddressBook(
-        tuple(
-            Endpoint(
-                service=request.name,
-                owner=request.owner,
-                host=scheme.host(request.name),
-                port=ports[request.name],
-                bind_host=scheme.bind_host,
-                exposed=request.exposed,
-            )
-            for request in requests
+    endpoints = [
+        Endpoint(
+            service=request.name,
+            owner=request.owner,
+            host=scheme.host(request.name),
+            port=ports[request.name],
+            bind_host=scheme.bind_host,
+            exposed=request.exposed,
         )
-    )
-
-
-def _refuse_shared_variables(requests: Iterable[ServiceRequest]) -> None:
-    """Refuse ``x`` beside ``x-bind``: SYMPH_X_BIND_HOST would have to say two things."""
-    names = {request.name for request in requests}
-    for name in sorted(names):
-        if f"{name}-bind" in names:
-            raise SpecError(
-                f"services {name!r} and {f'{name}-bind'!r} share the variable {PREFIX}{env_name(name)}_BIND_HOST; "
-                "rename one of them"
-            )
+        for request in requests
+    ]
+    return AddressBook(tuple(endpoints))
 
 
 def choose_ports(
-    requests: Iterable[ServiceRequest], pool: tuple[int, int], refuse: Callable[[int], str | None]
+    requests: Iterable[ServiceRequest], pool: tuple[int, int], refuse: PortCheck
 ) -> dict[str, int]:
-    """A port for each service: the fixed ones first, then from the pool in declaration order.
+    """Return a port for each service.
 
-    The same requests and the same refusals give the same ports. A fixed port that is refused, one port given
-    to two services, and a pool that runs dry raise `SpecError`.
+    Fixed ports are assigned first, then ports of the pool in declaration order, so that the same
+    requests get the same ports. No two services may request the same port. Raises `SpecError` if a
+    fixed port is not available or the pool has no available port left.
     """
     requests = list(requests)
-    taken: dict[int, ServiceRequest] = {}
+    services: dict[int, str] = {}
     for request in requests:
         if request.port is not None:
-            _take_fixed(request, request.port, taken, refuse)
-    chosen = {request.name: port for port, request in taken.items()}
+            reason = refuse(request.port)
+            if reason:
+                raise SpecError(
+                    f"port {request.port} of service {request.name!r} ({request.owner!r}) "
+                    f"{reason}; free the port, or remove it so that symphony chooses one"
+                )
+            services[request.port] = request.name
+    chosen = {name: port for port, name in services.items()}
     candidates = iter(range(pool[0], pool[1] + 1))
     refused: list[str] = []
     for request in requests:
         if request.port is None:
-            chosen[request.name] = _next_free(request, candidates, taken, refuse, refused, pool)
+            port = _next_available(candidates, services, refuse, refused)
+            if port is None:
+                reasons = f" ({join_names(refused, limit=3)})" if refused else ""
+                raise SpecError(
+                    f"no port is available in {pool[0]}-{pool[1]} for service {request.name!r} "
+                    f"of {request.owner!r}{reasons}; choose a larger port_range"
+                )
+            chosen[request.name] = port
     return chosen
 
 
-def _take_fixed(
-    request: ServiceRequest,
-    port: int,
-    taken: dict[int, ServiceRequest],
-    refuse: Callable[[int], str | None],
-) -> None:
-    other = taken.get(port)
-    if other is not None:
-        raise SpecError(
-            f"port {port} is given to two services: {other.name!r} of {other.owner!r} "
-            f"and {request.name!r} of {request.owner!r}; give one of them another"
-        )
-    reason = refuse(port)
-    if reason:
-        raise SpecError(
-            f"port {port} of service {request.name!r} ({request.owner!r}) {reason}; free it, or leave the port out"
-        )
-    taken[port] = request
-
-
-def _next_free(
-    request: ServiceRequest,
-    candidates: Iterator[int],
-    taken: Mapping[int, Any],
-    refuse: Callable[[int], str | None],
-    refused: list[str],
-    pool: tuple[int, int],
-) -> int:
+def _next_available(
+    candidates: Iterator[int], services: Mapping[int, str], refuse: PortCheck, refused: list[str]
+) -> int | None:
+    """Return the next candidate that is available, or None. Add the others to ``refused``."""
     for port in candidates:
-        reason = None if port not in taken else f"is given to {taken[port].name!r}"
-        reason = reason or refuse(port)
+        if port in services:
+            reason: str | None = f"is assigned to {services[port]!r}"
+        else:
+            reason = refuse(port)
         if reason is None:
             return port
         refused.append(f"{port} {reason}")
-    why = f" ({join_names(refused, limit=3)})" if refused else ""
-    raise SpecError(
-        f"no port is left in {pool[0]}-{pool[1]} for service {request.name!r} of {request.owner!r}{why}; "
-        "give the experiment a wider port_range"
-    )
+    return None

@@ -1,8 +1,10 @@
-"""The keys of encrypted services: who gets which, what their variables are called, and how they are made.
+"""The keys of encrypted services: which process gets which keys, in which variables.
 
-An experiment with encrypted services has two CURVE key pairs (CurveZMQ, https://rfc.zeromq.org/spec/26), made anew
-by every launch: the server's and the clients'. Whoever binds an encrypted service gets both, whoever connects to one
-gets the clients' pair and the server's public key, and everybody else none. A server lets in who has the clients' pair.
+An experiment with encrypted services has two CURVE key pairs (CurveZMQ,
+https://rfc.zeromq.org/spec/26): one of the servers and one of the clients. Every launch creates
+new pairs. A process that binds an encrypted service gets both pairs. A process that connects to
+one gets the pair of the clients and the public key of the servers. Other processes get no keys. A
+server accepts connections that use the pair of the clients.
 """
 
 from __future__ import annotations
@@ -16,14 +18,18 @@ from symphony.plan.addresses import PREFIX
 
 SERVER_PUBLIC, SERVER_SECRET = "SYMPHONY_CURVE_SERVER_PUBLIC", "SYMPHONY_CURVE_SERVER_SECRET"
 CLIENT_PUBLIC, CLIENT_SECRET = "SYMPHONY_CURVE_CLIENT_PUBLIC", "SYMPHONY_CURVE_CLIENT_SECRET"
-OF_CLIENTS = (SERVER_PUBLIC, CLIENT_PUBLIC, CLIENT_SECRET)
-OF_SERVERS = (*OF_CLIENTS, SERVER_SECRET)
+CLIENT_VARIABLES = (SERVER_PUBLIC, CLIENT_PUBLIC, CLIENT_SECRET)
+SERVER_VARIABLES = (*CLIENT_VARIABLES, SERVER_SECRET)
 CURVE = "curve"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Keys:
-    """What one side of an encrypted service needs, in Z85: its own pair, and the other side's public key."""
+    """The keys of one side of an encrypted service, encoded in Z85.
+
+    ``public`` and ``secret`` are the pair of this side, and ``other`` is the public key of the
+    other side. ``serves`` is whether this side is the server.
+    """
 
     serves: bool
     public: str
@@ -32,53 +38,60 @@ class Keys:
 
 
 def variable(service: str) -> str:
-    """The variable that tells every process that a service is encrypted; its value is ``curve``."""
+    """Return the variable that marks a service as encrypted. Its value is ``curve``."""
     return f"{PREFIX}{env_name(service)}_ENCRYPTED"
 
 
 def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys | None:
-    """The keys for a service from the environment that symphony gave this process; None where it is not encrypted.
+    """Return the keys for a service from the environment, or None if the service is not encrypted.
 
-    Raises `NotFound` where it is and this process has no keys for that side.
+    Raises `NotFound` if the service is encrypted and the environment has no keys for this side.
     """
     if variable(service) not in environ:
         return None
-    names = (
-        (SERVER_PUBLIC, SERVER_SECRET, CLIENT_PUBLIC)
-        if serves
-        else (CLIENT_PUBLIC, CLIENT_SECRET, SERVER_PUBLIC)
-    )
+    if serves:
+        names = (SERVER_PUBLIC, SERVER_SECRET, CLIENT_PUBLIC)
+        setting, action = "binds", "bind it"
+    else:
+        names = (CLIENT_PUBLIC, CLIENT_SECRET, SERVER_PUBLIC)
+        setting, action = "connects", "connect to it"
     missing = [name for name in names if name not in environ]
     if missing:
-        verb, goal = ("binds", "bind it") if serves else ("connects", "connect to it")
         raise NotFound(
-            f"service {service!r} is encrypted, and this process has no key to {goal} ({missing[0]}); "
-            f"name it in the {verb} of this process"
+            f"service {service!r} is encrypted, and this process has no key to {action} "
+            f"({missing[0]}); add the service to the {setting} of this process"
         )
     public, secret, other = (environ[name] for name in names)
     return Keys(serves=serves, public=public, secret=secret, other=other)
 
 
 def generate(variables: Iterable[str]) -> dict[str, str]:
-    """New keys for those variables; where there are none, nothing is needed.
+    """Return new keys for the given variables.
 
-    Raises `PluginError` where pyzmq is missing or was made without encryption.
+    Raises `PluginError` if there are variables and pyzmq is missing or was built without
+    encryption.
     """
-    wanted = frozenset(variables)
-    if not wanted:
+    requested = frozenset(variables)
+    if not requested:
         return {}
     try:
         import zmq
     except ImportError:
         raise PluginError(
-            "keys for encrypted services are made with the package 'pyzmq'; "
+            "the keys of encrypted services require the package 'pyzmq'; "
             "install it with: pip install 'symphony-launcher[zmq]'"
         ) from None
     if not zmq.has("curve"):
         raise PluginError(
-            "this pyzmq was made without CURVE, so services cannot be encrypted; install another build"
+            "this build of pyzmq has no CURVE support, so services cannot be encrypted; "
+            "install another build"
         )
-    found: dict[str, str] = {}
-    for public, secret in ((SERVER_PUBLIC, SERVER_SECRET), (CLIENT_PUBLIC, CLIENT_SECRET)):
-        found[public], found[secret] = (key.decode() for key in zmq.curve_keypair())
-    return {name: key for name, key in found.items() if name in wanted}
+    keys: dict[str, str] = {}
+    for public_name, secret_name in (
+        (SERVER_PUBLIC, SERVER_SECRET),
+        (CLIENT_PUBLIC, CLIENT_SECRET),
+    ):
+        public_key, secret_key = zmq.curve_keypair()
+        keys[public_name] = public_key.decode()
+        keys[secret_name] = secret_key.decode()
+    return {name: key for name, key in keys.items() if name in requested}

@@ -1,32 +1,39 @@
-"""From an experiment to a plan: everything decided, nothing rendered, frozen.
+"""Turn an experiment into a plan, in which everything is decided and nothing is rendered.
 
-Resolving checks what only the whole can show: that services meet, that no two share a port, that the start
-order has no cycle. It does no IO but what the address scheme does to learn which ports are free.
+Resolving an experiment checks the rules that concern several of its parts: that services are bound,
+that no two share a port, that the start order has no cycle. It does no input or output, except that
+an address scheme may check which ports are free.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symphony.errors import SpecError
-from symphony.model import Experiment, Process, ProcessGroup
-from symphony.model.component import refuse_shared_mounts
-from symphony.model.settings import CONTAINER, Settings
-from symphony.model.validators import DEFAULT_PORTS
-from symphony.names import did_you_mean, join_names
+from symphony.model import Experiment, Process
+from symphony.model.settings import POD, Settings
+from symphony.model.validators import DEFAULT_PORT_RANGE
 from symphony.plan import encryption_keys
-from symphony.plan.addresses import AddressBook, AddressScheme, ServiceRequest, book
+from symphony.plan.addresses import AddressBook, AddressScheme, assign_addresses
+from symphony.plan.dependencies import check_start_order, start_dependencies
+from symphony.plan.findings import ERROR, Finding, finding_of
+from symphony.plan.process_settings import (
+    check_process_settings,
+    effective_settings,
+    encryption_key_variables,
+)
+from symphony.plan.services import check_services, encrypted_services, service_requests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a cluster gives to all its experiments, below their own settings.
+    """Settings that a cluster gives to all its experiments.
 
-    ``resource_request`` is, by resource, for processes that neither request nor limit that resource.
+    The settings of an experiment take precedence. ``resource_request`` is by resource, and applies
+    to processes that neither request nor limit that resource.
     """
 
     preamble_cmds: tuple[str, ...] = ()
@@ -36,14 +43,15 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
-    """A process with everything that holds for it.
+    """A process with all settings that apply to it.
 
-    ``command`` and ``args`` or else ``cmds`` say what runs. ``env`` has the user's variables alone, see
-    `Plan.environment`. ``start_dir`` joins those of cluster, experiment,
-    group and process, and is absolute or relative to the experiment's base. ``settings`` are the process's own
-    over those of its group that reach every member; ``pod`` are those of its group, or its own without one.
-    ``starts_after`` has, by process, the condition to wait for. ``keys`` are the variables that hold keys of
-    encrypted services.
+    The process runs either ``command`` with ``args``, or the shell lines ``cmds``. ``env`` has the
+    variables of the user only; `Plan.environment` returns the complete environment. ``start_dir``
+    joins those of the cluster, the experiment, the group and the process, and is absolute or
+    relative to the base directory of the experiment. ``settings`` are those of the process on top
+    of those that its group gives to every member. ``pod`` are the Pod-level settings of the group,
+    or of the process if it is in no group. ``starts_after`` has the condition to wait for by
+    process. ``keys`` are the variables that hold keys of encrypted services.
     """
 
     name: str
@@ -62,7 +70,7 @@ class PlannedProcess:
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` where it is in no group."""
+        """``group/process``, or ``process`` if it is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
 
@@ -70,9 +78,10 @@ class PlannedProcess:
 class Plan:
     """An experiment, resolved for one backend.
 
-    ``secrets`` has a path by file name, ``shared_env`` the variables that are the same for every process. Some
-    processes have ``keys`` of encrypted services, which a launch makes; they are in no plan.
-    ``base_dir`` is where relative paths begin; it is no part of what the plan says.
+    ``secrets`` has a path by file name. ``shared_env`` has the variables that are the same for
+    every process. A launch creates the keys of encrypted services, so a plan has only the names of
+    their variables. ``base_dir`` is the directory of relative paths, and is ignored when plans are
+    compared.
     """
 
     experiment: str
@@ -87,26 +96,27 @@ class Plan:
         return iter(self.processes)
 
     def environment(self, process: PlannedProcess) -> dict[str, str]:
-        """What a process gets on top of the backend's own environment, addresses over the user's variables."""
+        """Return the variables that symphony adds to the environment of a process.
+
+        Addresses take precedence over the variables of the user.
+        """
         identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
         return {**process.env, **self.shared_env, **identity}
 
     def env_secrets(self, process: PlannedProcess) -> dict[str, str]:
-        """The variables of a process that hold a secret, by name, and whose file that is."""
-        given = process.settings.env_secrets
-        return (
-            {key: secret for key, secret in given.items() if key not in self.shared_env}
-            if given
-            else given
-        )
+        """Return, by variable, the secret whose content is the value of the variable."""
+        env_secrets = process.settings.env_secrets
+        if not env_secrets:
+            return env_secrets
+        return {key: secret for key, secret in env_secrets.items() if key not in self.shared_env}
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """The variables of all keys that a launch has to make."""
+        """The variables of all keys that a launch has to create."""
         return tuple(dict.fromkeys(key for process in self.processes for key in process.keys))
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as JSON knows it."""
+        """Return the plan as plain data for JSON."""
         data = asdict(self)
         del data["base_dir"]
         return data
@@ -115,347 +125,129 @@ class Plan:
 def resolve(
     experiment: Experiment, scheme: AddressScheme, defaults: Defaults | None = None
 ) -> Plan:
-    """Decide everything about ``experiment`` on a backend, or raise `SpecError` before anything is done.
+    """Return the plan of an experiment on one backend.
 
-    The experiment is only read: changing it afterwards does not change the plan.
+    The experiment is only read, and later changes to it do not affect the plan. Raises `SpecError`
+    for the first error in the experiment, or if a port is not available.
     """
-    if not experiment.list_all_processes():
-        raise SpecError(f"experiment {experiment.name!r} has no processes")
-    for group in experiment.list_process_groups():
-        if not group.list_processes():
-            raise SpecError(f"group {group.name!r} has no processes")
-    requests = service_requests(experiment)
-    _check_connects(experiment, requests)
-    _check_ready(experiment)
-    order = start_order(experiment)
+    settings = {
+        process.name: effective_settings(process) for process in experiment.list_all_processes()
+    }
+    for finding in _check(experiment, settings):
+        raise finding.to_error()
     encrypted = encrypted_services(experiment)
-    addresses = book(requests.values(), scheme, experiment.port_range or DEFAULT_PORTS)
-    outer = defaults or Defaults()
+    addresses = assign_addresses(
+        service_requests(experiment), scheme, experiment.port_range or DEFAULT_PORT_RANGE
+    )
+    dependencies = start_dependencies(experiment)
+    shared_env = {
+        **addresses.environment(),
+        **{encryption_keys.variable(name): encryption_keys.CURVE for name in encrypted},
+        "SYMPHONY_EXPERIMENT": experiment.name,
+        "SYMPHONY_BACKEND": scheme.backend,
+    }
+    processes = tuple(
+        _planned_process(
+            experiment,
+            process,
+            settings[process.name],
+            defaults=defaults or Defaults(),
+            starts_after=dependencies[process.name],
+            encrypted=encrypted,
+        )
+        for process in experiment.list_all_processes()
+    )
     return Plan(
         experiment=experiment.name,
         backend=scheme.backend,
-        processes=tuple(
-            _planned(experiment, process, outer, order[process.name], encrypted)
-            for process in experiment.list_all_processes()
-        ),
+        processes=processes,
         addresses=addresses,
-        shared_env={
-            **addresses.environment(),
-            **{encryption_keys.variable(name): encryption_keys.CURVE for name in encrypted},
-            "SYMPHONY_EXPERIMENT": experiment.name,
-            "SYMPHONY_BACKEND": scheme.backend,
-        },
+        shared_env=shared_env,
         secrets=dict(experiment.secrets),
         base_dir=experiment.base_dir,
     )
 
 
-def _planned(
+def check_experiment(experiment: Experiment) -> Iterator[Finding]:
+    """Yield all errors that `resolve` would raise, except for ports that are not available."""
+    settings = {
+        process.name: effective_settings(process) for process in experiment.list_all_processes()
+    }
+    yield from _check(experiment, settings)
+
+
+def _check(experiment: Experiment, settings: Mapping[str, Settings]) -> Iterator[Finding]:
+    yield from _check_members(experiment)
+    yield from check_services(experiment)
+    yield from check_start_order(experiment)
+    yield from check_process_settings(experiment, settings, encrypted_services(experiment))
+
+
+def _check_members(experiment: Experiment) -> Iterator[Finding]:
+    if not experiment.list_members():
+        yield Finding(
+            rule="no-processes",
+            level=ERROR,
+            problem=f"experiment {experiment.name!r} has no processes",
+            hint="add one below processes",
+            path=("processes",),
+        )
+    for group in experiment.list_process_groups():
+        if not group.list_processes():
+            yield finding_of(
+                group, "no-processes", "the group has no processes", "add one, or remove the group"
+            )
+
+
+def _planned_process(
     experiment: Experiment,
     process: Process,
-    outer: Defaults,
-    after: dict[str, str],
+    settings: Settings,
+    *,
+    defaults: Defaults,
+    starts_after: dict[str, str],
     encrypted: Collection[str],
 ) -> PlannedProcess:
     group = process.group
-    pod = (group or process).settings.at_level("pod")
-    below = group.settings.at_level(CONTAINER) if group else Settings()
-    settings = below.under(process.settings)
-    settings.resource_request = {
-        **_unsaid(outer.resource_request, settings),
-        **settings.resource_request,
+    pod_component = process if group is None else group
+    preamble_cmds = [*defaults.preamble_cmds, *experiment.preamble_cmds]
+    if group is not None:
+        preamble_cmds += group.preamble_cmds
+    preamble_cmds += process.preamble_cmds
+    start_dirs = [
+        defaults.start_dir,
+        experiment.start_dir,
+        None if group is None else group.start_dir,
+        process.start_dir,
+    ]
+    # A limit is a request too, and may be lower than the default request.
+    default_request = {
+        resource: amount
+        for resource, amount in defaults.resource_request.items()
+        if resource not in settings.resource_limit
     }
-    refuse_shared_mounts(process.path, settings.volumes)
-    _check_env_secrets(process.path, settings, experiment.secrets)
+    settings.resource_request = {**default_request, **settings.resource_request}
+    # A variable with a secret of the process replaces a variable of the experiment.
+    experiment_env = {
+        key: value for key, value in experiment.env.items() if key not in settings.env_secrets
+    }
     return PlannedProcess(
         name=process.name,
-        group=group.name if group else None,
+        group=None if group is None else group.name,
         container_image=process.container_image,
         command=None if process.command is None else tuple(process.command),
         args=tuple(process.args or ()),
         cmds=None if process.cmds is None else tuple(process.cmds),
-        preamble_cmds=(
-            *outer.preamble_cmds,
-            *experiment.preamble_cmds,
-            *(group.preamble_cmds if group else ()),
-            *process.preamble_cmds,
-        ),
-        start_dir=_joined(
-            outer.start_dir,
-            experiment.start_dir,
-            group.start_dir if group else None,
-            process.start_dir,
-        ),
-        env={**_without(experiment.env, settings.env_secrets), **settings.env},
+        preamble_cmds=tuple(preamble_cmds),
+        start_dir=_joined_directories(start_dirs),
+        env={**experiment_env, **settings.env},
         settings=settings,
-        pod=pod,
-        starts_after=after,
-        keys=_keys(experiment, process, settings, encrypted),
+        pod=pod_component.settings.at_level(POD),
+        starts_after=starts_after,
+        keys=encryption_key_variables(process, settings, encrypted),
     )
 
 
-def _keys(
-    experiment: Experiment, process: Process, settings: Settings, encrypted: Collection[str]
-) -> tuple[str, ...]:
-    """The variables with keys that a process gets, by what it or its group does with encrypted services."""
-    group = process.group
-    binds = {*settings.binds, *(group.settings.binds if group else ())}
-    found: tuple[str, ...]
-    if not binds.isdisjoint(encrypted):
-        found = encryption_keys.OF_SERVERS
-    elif not set(settings.connects).isdisjoint(encrypted):
-        found = encryption_keys.OF_CLIENTS
-    else:
-        return ()
-    for key in found:
-        if any(
-            key in taken
-            for taken in (settings.env, settings.env_secrets, experiment.env, experiment.secrets)
-        ):
-            raise SpecError(
-                f"{process.path!r} gets a key in the variable {key!r}: leave that name to symphony"
-            )
-    return found
-
-
-def _unsaid(requests: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """The requests for what the settings do not limit: a limit is a request too, and may be lower than these."""
-    return {key: value for key, value in requests.items() if key not in settings.resource_limit}
-
-
-def _check_env_secrets(who: str, settings: Settings, secrets: Mapping[str, str]) -> None:
-    for key, secret in settings.env_secrets.items():
-        if secret not in secrets:
-            hint = did_you_mean(secret, secrets) or f"; its secrets are {join_names(secrets)}"
-            raise SpecError(
-                f"{who!r} has the variable {key!r} from the secret {secret!r}, which is not there{hint}"
-            )
-        if key in settings.env:
-            raise SpecError(
-                f"{who!r} has the variable {key!r} twice, from its env and from the secret {secret!r}"
-            )
-
-
-def _without(env: Mapping[str, str], keys: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in env.items() if key not in keys}
-
-
-def secret_text(name: str, content: bytes) -> str:
-    """The content of a secret as a variable can hold it. `SpecError` without the content where it cannot."""
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:
-        raise SpecError(
-            f"secret {name!r} cannot be a variable: it is no UTF-8 text; read it from SYMPHONY_SECRETS_DIR"
-        )
-    return text
-
-
-def shell_line(cmds: Sequence[str]) -> str:
-    """Shell lines as one, each run if those before it succeeded; a comment ends with its own line."""
-    return cmds[0] if len(cmds) == 1 else " && ".join(f"{{ {line}\n}}" for line in cmds)
-
-
-def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> list[str]:
-    """What runs a process: its own command where that is enough, else ``shell`` with its lines.
-
-    ``first`` are shell lines that run before its preamble. Empty where it has neither command nor shell lines.
-    """
-    before = [
-        f"{{ {line}\n}} || exit" for line in (*first, *process.preamble_cmds)
-    ]  # one that fails ends the shell
-    if process.cmds is not None:
-        return [shell, "-c", "\n".join([*before, shell_line(process.cmds)])]
-    if not process.command:
-        return []
-    command = [*process.command, *process.args]
-    return [shell, "-c", "\n".join([*before, 'exec "$@"']), shell, *command] if before else command
-
-
-def _joined(*folders: str | None) -> str | None:
-    given = [folder for folder in folders if folder]
+def _joined_directories(directories: Collection[str | None]) -> str | None:
+    given = [directory for directory in directories if directory]
     return posixpath.join(*given) if given else None
-
-
-# --- services ---
-
-
-def service_requests(experiment: Experiment) -> dict[str, ServiceRequest]:
-    """The services that are bound or exposed, in declaration order, each served by one process or group."""
-    found: dict[str, ServiceRequest] = {}
-    for component in _components(experiment):
-        settings = component.settings
-        for name in dict.fromkeys([*settings.binds, *settings.exposes]):
-            ports = {given.get(name) for given in (settings.binds, settings.exposes)} - {None}
-            if len(ports) > 1:
-                raise SpecError(
-                    f"{component.name!r} binds and exposes {name!r} on two ports: {_both(ports)}; give it one"
-                )
-            other = found.get(name)
-            if other is not None:
-                raise SpecError(
-                    f"service {name!r} is bound by two processes, {other.owner!r} and {component.name!r}; "
-                    "one of them serves it, the others connect"
-                )
-            found[name] = ServiceRequest(
-                name=name,
-                owner=component.name,
-                port=next(iter(ports), None),
-                exposed=name in settings.exposes,
-            )
-    return found
-
-
-def _both(ports: set[int | None]) -> str:
-    return " and ".join(str(port) for port in sorted(port for port in ports if port))
-
-
-def _components(experiment: Experiment) -> Iterator[Process | ProcessGroup]:
-    for member in experiment.list_members():
-        yield member
-        if isinstance(member, ProcessGroup):
-            yield from member.list_processes()
-
-
-def _check_connects(experiment: Experiment, requests: dict[str, ServiceRequest]) -> None:
-    bound = [name for component in _components(experiment) for name in component.settings.binds]
-    for component in _components(experiment):
-        for name in component.settings.connects:
-            if name in bound:
-                continue
-            if name in requests:
-                owner = requests[name].owner
-                raise SpecError(
-                    f"{component.name!r} connects to {name!r}, which {owner!r} exposes but does not bind; "
-                    f"let {owner!r} bind it too"
-                )
-            hint = did_you_mean(name, bound) or f"; bound are {join_names(bound)}"
-            raise SpecError(
-                f"{component.name!r} connects to {name!r}, which no process binds{hint}"
-            )
-
-
-def _check_ready(experiment: Experiment) -> None:
-    for process in experiment.list_all_processes():
-        components = [process, process.group] if process.group else [process]
-        ready = (
-            process.settings.ready
-            or (process.group.settings.ready if process.group else None)
-            or {}
-        )
-        service = ready.get("tcp") or ready.get("http", [None])[0]
-        own = [
-            name for part in components for name in (*part.settings.binds, *part.settings.exposes)
-        ]
-        if service is not None and service not in own:
-            hint = did_you_mean(service, own) or f"; its own are {join_names(own)}"
-            raise SpecError(
-                f"{process.name!r} is ready when {service!r} answers, which is not its own{hint}"
-            )
-
-
-def encrypted_services(experiment: Experiment) -> tuple[str, ...]:
-    """The services that are encrypted, each by who binds it. Raises `SpecError` for another's."""
-    found: list[str] = []
-    for component in _components(experiment):
-        settings = component.settings
-        for name in settings.encrypted:
-            if name not in settings.binds:
-                hint = (
-                    did_you_mean(name, settings.binds) or f"; it binds {join_names(settings.binds)}"
-                )
-                raise SpecError(
-                    f"{component.name!r} encrypts {name!r}, which it does not bind{hint}"
-                )
-            found.append(name)
-    return tuple(found)
-
-
-# --- start order ---
-
-
-def start_order(experiment: Experiment) -> dict[str, dict[str, str]]:
-    """By process, what it waits for: ``{process: condition}``, with groups spelled out.
-
-    Names that are not there, a wait for oneself or within one group, and a cycle raise `SpecError`.
-    """
-    every = {process.name: process for process in experiment.list_all_processes()}
-    groups = {group.name: group for group in experiment.list_process_groups()}
-    waits: dict[str, dict[str, str]] = {name: {} for name in every}
-    for member in experiment.list_members():
-        waiting = member.list_processes() if isinstance(member, ProcessGroup) else [member]
-        own = {process.name for process in waiting} | {member.name}
-        for name, condition in member.settings.starts_after.items():
-            if name not in every and name not in groups:
-                hint = did_you_mean(name, [*every, *groups])
-                raise SpecError(
-                    f"{member.name!r} starts after {name!r}, which is not in the experiment{hint}"
-                )
-            if name in own:
-                raise SpecError(f"{member.name!r} starts after {name!r}: it cannot wait for itself")
-            awaited = groups[name].list_processes() if name in groups else [every[name]]
-            for process in waiting:
-                waits[process.name].update({other.name: condition for other in awaited})
-    _refuse_cycle(waits)
-    return waits
-
-
-def _refuse_cycle(waits: dict[str, dict[str, str]]) -> None:
-    done: set[str] = set()
-    for start in waits:
-        trail: list[str] = []
-        stack = [(start, iter(waits[start]))]
-        while stack:
-            name, rest = stack[-1]
-            if len(trail) < len(stack):
-                trail.append(name)
-            step = next(rest, None)
-            if step is None:
-                done.add(name)
-                stack.pop()
-                trail.pop()
-            elif step in trail:
-                cycle = [*trail[trail.index(step) :], step]
-                raise SpecError(
-                    f"the start order is a cycle: {' waits for '.join(map(repr, cycle))}; break it"
-                )
-            elif step not in done:
-                stack.append((step, iter(waits[step])))
-
-
-# --- what a backend leaves out ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ignored:
-    """A setting that a backend keeps but cannot honour, and the processes that have it."""
-
-    setting: str
-    processes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.setting} ({join_names(self.processes, limit=4)})"
-
-
-def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:
-    """The settings of ``plan`` that are not among ``honoured`` (``"env"``, ``"resource_limit.gpu"``)."""
-    found: dict[str, list[str]] = {}
-    for process in plan:
-        for setting in _setting_names(process):
-            if setting not in honoured and setting.partition(".")[0] not in honoured:
-                found.setdefault(setting, []).append(process.path)
-    return tuple(Ignored(setting=key, processes=tuple(paths)) for key, paths in found.items())
-
-
-def _setting_names(process: PlannedProcess) -> Iterator[str]:
-    if process.container_image:
-        yield "container_image"
-    for key, value in {**process.settings.dump(), **process.pod.dump()}.items():
-        if key in {"resource_request", "resource_limit"}:
-            yield from (f"{key}.{part}" for part in value)
-        elif key == "volumes":
-            yield from dict.fromkeys(f"volumes.{next(iter(volume))}" for volume in value)
-        else:
-            yield key

@@ -1,8 +1,11 @@
-"""Who may start, who has to wait, and who never will: the start order, as every backend keeps it. Pure."""
+"""Decide whether a process may start, has to wait for others, or can never start.
+
+All backends use these decisions for the ``starts_after`` conditions of a running experiment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,11 +13,11 @@ from symphony.status import ENDED, State
 
 
 class Awaited(Protocol):
-    """What has to be known of a process for which others wait."""
+    """The state of a process that other processes wait for."""
 
     @property
     def state(self) -> State:
-        """Where it is in its life."""
+        """Its current state."""
         ...
 
     @property
@@ -24,23 +27,23 @@ class Awaited(Protocol):
 
     @property
     def never_ready(self) -> bool:
-        """Whether its time to become ready is over."""
+        """Whether it did not become ready in time."""
         ...
 
     @property
     def started(self) -> float | None:
-        """When it started, or None for one that never ran."""
+        """The time at which it started, or None if it never ran."""
         ...
 
     @property
     def reason(self) -> str:
-        """Why it is so."""
+        """The reason for its state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What holds for a process that has not started: ``start``, or ``wait`` or ``never`` with the reason."""
+    """The decision about a process: ``start``, or ``wait`` or ``never`` with the reason."""
 
     word: str
     reason: str = ""
@@ -48,35 +51,41 @@ class Verdict:
 
 START = Verdict("start")
 
+_INFINITIVES = {"ready": "be ready", "started": "start", "succeeded": "succeed"}
+
 
 def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> Verdict:
-    """Whether a process that starts after others may start now, must wait, or never can."""
-    awaited = []
-    for other, condition in starts_after.items():
-        track = tracks[other]
-        if _MET[condition](track):
+    """Return whether a process with these conditions may start, has to wait, or can never start."""
+    awaited: list[str] = []
+    for name, condition in starts_after.items():
+        track = tracks[name]
+        if _is_met(condition, track):
             continue
-        impossible = _impossible(other, condition, track)
-        if impossible:
-            return Verdict("never", f"never started: {impossible}")
-        awaited.append(f"{other} to {_WORDS[condition]}")
-    return Verdict("wait", f"waiting for {' and '.join(awaited)}") if awaited else START
+        obstacle = _obstacle(name, condition, track)
+        if obstacle:
+            return Verdict("never", f"never started: {obstacle}")
+        awaited.append(f"{name} to {_INFINITIVES[condition]}")
+    if not awaited:
+        return START
+    return Verdict("wait", f"waiting for {' and '.join(awaited)}")
 
 
-_MET: dict[str, Callable[[Awaited], bool]] = {
-    "ready": lambda track: track.was_ready,
-    "started": lambda track: track.started is not None,
-    "succeeded": lambda track: track.state is State.SUCCEEDED,
-}
-_WORDS = {"ready": "be ready", "started": "start", "succeeded": "succeed"}
+def _is_met(condition: str, track: Awaited) -> bool:
+    if condition == "ready":
+        return track.was_ready
+    if condition == "started":
+        return track.started is not None
+    return track.state is State.SUCCEEDED
 
 
-def _impossible(other: str, condition: str, track: Awaited) -> str:
-    """Why a condition that does not hold never will, or ``""``."""
+def _obstacle(name: str, condition: str, track: Awaited) -> str:
+    """Return why an unmet condition can never be met, or ``""`` if it still can."""
     if track.state is State.FAILED:
-        return f"{other} failed" + (f" ({track.reason})" if track.reason else "")
+        reason = f" ({track.reason})" if track.reason else ""
+        return f"{name} failed{reason}"
     if track.state in ENDED:
-        return f"{other} ended before it was ready" if condition == "ready" else f"{other} ended"
+        suffix = " before it was ready" if condition == "ready" else ""
+        return f"{name} exited{suffix}"
     if condition == "ready" and track.never_ready:
-        return f"{other} was {track.reason}"
+        return f"{name} was {track.reason}"
     return ""

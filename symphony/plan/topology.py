@@ -1,8 +1,8 @@
-"""Who is joined with whom: an experiment as processes, groups, services and the lines between them. Pure.
+"""The topology of an experiment: its processes, groups and services, and their connections.
 
-A topology is made of the description alone, so that one with mistakes can be drawn too: a service that nobody binds
-has no owner there. That of what runs is `symphony.cluster.Cluster.describe_topology`. What it shows is what
-`symphony.drawing` draws.
+A topology is built from the description alone, so that an experiment with errors can be drawn too.
+A service that no process binds has no owner. `symphony.cluster.Cluster.describe_topology` returns
+the topology of a running experiment, and `symphony.drawing` draws topologies.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from symphony.model import Experiment, Process, ProcessGroup
+from symphony.model import Process
 
 if TYPE_CHECKING:
+    from symphony.model import Experiment
     from symphony.status import ExperimentStatus
 
 Kind = Literal["connects", "starts-after"]
 
-# How many processes that are alike are drawn as one: fewer are quicker read one by one.
-FOLD = 3
-_NUMBERED = re.compile(r"(.*?)\d+")
+# The number of similar processes from which on they are drawn as one node.
+MIN_FOLDED_PROCESSES = 3
+_NUMBERED_NAME = re.compile(r"(.*?)\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A process, or several alike that are drawn as one, by their names in declaration order."""
+    """A process, or several similar processes that are drawn as one, in declaration order."""
 
     processes: tuple[str, ...]
     group: str | None = None
 
     @property
     def key(self) -> str:
-        """What links call it: the name of its first process."""
+        """The name of the node in links, which is that of its first process."""
         return self.processes[0]
 
     def label(self, ellipsis: str = "…") -> str:
-        """``agent``, or ``agent-0 … agent-99 (100)``."""
+        """Return ``agent``, or ``agent-0 … agent-99 (100)`` for several processes."""
         if len(self.processes) == 1:
             return self.key
         return f"{self.key} {ellipsis} {self.processes[-1]} ({len(self.processes)})"
@@ -46,10 +47,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service that somebody binds, exposes or connects to.
+    """A service that a process binds, exposes or connects to.
 
-    ``owners`` are the processes and groups that serve it: one, where the experiment can be launched. ``port`` is
-    1..65535, or None where symphony chooses it.
+    ``owners`` are the processes and groups that serve it. There is one if the experiment has no
+    errors. ``port`` is 1 to 65535, or None if symphony chooses it.
     """
 
     name: str
@@ -61,13 +62,16 @@ class Service:
 
     @property
     def label(self) -> str:
-        """``replay``, or ``replay:6006`` with a port of its own."""
+        """``replay``, or ``replay:6006`` with a fixed port."""
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """A process or group that connects to a service, or starts after another under a ``condition``."""
+    """A connection: a process or group connects to a service, or starts after another.
+
+    ``condition`` is the condition of the start, or empty.
+    """
 
     kind: Kind
     source: str
@@ -77,10 +81,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """An experiment as it is drawn.
+    """The parts of an experiment that are drawn.
 
-    ``members`` are what stands side by side, in declaration order: the keys of nodes in no group, and the names of
-    groups. No process has the name of a group, so that a link's end is never in doubt.
+    ``members`` are the keys of the nodes in no group, and the names of the groups, in declaration
+    order. No process has the name of a group, so a name in a link is unambiguous.
     """
 
     experiment: str
@@ -91,17 +95,17 @@ class Topology:
     links: tuple[Link, ...] = ()
 
     def inside(self, group: str) -> tuple[Node, ...]:
-        """The nodes of a group."""
+        """Return the nodes of a group."""
         return tuple(node for node in self.nodes if node.group == group)
 
     def clients(self, service: str) -> tuple[str, ...]:
-        """The processes and groups that connect to a service."""
+        """Return the processes and groups that connect to a service."""
         return tuple(
             link.source for link in self.links if link.kind == "connects" and link.target == service
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The topology as JSON knows it, each process by itself."""
+        """Return the topology as plain data for JSON, with every process listed."""
         return {
             "experiment": self.experiment,
             "processes": [
@@ -134,9 +138,10 @@ class Topology:
 
 
 def topology(experiment: Experiment) -> Topology:
-    """The topology of an experiment, each process by itself. Mistakes are no errors here: `symphony.lint` tells them.
+    """Return the topology of an experiment, with one node for each process.
 
-    What a group connects to is linked with the group, and not with its members again.
+    Errors in the experiment are not reported; `symphony.lint` does that. A service that a group
+    connects to is linked with the group only, not with its members.
     """
     return Topology(
         experiment=experiment.name,
@@ -158,28 +163,31 @@ def of_status(
     connects: Mapping[str, Collection[str]] = MappingProxyType({}),
     starts_after: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Topology:
-    """The topology of what runs, as far as is known of it: processes and groups, and how they are joined.
+    """Return the topology of a running experiment.
 
-    ``connects`` has, by process, the services it connects to, what its group connects to among them, and
-    ``starts_after``, by process or group, the condition to wait for by process. What all members of a group have in
-    common is said of the group. A service that is exposed counts as bound where somebody connects to it, any other
-    always.
+    ``connects`` has the services that each process connects to, including those of its group.
+    ``starts_after`` has, by process or group, the conditions by process. A link that all members
+    of a group have becomes a link of the group. An exposed service counts as bound if a process
+    connects to it, and any other service always does.
     """
     used = dict.fromkeys(name for names in connects.values() for name in names)
-    known = {one.name: replace(one, bound=not one.exposed or one.name in used) for one in services}
-    members = dict.fromkeys(process.group or process.name for process in status)
+    known: dict[str, Service] = {}
+    for service in services:
+        is_bound = not service.exposed or service.name in used
+        known[service.name] = replace(service, bound=is_bound)
+    for name in used:
+        known.setdefault(name, Service(name=name))
     groups: dict[str, tuple[str, ...]] = {}
     for process in status:
         if process.group:
             groups[process.group] = (*groups.get(process.group, ()), process.name)
+    members = tuple(dict.fromkeys(process.group or process.name for process in status))
     return Topology(
         experiment=status.name,
-        members=tuple(members),
+        members=members,
         nodes=tuple(Node(processes=(process.name,), group=process.group) for process in status),
         groups=tuple(groups),
-        services=tuple(
-            {**known, **{name: Service(name=name) for name in used if name not in known}}.values()
-        ),
+        services=tuple(known.values()),
         links=tuple(_links_of_members(members, groups, connects, starts_after)),
     )
 
@@ -191,156 +199,155 @@ def _links_of_members(
     starts_after: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Link]:
     for member in members:
-        inside = groups.get(member, (member,))
+        processes = groups.get(member, (member,))
         common = [
-            name
-            for name in connects.get(inside[0], ())
-            if all(name in connects.get(one, ()) for one in inside)
+            service
+            for service in connects.get(processes[0], ())
+            if all(service in connects.get(process, ()) for process in processes)
         ]
         for service in common:
             yield Link(kind="connects", source=member, target=service)
-        for other, condition in _by_group(starts_after.get(member, {}), groups).items():
+        conditions = _conditions_by_group(starts_after.get(member, {}), groups)
+        for other, condition in conditions.items():
             yield Link(kind="starts-after", source=member, target=other, condition=condition)
-        for one in inside:
-            for service in connects.get(one, ()):
+        for process in processes:
+            for service in connects.get(process, ()):
                 if service not in common:
-                    yield Link(kind="connects", source=one, target=service)
+                    yield Link(kind="connects", source=process, target=service)
 
 
-def _by_group(waits: Mapping[str, str], groups: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Conditions by process, with a group in the place of its members where it is waited for as a whole."""
-    whole = {
-        process: group
-        for group, processes in groups.items()
-        if {waits.get(process) for process in processes} == {waits.get(processes[0], "")}
-        for process in processes
-    }
-    return {whole.get(process, process): condition for process, condition in waits.items()}
-
-
-def components(experiment: Experiment) -> Iterator[Process | ProcessGroup]:
-    """Every process and every group, each group before its members, in declaration order."""
-    for member in experiment.list_members():
-        yield member
-        if isinstance(member, ProcessGroup):
-            yield from member.list_processes()
+def _conditions_by_group(
+    conditions: Mapping[str, str], groups: Mapping[str, tuple[str, ...]]
+) -> dict[str, str]:
+    """Return conditions by process, or by group if all its members have the same condition."""
+    group_of: dict[str, str] = {}
+    for group, processes in groups.items():
+        member_conditions = {conditions.get(process) for process in processes}
+        if len(member_conditions) == 1 and None not in member_conditions:
+            group_of.update(dict.fromkeys(processes, group))
+    return {group_of.get(process, process): condition for process, condition in conditions.items()}
 
 
 def _services(experiment: Experiment) -> dict[str, Service]:
-    found: dict[str, Service] = {}
-    for component in components(experiment):
+    services: dict[str, Service] = {}
+    components = experiment.list_components()
+    for component in components:
         settings = component.settings
         for name in dict.fromkeys([*settings.binds, *settings.exposes]):
-            before = found.get(name, Service(name=name))
-            found[name] = replace(
-                before,
-                owners=(*before.owners, component.name),
-                port=before.port or settings.binds.get(name) or settings.exposes.get(name),
-                bound=before.bound or name in settings.binds,
-                exposed=before.exposed or name in settings.exposes,
-                encrypted=before.encrypted or name in settings.encrypted,
+            service = services.get(name, Service(name=name))
+            services[name] = replace(
+                service,
+                owners=(*service.owners, component.name),
+                port=service.port or settings.binds.get(name) or settings.exposes.get(name),
+                bound=service.bound or name in settings.binds,
+                exposed=service.exposed or name in settings.exposes,
+                encrypted=service.encrypted or name in settings.encrypted,
             )
-    for component in components(experiment):
+    for component in components:
         for name in component.settings.connects:
-            found.setdefault(name, Service(name=name))
-    return found
+            services.setdefault(name, Service(name=name))
+    return services
 
 
 def _links(experiment: Experiment) -> Iterator[Link]:
-    known = {component.name for component in components(experiment)}
-    for component in components(experiment):
+    components = experiment.list_components()
+    names = {component.name for component in components}
+    for component in components:
         group = component.group if isinstance(component, Process) else None
-        of_group = group.settings.connects if group else ()
+        group_connects = group.settings.connects if group else ()
         for service in component.settings.connects:
-            if service not in of_group:
+            if service not in group_connects:
                 yield Link(kind="connects", source=component.name, target=service)
         for other, condition in component.settings.starts_after.items():
-            if other in known:
+            if other in names:
                 yield Link(
                     kind="starts-after", source=component.name, target=other, condition=condition
                 )
 
 
-# --- many that are alike ---
+# --- similar processes ---
 
 
-def folded(whole: Topology, *, least: int = FOLD) -> Topology:
-    """The same with processes that are alike as one node, where there are at least ``least`` of them.
+def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
+    """Return the topology with similar processes as one node, if there are at least ``least``.
 
-    They are alike if they stand in one group or in none, their names differ in the number at the end alone, and
-    they are linked with the same others in the same way. One that serves something is like no other.
+    Processes are similar if they are in the same group or in none, their names differ only in the
+    number at the end, and they have the same links. A process that serves a service is not similar
+    to any other.
     """
-    alike: dict[object, list[Node]] = {}
+    nodes_by_signature: dict[object, list[Node]] = {}
     signatures = _signatures(whole)
     for node in whole.nodes:
-        alike.setdefault(signatures[node.key], []).append(node)
-    first = {same[0].key: same for same in alike.values() if len(same) >= least}
-    gone = {node.key: key for key, same in first.items() for node in same[1:]}
-    if not gone:
+        nodes_by_signature.setdefault(signatures[node.key], []).append(node)
+    folded_nodes: dict[str, list[Node]] = {}
+    # The key of the node that replaces a node, by the key of the replaced node.
+    replacements: dict[str, str] = {}
+    for similar in nodes_by_signature.values():
+        if len(similar) >= least:
+            first = similar[0].key
+            folded_nodes[first] = similar
+            replacements.update({node.key: first for node in similar[1:]})
+    if not replacements:
         return whole
-    nodes = tuple(
-        replace(node, processes=tuple(one.key for one in first[node.key]))
-        if node.key in first
-        else node
-        for node in whole.nodes
-        if node.key not in gone
-    )
-    links = (
-        replace(
-            link,
-            source=gone.get(link.source, link.source),
-            # A service may have the name of a process.
-            target=link.target if link.kind == "connects" else gone.get(link.target, link.target),
-        )
-        for link in whole.links
-    )
+    nodes: list[Node] = []
+    for node in whole.nodes:
+        if node.key in folded_nodes:
+            processes = tuple(similar.key for similar in folded_nodes[node.key])
+            nodes.append(replace(node, processes=processes))
+        elif node.key not in replacements:
+            nodes.append(node)
+    links = [_with_replacements(link, replacements) for link in whole.links]
     return replace(
         whole,
-        members=tuple(name for name in whole.members if name not in gone),
-        nodes=nodes,
+        members=tuple(name for name in whole.members if name not in replacements),
+        nodes=tuple(nodes),
         links=tuple(dict.fromkeys(links)),
     )
 
 
+def _with_replacements(link: Link, replacements: Mapping[str, str]) -> Link:
+    source = replacements.get(link.source, link.source)
+    # The target of this link is a service, which may have the name of a process.
+    if link.kind == "connects":
+        return replace(link, source=source)
+    return replace(link, source=source, target=replacements.get(link.target, link.target))
+
+
 def _signatures(whole: Topology) -> dict[str, object]:
-    """By node, what two that are alike have in common."""
-    joined: dict[str, set[tuple[str, str, str, str]]] = {node.key: set() for node in whole.nodes}
+    """Return a value for each node that is equal for similar nodes."""
+    links: dict[str, set[tuple[str, str, str, str]]] = {node.key: set() for node in whole.nodes}
     for link in whole.links:
-        for here, there, side in (
-            (link.source, link.target, "from"),
-            (link.target, link.source, "to"),
-        ):
-            if here in joined and (side == "from" or link.kind == "starts-after"):
-                joined[here].add((link.kind, side, there, link.condition))
+        if link.source in links:
+            links[link.source].add((link.kind, "from", link.target, link.condition))
+        if link.target in links and link.kind == "starts-after":
+            links[link.target].add((link.kind, "to", link.source, link.condition))
     owners = {owner for service in whole.services for owner in service.owners}
-    found: dict[str, object] = {}
+    signatures: dict[str, object] = {}
     for node in whole.nodes:
-        stem = _NUMBERED.fullmatch(node.key)
-        single = stem is None or node.key in owners
-        found[node.key] = (
-            node.key
-            if single or stem is None
-            else (node.group, stem[1], frozenset(joined[node.key]))
-        )
-    return found
+        numbered = _NUMBERED_NAME.fullmatch(node.key)
+        if numbered is None or node.key in owners:
+            signatures[node.key] = node.key
+        else:
+            signatures[node.key] = (node.group, numbered[1], frozenset(links[node.key]))
+    return signatures
 
 
 # --- states ---
 
 
 def tally(names: Iterable[str], states: Mapping[str, str]) -> dict[str, int]:
-    """How many of some processes are in which state, by its word; those that have none are not counted.
+    """Return how many of the named processes are in each state. Processes without one are ignored.
 
     >>> tally(["a", "b", "c"], {"a": "running", "c": "running"})
     {'running': 2}
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in names:
         if name in states:
-            found[states[name]] = found.get(states[name], 0) + 1
-    return found
+            counts[states[name]] = counts.get(states[name], 0) + 1
+    return counts
 
 
 def tallied(counts: Mapping[str, int], *, many: bool) -> str:
-    """States in words: ``running``, or for ``many`` ``98 running, 2 pending``."""
-    return ", ".join(f"{number} {word}" if many else word for word, number in counts.items())
+    """Return states as text: ``running``, or ``98 running, 2 pending`` if ``many`` is true."""
+    return ", ".join(f"{number} {state}" if many else state for state, number in counts.items())

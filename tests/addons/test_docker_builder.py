@@ -230,18 +230,18 @@ def test_paths_are_of_here_and_now_and_of_home(
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"context_directories": "app"}, "context_directories is a list such as"),
-    ({"context_directories": [{"name": "a/b", "path": "x"}]}, "context entry 'a/b' is no plain name.* example 'b'"),
-    ({"context_directories": [{"name": "..", "path": "x"}]}, "context entry '..' is no plain name"),
-    ({"context_directories": [{"name": "/", "path": "x"}]}, "context entry '/' is no plain name"),
-    ({"context_directories": [{"name": "a", "path": ""}]}, "the path of context entry 'a' is empty"),
-    ({"context_directories": [{"name": "a", "paht": "x"}]}, "a context entry knows no 'paht'; did you mean 'path'"),
+    ({"context_directories": "app"}, "context_directories must be a list such as"),
+    ({"context_directories": [{"name": "a/b", "path": "x"}]}, "must be a plain name.*not 'a/b'; for example 'b'"),
+    ({"context_directories": [{"name": "..", "path": "x"}]}, "must be a plain name.*not '..'"),
+    ({"context_directories": [{"name": "/", "path": "x"}]}, "must be a plain name.*not '/'"),
+    ({"context_directories": [{"name": "a", "path": ""}]}, "the path of a context entry is empty"),
+    ({"context_directories": [{"name": "a", "paht": "x"}]}, "a context entry has the unknown key 'paht'; did you mean 'path'"),
     ({"context_directories": [{"name": "a"}]}, "a context entry needs a path"),
-    ({"context_directories": [{"name": "a", "path": "x", "force_update": 1}]}, "is true or false, not 1"),
+    ({"context_directories": [{"name": "a", "path": "x", "force_update": 1}]}, "must be true or false, not 1"),
     ({"context_directories": [{"name": "a", "path": "x"}, {"name": "a", "path": "y"}]},
-     "two context entries are named 'a': x and y; name one of them otherwise"),
+     "two context entries are named 'a': x and y; rename one of them"),
     ({"dockerfile": ""}, "dockerfile is empty"),
-    ({"temp_directory": None}, "temp_directory is text, not None"),
+    ({"temp_directory": None}, "temp_directory must be text, not None"),
     ({"verbose": "yes"}, "verbose is true or false, not 'yes'"),
     ({"engine": "lxc"}, "engine is one of docker, .*, not 'lxc'"),
 ]  # fmt: skip
@@ -268,7 +268,7 @@ def test_where_an_entry_is_wrong_is_told(settings: dict[str, Any]) -> None:
         (
             "rl:1",
             "1",
-            "repository 'rl:1' has a tag or digest, which is said apart from it; write 'rl'",
+            "repository 'rl:1' must not have a tag or a digest; write 'rl'",
         ),
         ("localhost:5000/rl:1", "1", "write 'localhost:5000/rl'"),
         ("rl@sha256:1", "1", "write 'rl'"),

@@ -257,5 +257,5 @@ def test_what_is_wrong_shows_before_anything_is_built(
     written(experiment, project)
     done = symphony(project, "e.yml", "--build", *nowhere)
     assert done.returncode == 2
-    assert "'learner' connects to 'nothing', which no process binds" in done.stderr
+    assert "process 'learner': connects to service 'nothing', which no process binds" in done.stderr
     assert docker.calls == []

@@ -49,13 +49,13 @@ def test_who_gets_which_keys() -> None:
     serving.new_process("inside", command="c")
     plan = resolve(exp, SCHEME)
     assert {process.name: process.keys for process in plan} == {
-        "server": encryption_keys.OF_SERVERS,
-        "client": encryption_keys.OF_CLIENTS,
+        "server": encryption_keys.SERVER_VARIABLES,
+        "client": encryption_keys.CLIENT_VARIABLES,
         "other": (),
-        "member": encryption_keys.OF_CLIENTS,
-        "inside": encryption_keys.OF_SERVERS,
+        "member": encryption_keys.CLIENT_VARIABLES,
+        "inside": encryption_keys.SERVER_VARIABLES,
     }
-    assert set(plan.key_variables) == set(encryption_keys.OF_SERVERS)
+    assert set(plan.key_variables) == set(encryption_keys.SERVER_VARIABLES)
     told = plan.environment(plan.processes[2])
     assert {key: value for key, value in told.items() if "ENCRYPTED" in key} == {
         "SYMPH_REPLAY_ENCRYPTED": "curve",
@@ -93,14 +93,14 @@ def test_what_cannot_be_is_refused_in_one_line(change: Any, message: str) -> Non
 
 def test_keys_are_new_every_time_and_only_those_asked_for() -> None:
     first, second = (
-        encryption_keys.generate(encryption_keys.OF_SERVERS),
-        encryption_keys.generate(encryption_keys.OF_SERVERS),
+        encryption_keys.generate(encryption_keys.SERVER_VARIABLES),
+        encryption_keys.generate(encryption_keys.SERVER_VARIABLES),
     )
-    assert set(first) == set(encryption_keys.OF_SERVERS)
+    assert set(first) == set(encryption_keys.SERVER_VARIABLES)
     assert not set(first.values()) & set(second.values())
     assert {len(key) for key in first.values()} == {40}
-    assert set(encryption_keys.generate(encryption_keys.OF_CLIENTS)) == set(
-        encryption_keys.OF_CLIENTS
+    assert set(encryption_keys.generate(encryption_keys.CLIENT_VARIABLES)) == set(
+        encryption_keys.CLIENT_VARIABLES
     )
     assert encryption_keys.generate([]) == {}
 
@@ -136,11 +136,11 @@ def test_on_kubernetes_the_keys_are_a_secret_that_is_mounted_nowhere(tmp_path: P
     manifest = cluster.manifest(exp)
     objects = list(manifest)  # type: ignore[call-overload]
     (secret,) = [item for item in objects if item["metadata"]["name"] == "e-symphony-keys"]
-    assert set(secret["data"]) == set(encryption_keys.OF_SERVERS)
+    assert set(secret["data"]) == set(encryption_keys.SERVER_VARIABLES)
     pods = {item["metadata"]["name"]: item["spec"] for item in objects if item["kind"] == "Pod"}
     for name, expected in (
-        ("e-server", encryption_keys.OF_SERVERS),
-        ("e-client", encryption_keys.OF_CLIENTS),
+        ("e-server", encryption_keys.SERVER_VARIABLES),
+        ("e-client", encryption_keys.CLIENT_VARIABLES),
         ("e-other", ()),
     ):
         env = pods[name]["containers"][0]["env"]
@@ -169,7 +169,7 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "SYMPH_REPLAY_PORT": str(port),
         "SYMPH_REPLAY_BIND_HOST": "127.0.0.1",
         "SYMPH_REPLAY_ENCRYPTED": "curve",
-        **encryption_keys.generate(encryption_keys.OF_SERVERS),
+        **encryption_keys.generate(encryption_keys.SERVER_VARIABLES),
     }
     for key, value in found.items():
         monkeypatch.setenv(key, value)
@@ -182,7 +182,7 @@ def test_the_classes_find_the_keys_by_themselves(environ: dict[str, str]) -> Non
         assert client.request(b"x") == b"x"
         assert not any(
             environ[key] in f"{server!r}{client!r}{client._place}"
-            for key in encryption_keys.OF_SERVERS
+            for key in encryption_keys.SERVER_VARIABLES
         )
         server.stop()
         assert server.join(LONG)
@@ -206,7 +206,7 @@ def asked(
 
 
 def test_who_has_no_key_or_another_is_not_let_in(environ: dict[str, str]) -> None:
-    stranger = encryption_keys.generate(encryption_keys.OF_CLIENTS)
+    stranger = encryption_keys.generate(encryption_keys.CLIENT_VARIABLES)
     with ZmqServer(service="replay") as server:
         server.start_loop(bytes)
         public, secret = (
@@ -249,7 +249,7 @@ def test_a_client_talks_to_no_server_without_the_key(environ: dict[str, str]) ->
 def test_a_process_without_keys_is_told_to_name_the_service(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: Any, verb: str
 ) -> None:
-    for key in encryption_keys.OF_SERVERS:
+    for key in encryption_keys.SERVER_VARIABLES:
         monkeypatch.delenv(key)
     with pytest.raises(
         NotFound,
@@ -319,16 +319,16 @@ def test_an_experiment_talks_and_a_stranger_does_not(cluster: Cluster, tmp_path:
     assert tried == "0 []"
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
     kept = {
-        path.name: path.read_bytes() for path in files if path.name in encryption_keys.OF_SERVERS
+        path.name: path.read_bytes() for path in files if path.name in encryption_keys.SERVER_VARIABLES
     }
-    assert set(kept) == set(encryption_keys.OF_SERVERS)
+    assert set(kept) == set(encryption_keys.SERVER_VARIABLES)
     assert all(
         path.stat().st_mode & 0o777 == 0o600
         for path in files
-        if path.name in encryption_keys.OF_SERVERS
+        if path.name in encryption_keys.SERVER_VARIABLES
     )
     for secret in kept.values():
         assert {path.name for path in files if secret in path.read_bytes()} <= set(
-            encryption_keys.OF_SERVERS
+            encryption_keys.SERVER_VARIABLES
         )
         assert secret.decode() not in f"{manifest}{manifest.to_dict()}{exp.dump_dict()}{status}"

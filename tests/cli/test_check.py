@@ -60,7 +60,7 @@ def test_findings_are_lines_in_the_order_of_the_file(program: Program, bad: Path
         "bad.yml:17:5: error: web [unbound-service: kube]",
     ]
     assert lines[3] == (
-        "bad.yml:17:5: error: web: connects to 'reply', which no process binds; "
+        "bad.yml:17:5: error: web: connects to service 'reply', which no process binds; "
         "did you mean 'replay'? [unbound-service: kube]"
     )
     assert program.state_entries() == []
@@ -83,7 +83,7 @@ def test_json_output(program: Program, bad: Path) -> None:
         "targets": ["kube", "local"],
         "processes": ["web"],
         "place": ["processes", "web", "connects", 0],
-        "what": "connects to 'reply', which no process binds",
+        "what": "connects to service 'reply', which no process binds",
         "mend": "did you mean 'replay'?",
         "line": 17,
         "column": 5,
@@ -133,19 +133,40 @@ def test_python_file_has_no_positions(program: Program) -> None:
         "def build(exp):\n    exp.new_process('a', command='true').connects('x')\n"
     )
     done = program("check", "exp.py", "--target", "local")
-    assert done.stdout.startswith("exp.py: error: a: connects to 'x', which no process binds; ")
+    assert done.stdout.startswith(
+        "exp.py: error: a: connects to service 'x', which no process binds; "
+    )
 
 
-def test_file_that_cannot_be_loaded_is_a_finding(program: Program) -> None:
-    file = write(program, "name: rl\nprocesses:\n  a: {comand: x}\n")
+def test_every_error_of_a_file_is_a_finding(program: Program) -> None:
+    file = write(
+        program,
+        "name: rl\nport_range: 7\nprocesses:\n  a: {comand: x, start_dir: ''}\n"
+        "  b:\n    command: [c]\n    volumes: [{nsf: {}}]\n",
+    )
     done = program("check", file, "--target", "local")
     assert done.returncode == 1
-    assert done.stdout.startswith("rl.yml:3:7: error: ")
-    assert "did you mean 'command'" in done.stdout
-    assert done.stdout.endswith(" [file: local]\n")
+    lines = [re.sub(r"; .* \[", " [", line) for line in done.stdout.splitlines()]
+    assert lines[0].startswith("rl.yml:2:1: error: port_range must be the first and the last port")
+    assert lines[1:] == [
+        "rl.yml:4:7: error: process 'a' has the unknown key 'comand' [file: local]",
+        "rl.yml:4:18: error: start_dir is empty [file: local]",
+        "rl.yml:7:16: error: a volume has the unknown key 'nsf' [file: local]",
+    ]
     report = program.json("check", file, "--target", "local", code=1)
-    assert report["experiment"] is None
-    assert (report["findings"][0]["line"], report["findings"][0]["column"]) == (3, 7)
+    assert (report["experiment"], report["errors"]) == ("rl", 4)
+
+
+def test_valid_parts_of_a_file_with_errors_are_checked(program: Program) -> None:
+    processes = "  a: {command: c, connects: x}\n  b: {command: c, start_dir: ''}\n"
+    file = write(program, f"name: rl\nprocesses:\n{processes}")
+    lines = program("check", file, "-b", "kube", "--image", "x").stdout.splitlines()
+    assert [line.partition(": error: ")[0] for line in lines] == ["rl.yml:3:19", "rl.yml:4:19"]
+
+
+def test_file_without_a_name_has_no_experiment(program: Program) -> None:
+    report = program.json("check", write(program, "processes: {}\n"), code=1)
+    assert (report["experiment"], report["errors"]) == (None, 1)
 
 
 @pytest.mark.parametrize(
@@ -169,10 +190,14 @@ def test_position_of_settings_with_another_key_in_the_file(
 
 def test_documentation_lists_every_rule() -> None:
     import symphony.lint
+    import symphony.plan
 
+    pattern = r'(?:rule=|_finding_from\(|finding_of\(\s*\w+,\s*)"([a-z-]+)"'
     rules: set[str] = set()
-    for path in Path(symphony.lint.__file__).parent.glob("*.py"):
-        rules.update(re.findall(r'(?:rule=|refused\(|_found\(\w+, )"([a-z-]+)"', path.read_text()))
+    for package in (symphony.lint, symphony.plan):
+        for path in Path(str(package.__file__)).parent.glob("*.py"):
+            rules.update(re.findall(pattern, path.read_text()))
+    assert len(rules) > 15
     documented = set(re.findall(r"`([a-z-]+)`", DOCUMENTATION.read_text()))
     assert rules <= documented
 

@@ -72,7 +72,7 @@ def test_kubernetes_objects_contain_the_values(program: Program, file: Path) -> 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("agnets=2", "rl.yml:2:1: parameters: "),
+        ("agnets=2", "rl.yml:2:1: parameters.agnets: "),
         ("agents=two", "rl.yml:11:5: processes.agent.count: "),
         ("agents", "--set: "),
         ("=2", "--set: "),

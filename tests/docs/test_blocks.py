@@ -91,13 +91,13 @@ def test_the_readme_shows_the_verbs_of_every_day() -> None:
 
 def test_what_is_said_to_be_ignored_is_what_local_ignores() -> None:
     from symphony.host.render import HONOURED
-    from symphony.model.settings import LEVELS
+    from symphony.model.settings import SETTINGS
 
     written = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     said = written.partition("**Kept and ignored on `local` and `tmux`:**")[2].partition(
         ". `symphony render`"
     )[0]
-    ignored = {key for key in LEVELS if key not in HONOURED and not key.startswith("resource_")}
+    ignored = {key for key in SETTINGS if key not in HONOURED and not key.startswith("resource_")}
     words = {"tolerations": "tolerations", "labels": "labels", "volumes": "volumes"}
     for key in ignored | {"container_image"}:
         assert words.get(key, f"`{key}`") in said, key

@@ -19,7 +19,7 @@ from symphony.cluster.plugins import installed_backends
 from symphony.commandline import SymphonyParser
 from symphony.host.render import HONOURED
 from symphony.model import schema
-from symphony.model.settings import LEVELS
+from symphony.model.settings import SETTINGS, VOLUME_KINDS
 from symphony.testing import BackendContract
 
 API = pages.REFERENCE / "api"
@@ -92,7 +92,7 @@ def keys(given: Any) -> Iterator[str]:
     """All keys of an experiment's file, however deep, but for the kinds of volumes."""
     if isinstance(given, dict):
         if given.get("additionalProperties") is False and set(given["properties"]) != set(
-            schema.VOLUMES
+            VOLUME_KINDS
         ):
             yield from given["properties"]
         for item in given.values():
@@ -107,7 +107,7 @@ def test_every_key_is_there_and_described() -> None:
     told = dict(rows)
     assert set(told) == set(keys(schema.build()))
     assert all(told.values())
-    for kind in schema.VOLUMES:
+    for kind in VOLUME_KINDS:
         assert f"\n#### {kind}\n" in experiment_file.page()
 
 
@@ -136,12 +136,12 @@ def test_defaults_are_told() -> None:
 
 
 def test_every_setting_has_an_example_that_loads() -> None:
-    assert set(examples.SETTINGS) == set(schema.SETTINGS) == set(LEVELS)
+    assert set(examples.SETTINGS) == set(SETTINGS)
     for key in examples.SETTINGS:
         assert key in examples.body(key)
     with examples.experiment() as experiment:
         assert [image.repository for image in experiment.list_images()] == ["registry.example/rl"]
-        assert set(parity.settings_of(experiment)) >= {f"volumes.{kind}" for kind in schema.VOLUMES}
+        assert set(parity.settings_of(experiment)) >= {f"volumes.{kind}" for kind in VOLUME_KINDS}
 
 
 # --- what each backend does ---
@@ -164,7 +164,7 @@ def test_every_setting_is_there_with_what_becomes_of_it() -> None:
         row[0]: row[1:]
         for row in re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \|$", page)
     }
-    assert {name.partition(".")[0] for name in rows} == {*LEVELS, "container_image"}
+    assert {name.partition(".")[0] for name in rows} == {*SETTINGS, "container_image"}
     for name, (local, tmux, _) in rows.items():
         honoured = name in HONOURED or name.partition(".")[0] in HONOURED
         assert (local, tmux) == ((("yes",) if honoured else ("ignored",)) * 2)

@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from symphony.model import component
+from symphony.model import settings as model_settings
 from symphony.plan.addresses import AddressScheme
 
 SCHEME = AddressScheme(
@@ -84,7 +84,7 @@ volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "nfs": record({"server": filled, "path": absolute, **_mount}, name=names),
     "host_path": record(
         {"path": absolute, **_mount},
-        type=st.sampled_from(component.HOST_PATH_TYPES), read_only=st.booleans(), name=names,
+        type=st.sampled_from(model_settings.HOST_PATH_TYPES), read_only=st.booleans(), name=names,
     ),
     "pvc": record({"claim": filled, **_mount}, read_only=st.booleans(), name=names),
     "empty_dir": record(_mount, memory=st.booleans(), size=quantities, name=names),
@@ -106,9 +106,9 @@ def _mounted_at(item: dict[str, Any]) -> str:
 tolerations = st.one_of(
     record(
         {"key": label_keys},
-        operator=st.sampled_from(component.TOLERATION_OPERATORS),
+        operator=st.sampled_from(model_settings.TOLERATION_OPERATORS),
         value=texts,
-        effect=st.sampled_from(component.TAINT_EFFECTS),
+        effect=st.sampled_from(model_settings.TAINT_EFFECTS),
         toleration_seconds=counts,
     ),
     st.just({"operator": "Exists"}),
@@ -129,7 +129,7 @@ container_level: dict[str, st.SearchStrategy[Any]] = {
     "env": environments,
     "resource_request": record(**_resources),
     "resource_limit": record(**_resources, gpu=st.integers(0, 8)),
-    "image_pull_policy": st.sampled_from(component.PULL_POLICIES),
+    "image_pull_policy": st.sampled_from(model_settings.PULL_POLICIES),
     "volumes": st.lists(volume, max_size=2, unique_by=_mounted_at),
     "container_yml": yml,
     "ready": st.one_of(
@@ -138,7 +138,7 @@ container_level: dict[str, st.SearchStrategy[Any]] = {
     ),
 }
 pod_level: dict[str, st.SearchStrategy[Any]] = {
-    "restart_policy": st.sampled_from(component.RESTART_POLICIES),
+    "restart_policy": st.sampled_from(model_settings.RESTART_POLICIES),
     "termination_grace_period": counts,
     "job": st.one_of(
         st.booleans(), record(backoff_limit=counts, active_deadline=counts, ttl=counts)
@@ -268,7 +268,7 @@ def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:
         if earlier and draw(st.booleans()):
             waits = draw(
                 st.dictionaries(
-                    st.sampled_from(earlier), st.sampled_from(component.CONDITIONS), min_size=1
+                    st.sampled_from(earlier), st.sampled_from(model_settings.CONDITIONS), min_size=1
                 )
             )
             member["starts_after"] = draw(st.sampled_from([waits, list(waits), next(iter(waits))]))

@@ -1,4 +1,4 @@
-"""Secrets as environment variables: described, checked, and given to real processes without being written down."""
+"""Secrets as environment variables, in the description and in running processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from symphony import Cluster, Experiment, SpecError
 from symphony.host.processes.spec import ProcessSpec
-from symphony.plan.resolve import resolve, secret_text
+from symphony.plan.process_settings import secret_text
+from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
 VALUE = "sword'fish $HOME\n日本\n"
@@ -25,10 +26,10 @@ def experiment(**options: Any) -> Experiment:
     return Experiment("e", secrets={"token": "some/token", "key": "some/key"}, **options)
 
 
-# --- described ---
+# --- in the description ---
 
 
-def test_it_is_kept_dumped_and_loaded() -> None:
+def test_env_secrets_are_dumped_and_loaded() -> None:
     before = experiment()
     before.new_process("p", command="c").set_env_secret("TOKEN", "token")
     dumped = before.dump_dict()
@@ -36,7 +37,7 @@ def test_it_is_kept_dumped_and_loaded() -> None:
     assert Experiment.load_dict(json.loads(json.dumps(dumped))).dump_dict() == dumped
 
 
-def test_in_yaml_a_file_name_is_taken_as_it_is_written(tmp_path: Path) -> None:
+def test_a_file_name_in_yaml_is_text(tmp_path: Path) -> None:
     path = tmp_path / "e.yml"
     path.write_text(
         "name: e\nsecrets: {010: x}\nprocesses: {p: {command: c, env_secrets: {TOKEN: 010}}}\n"
@@ -45,7 +46,7 @@ def test_in_yaml_a_file_name_is_taken_as_it_is_written(tmp_path: Path) -> None:
     assert plan.env_secrets(plan.processes[0]) == {"TOKEN": "010"}
 
 
-def test_a_member_has_those_of_its_group_and_its_own_win() -> None:
+def test_the_secrets_of_a_member_take_precedence_over_those_of_its_group() -> None:
     whole = experiment()
     group = whole.new_process_group("g").set_env_secret("A", "token").set_env_secret("B", "token")
     group.new_process("p", command="c").set_env_secret("B", "key")
@@ -53,30 +54,7 @@ def test_a_member_has_those_of_its_group_and_its_own_win() -> None:
     assert plan.env_secrets(plan.processes[0]) == {"A": "token", "B": "key"}
 
 
-# --- checked ---
-
-
-def test_an_unknown_secret_is_refused_with_the_near_miss() -> None:
-    whole = experiment()
-    whole.new_process("p", command="c").set_env_secret("TOKEN", "tokn")
-    with pytest.raises(SpecError) as refusal:
-        resolve(whole, SCHEME)
-    assert str(refusal.value) == (
-        "'p' has the variable 'TOKEN' from the secret 'tokn', which is not there; did you mean 'token'?"
-    )
-
-
-def test_one_variable_has_one_source() -> None:
-    whole = experiment()
-    whole.new_process("p", command="c", env={"TOKEN": "x"}).set_env_secret("TOKEN", "token")
-    with pytest.raises(
-        SpecError,
-        match="'p' has the variable 'TOKEN' twice, from its env and from the secret 'token'",
-    ):
-        resolve(whole, SCHEME)
-
-
-def test_it_wins_over_a_variable_of_the_experiment_and_an_address_over_it() -> None:
+def test_a_secret_replaces_a_variable_of_the_experiment_but_not_an_address() -> None:
     whole = experiment(env={"TOKEN": "x"})
     process = whole.new_process("p", command="c").binds("db")
     process.set_env_secret("TOKEN", "token").set_env_secret("SYMPH_DB_PORT", "token")
@@ -86,15 +64,16 @@ def test_it_wins_over_a_variable_of_the_experiment_and_an_address_over_it() -> N
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"a\0b"])
-def test_what_is_no_text_is_refused_without_being_shown(content: bytes) -> None:
-    with pytest.raises(SpecError) as refusal:
+def test_a_secret_that_is_not_text_is_refused_without_showing_it(content: bytes) -> None:
+    with pytest.raises(SpecError) as caught:
         secret_text("token", content)
-    assert str(refusal.value) == (
-        "secret 'token' cannot be a variable: it is no UTF-8 text; read it from SYMPHONY_SECRETS_DIR"
+    assert str(caught.value) == (
+        "secret 'token' cannot be the value of a variable, because it is not UTF-8 text; "
+        "read the file in SYMPHONY_SECRETS_DIR"
     )
 
 
-def test_a_command_gets_its_secrets_when_it_is_run(tmp_path: Path) -> None:
+def test_a_command_receives_its_secrets_when_it_runs(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(VALUE)
     command = ProcessSpec(
         name="p", argv=("c",), cwd="/", env={"A": "1"}, env_secrets={"TOKEN": "token"}
@@ -103,7 +82,7 @@ def test_a_command_gets_its_secrets_when_it_is_run(tmp_path: Path) -> None:
     assert VALUE not in str(command.to_dict())
 
 
-# --- given to processes of this machine ---
+# --- in running processes ---
 
 
 @pytest.fixture
@@ -120,7 +99,7 @@ def launched(cluster: Cluster, tmp_path: Path, content: bytes) -> Experiment:
     return result
 
 
-def test_a_process_has_the_content_byte_for_byte_and_nothing_that_is_written_has_it(
+def test_a_process_receives_the_content_and_no_other_file_contains_it(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     described = launched(cluster, tmp_path, VALUE.encode())
@@ -141,9 +120,7 @@ def test_a_process_has_the_content_byte_for_byte_and_nothing_that_is_written_has
     assert kept.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_one_that_is_no_text_is_refused_before_anything_starts(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    with pytest.raises(SpecError, match="secret 'token' cannot be a variable"):
+def test_a_secret_that_is_not_text_prevents_the_launch(cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="secret 'token' cannot be the value of a variable"):
         cluster.launch(launched(cluster, tmp_path, b"\xff\xfe"))
     assert cluster.list_experiments() == []

@@ -171,26 +171,26 @@ HEAD = "name: e\nparameters: {agents: 8, must: null}\nprocesses:\n  p:\n    comm
 @pytest.mark.parametrize(
     ("text", "given", "said"),
     [
-        (HEAD, {"agnets": 4}, "e.yml:2:1: parameters: there is no parameter 'agnets'; did you mean 'agents'?"),
+        (HEAD, {"agnets": 4}, "e.yml:2:1: parameters.agnets: there is no parameter 'agnets'; did you mean 'agents'?"),
         ("name: e\n", {"n": 4},
-         "e.yml:1:1: it declares no parameters, and n cannot be set; declare it: parameters: {...}"),
+         "e.yml:1:1: the file declares no parameters, so n cannot be set; declare them: parameters"),
         (HEAD + "    args: [a, 'x${agnets}']\n", {},
-         "e.yml:6:15: processes.p.args.1: there is no parameter 'agnets'; did you mean 'agents'? (declare it under"),
-        (HEAD + "    args: ['${zzz:-3}']\n", {}, "there is no parameter 'zzz'; there are agents, must"),
+         "e.yml:6:15: processes.p.args.1: there is no parameter 'agnets'; did you mean 'agents'? (declare it in"),
+        (HEAD + "    args: ['${zzz:-3}']\n", {}, "there is no parameter 'zzz'; parameters: agents, must"),
         (HEAD + "    env:\n      A: ${must}\n", {},
-         "e.yml:7:7: processes.p.env.A: parameter 'must' has no value: give --set must=..., or set the variable must"),
-        (HEAD + "    binds: {s: '${agents}x'}\n", {}, "e.yml:6:5: processes.p.binds: the port of 's' is a number"),
-        (HEAD + "    restart_policy: ${agents}\n", {}, "e.yml:6:5: processes.p.restart_policy: restart_policy is Al"),
-        (HEAD + "    args: ['${agents']\n", {}, "'${agents' is no parameter: ${name} or ${name:-default}; $${ is ${"),
-        (HEAD + "    args: ['${#a}']\n", {}, "'${#a}' is no parameter"),
-        (HEAD + "    args: ['${agents:-${must}}']\n", {}, "'${agents:-${must}' is no parameter"),
-        (HEAD + "    args: ['${index}']\n", {}, "${index} stands only below a count; write $${index} for the text"),
-        (HEAD + "    env: {count: 1, A: '${index}'}\n", {}, "${index} stands only below a count"),
-        (HEAD + "    env: {A8: x, 'A${agents}': y}\n", {}, "processes.p.env.A${agents}: the key 'A8' stands twice"),
-        ("name: e\nparameters: [a]\n", {}, "e.yml:2:1: parameters: parameters is a mapping, not ['a']"),
-        ("name: e\nparameters:\n  a: [1]\n", {}, "e.yml:3:3: parameters.a: parameter 'a' is text, not ['1']"),
-        ("name: e\nparameters:\n  a-b: 1\n", {}, "e.yml:3:3: parameters.a-b: parameter name 'a-b' is not valid: lette"),
-        ("name: e\nparameters:\n  index: 1\n", {}, "'index' cannot be a parameter: symphony gives it a value"),
+         "e.yml:7:7: processes.p.env.A: parameter 'must' has no value; give --set must=..., or set the variable must"),
+        (HEAD + "    binds: {s: '${agents}x'}\n", {}, "e.yml:6:5: processes.p.binds: the port of 's' must be a number"),
+        (HEAD + "    restart_policy: ${agents}\n", {}, "e.yml:6:5: processes.p.restart_policy: restart_policy must be one of Al"),
+        (HEAD + "    args: ['${agents']\n", {}, "'${agents' is not a reference: write ${name} or ${name:-default}, or $${ for the text ${"),
+        (HEAD + "    args: ['${#a}']\n", {}, "'${#a}' is not a reference"),
+        (HEAD + "    args: ['${agents:-${must}}']\n", {}, "'${agents:-${must}' is not a reference"),
+        (HEAD + "    args: ['${index}']\n", {}, "${index} can be used only in a process or a group with a count; write $${index} for the text"),
+        (HEAD + "    env: {count: 1, A: '${index}'}\n", {}, "${index} can be used only in a process or a group with a count"),
+        (HEAD + "    env: {A8: x, 'A${agents}': y}\n", {}, "processes.p.env.A${agents}: the key 'A8' is duplicated after the parameters are replaced"),
+        ("name: e\nparameters: [a]\n", {}, "e.yml:2:1: parameters: parameters must be a mapping, not ['a']"),
+        ("name: e\nparameters:\n  a: [1]\n", {}, "e.yml:3:3: parameters.a: parameter 'a' must be text, not ['1']"),
+        ("name: e\nparameters:\n  a-b: 1\n", {}, "e.yml:3:3: parameters.a-b: parameter name 'a-b' is not valid: use letters"),
+        ("name: e\nparameters:\n  index: 1\n", {}, "'index' cannot be a parameter, because symphony sets its value"),
         ("name: e\nparameters:\n  SYMPH_X: 1\n", {}, "'SYMPH_X' cannot be a parameter"),
     ],
 )  # fmt: skip
@@ -292,13 +292,13 @@ def test_a_name_that_is_there_is_not_that_of_copies() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("count: two", "e.yml:4:5: processes.p.count: count is a whole number, not 'two'"),
-        ("count: true", "count is a whole number, not True"),
-        ("count: -1", "count is at least 0, not -1"),
-        ("count: 10001", "count is at most 10000, not 10001"),
+        ("count: two", "e.yml:4:5: processes.p.count: count must be a whole number, not 'two'"),
+        ("count: true", "count must be a whole number, not True"),
+        ("count: -1", "count must be at least 0, not -1"),
+        ("count: 10001", "count must be at most 10000, not 10001"),
         (
             "conut: 1",
-            "e.yml:4:5: processes.p.conut: process 'p-0' knows no 'conut'; did you mean 'count'",
+            "e.yml:4:5: processes.p.conut: process 'p-0' has the unknown key 'conut'; did you mean 'count'",
         ),
         ("env: {1A: b}", "e.yml:4:11: processes.p.env.1A: variable name '1A' is not valid"),
     ],
@@ -313,11 +313,11 @@ def test_a_wrong_count_is_told_with_its_place(tmp_path: Path, line: str, said: s
 def test_what_is_wrong_in_a_member_of_a_group_is_told_where_it_stands(tmp_path: Path) -> None:
     text = "name: e\nprocesses:\n  g:\n    count: 2\n    processes:\n      p:\n        count: 2\n        comand: c\n"
     assert (
-        "e.yml:8:9: processes.g.processes.p.comand: process 'p-0-0' knows no 'comand'"
+        "e.yml:8:9: processes.g.processes.p.comand: process 'p-0-0' has the unknown key 'comand'"
         in refusal(tmp_path, text)
     )
     twice = "name: e\nprocesses:\n  p: {count: 2, command: c}\n  p-1: {command: c}\n"
-    assert "e.yml:4:3: processes.p-1: experiment 'e' has a process 'p-1' already" in refusal(
+    assert "e.yml:4:3: processes.p-1: experiment 'e' already has a process 'p-1'" in refusal(
         tmp_path, twice
     )
 

@@ -17,7 +17,7 @@ from symphony import Experiment, SpecError
 from symphony.host.processes.identity import RUN_ID_VARIABLE
 from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS, ProcessSpec
 from symphony.host.render import HONOURED, HOST, HostManifest, render
-from symphony.model.settings import LEVELS
+from symphony.model.settings import SETTINGS
 from symphony.plan.addresses import AddressScheme
 from symphony.plan.resolve import Defaults, resolve
 from tests.unit.strategies import experiments, texts
@@ -289,7 +289,7 @@ def test_settings_of_other_backends_are_listed_as_ignored() -> None:
 
 
 def test_honoured_settings_exist() -> None:
-    assert {name.partition(".")[0] for name in HONOURED} <= set(LEVELS)
+    assert {name.partition(".")[0] for name in HONOURED} <= set(SETTINGS)
 
 
 # --- the manifest ---

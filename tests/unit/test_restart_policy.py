@@ -101,7 +101,7 @@ WAITS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "succeeded before it was ready": (
         {"state": State.SUCCEEDED, "started": 1.0, "exit_code": 0},
         {
-            "ready": "never started: db ended before it was ready",
+            "ready": "never started: db exited before it was ready",
             "started": "start",
             "succeeded": "start",
         },

@@ -1,4 +1,4 @@
-"""The shipped JSON Schema is what is built, knows what the loader knows, and accepts and refuses alike."""
+"""The JSON Schema: the schema file is up to date, and the schema agrees with the loader."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ import jsonschema
 import pytest
 from hypothesis import given
 
-from symphony import Experiment, SpecError
-from symphony.model import images, load, process, schema
+from symphony import Experiment, ProcessGroup, SpecError
+from symphony.model import schema
 from symphony.model.component import Component
+from symphony.model.experiment import EXPERIMENT_OPTIONS
+from symphony.model.group import GROUP_OPTIONS
+from symphony.model.process import PROCESS_OPTIONS, ProcessOptions
+from symphony.model.settings import SETTINGS, VOLUME_KINDS
+from symphony.model.value_types import Field
 from tests.unit.strategies import experiments
 
 VALIDATOR = jsonschema.Draft202012Validator(schema.build())
@@ -33,25 +38,17 @@ def volume(**kinds: Any) -> dict[str, Any]:
     return of_process(volumes=[kinds])
 
 
-def keywords(method: str) -> set[str]:
-    return set(inspect.signature(getattr(Component, method)).parameters) - {"self"}
-
-
-def test_it_is_a_schema() -> None:
+def test_the_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(schema.build())
 
 
-def test_the_shipped_file_is_what_is_built() -> None:
-    mend = f"write it again: {Path(sys.executable).name} -m symphony.model.schema"
-    assert json.loads(schema.path().read_text(encoding="utf-8")) == schema.build(), mend
+def test_the_schema_file_is_up_to_date(tmp_path: Path) -> None:
+    schema.write(tmp_path / "schema.json")
+    hint = f"write it again: {Path(sys.executable).name} -m symphony.model.schema"
+    assert (tmp_path / "schema.json").read_bytes() == schema.path().read_bytes(), hint
 
 
-def test_running_the_module_writes_the_shipped_file_byte_for_byte(tmp_path: Path) -> None:
-    schema.write(tmp_path / "written.json")
-    assert (tmp_path / "written.json").read_bytes() == schema.path().read_bytes()
-
-
-def test_building_it_imports_nothing_foreign() -> None:
+def test_building_the_schema_imports_only_the_standard_library() -> None:
     program = "import sys, symphony.model.schema as s; s.build(); print('yaml' in sys.modules, 'psutil' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -59,61 +56,45 @@ def test_building_it_imports_nothing_foreign() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-def properties(name: str | None = None) -> set[str]:
+METHODS = [
+    *((setting.method, setting.fields) for setting in SETTINGS.values() if setting.fields),
+    *((f"mount_{kind}", fields) for kind, (_, fields) in VOLUME_KINDS.items()),
+]
+
+
+@pytest.mark.parametrize(("method", "fields"), METHODS, ids=lambda value: str(value)[:20])
+def test_the_fields_of_a_setting_are_the_keywords_of_its_method(
+    method: str, fields: dict[str, Field]
+) -> None:
+    keywords = dict(inspect.signature(getattr(Component, method)).parameters)
+    del keywords["self"]
+    required = {name for name, item in keywords.items() if item.default is item.empty}
+    assert set(fields) == set(keywords)
+    assert {name for name, field in fields.items() if field.required} == required
+
+
+def test_the_keywords_of_the_constructors_are_in_the_tables() -> None:
+    assert set(PROCESS_OPTIONS) == set(ProcessOptions.__annotations__)
+    for constructor, options in ((Experiment, EXPERIMENT_OPTIONS), (ProcessGroup, GROUP_OPTIONS)):
+        assert set(options) == set(inspect.signature(constructor).parameters) - {"name"}
+
+
+def test_every_property_has_a_description() -> None:
     built = schema.build()
-    return set((built["$defs"][name] if name else built)["properties"])
-
-
-def test_its_keys_are_those_of_the_loader() -> None:
-    assert properties() == set(load.EXPERIMENT_KEYS)
-    assert properties("process") == {*process.OPTIONS, *load.APPLY, "count"}
-    assert properties("group") == {*load.GROUP_OPTIONS, *load.APPLY, "processes", "count"}
-    assert set(schema.VOLUMES) == set(load.VOLUME_KINDS)
-    assert set(schema.IMAGE) == set(images.IMAGE_KEYS)
-
-
-@pytest.mark.parametrize(
-    ("method", "table"),
-    [
-        ("ready", schema.READY),
-        ("job", schema.JOB),
-        ("add_toleration", schema.TOLERATION),
-        ("resource_request", schema.SETTINGS["resource_request"]["properties"]),
-        ("resource_limit", schema.SETTINGS["resource_limit"]["properties"]),
-        *((f"mount_{kind}", settings) for kind, (_, settings, _) in schema.VOLUMES.items()),
-    ],
-    ids=str,
-)
-def test_its_keywords_are_those_of_the_method(method: str, table: dict[str, Any]) -> None:
-    assert set(table) == keywords(method)
-
-
-@pytest.mark.parametrize("kind", schema.VOLUMES)
-def test_what_a_volume_cannot_do_without_is_what_its_method_demands(kind: str) -> None:
-    parameters = inspect.signature(getattr(Component, f"mount_{kind}")).parameters
-    demanded = {name for name, item in parameters.items() if item.default is item.empty} - {"self"}
-    assert set(schema.VOLUMES[kind][2]) == demanded
-
-
-def test_every_key_is_described() -> None:
-    tables: dict[str, Any] = {
-        **schema.EXPERIMENT,
-        **schema.IMAGE,
-        **schema.OPTIONS,
-        **schema.GROUP,
-        **schema.SETTINGS,
-    }
-    assert [key for key, item in tables.items() if not item.get("description")] == []
+    for name, definition in (("experiment", built), *built["$defs"].items()):
+        for key, item in definition.get("properties", {}).items():
+            assert "$ref" in item or item.get("description"), f"{name}.{key}"
+    assert all(setting.description for setting in SETTINGS.values())
 
 
 @given(experiments())
-def test_what_the_loader_accepts_the_schema_accepts(data: dict[str, Any]) -> None:
+def test_the_schema_accepts_what_the_loader_accepts(data: dict[str, Any]) -> None:
     Experiment.load_dict(data)
     VALIDATOR.validate(data)
 
 
 @given(experiments())
-def test_what_is_dumped_the_schema_accepts(data: dict[str, Any]) -> None:
+def test_the_schema_accepts_dumps(data: dict[str, Any]) -> None:
     VALIDATOR.validate(json.loads(json.dumps(Experiment.load_dict(data).dump_dict())))
 
 
@@ -181,14 +162,14 @@ FULL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_every_key_at_once_is_accepted_by_both() -> None:
+def test_every_key_is_accepted_by_both() -> None:
     Experiment.load_dict(FULL)
     VALIDATOR.validate(FULL)
 
 
-# What null means is "not set", so that a key may stand there waiting for its value.
-@pytest.mark.parametrize("key", sorted({*process.OPTIONS, *load.APPLY}))
-def test_a_key_without_a_value_is_accepted_by_both(key: str) -> None:
+# A key whose value is null is not set.
+@pytest.mark.parametrize("key", sorted({*PROCESS_OPTIONS, *SETTINGS}))
+def test_null_is_accepted_by_both(key: str) -> None:
     for data in (
         of_process(**{key: None}),
         {"name": "e", "processes": {"g": {"processes": {"p": {key: None}}}}},
@@ -200,7 +181,7 @@ def test_a_key_without_a_value_is_accepted_by_both(key: str) -> None:
 @pytest.mark.parametrize(
     "data", [{"name": "e"}, {"name": "e", "processes": None}, of_process(), FULL], ids=len
 )
-def test_members_of_whom_nothing_is_said_are_accepted_by_both(data: dict[str, Any]) -> None:
+def test_empty_descriptions_are_accepted_by_both(data: dict[str, Any]) -> None:
     Experiment.load_dict(data)
     VALIDATOR.validate(data)
     nothing = {"name": "e", "processes": {"a": None, "g": {"processes": {"b": None}}}}
@@ -349,7 +330,7 @@ WRONG: list[Any] = [
 
 
 @pytest.mark.parametrize("data", WRONG, ids=ascii)
-def test_a_wrong_document_is_refused_by_both(data: Any) -> None:
+def test_other_documents_are_refused_by_both(data: Any) -> None:
     with pytest.raises(SpecError):
         Experiment.load_dict(data)
     assert not VALIDATOR.is_valid(data)

@@ -1,4 +1,4 @@
-"""Every setting method: what it keeps, that calls chain and merge, what it refuses, whom it reaches."""
+"""The methods that change settings, and which processes a setting applies to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from symphony import Experiment, Process, ProcessGroup, SpecError
 from symphony.model.component import Component
-from symphony.model.load import APPLY
-from symphony.model.settings import LEVELS, Settings
+from symphony.model.settings import POD, SETTINGS, FileForm, Settings
 from symphony.plan.resolve import resolve
 from tests.unit.strategies import SCHEME
 
@@ -25,8 +24,8 @@ def assigned(key: str, value: Any) -> Call:
     return call
 
 
-# By key of the file form: calls, and what is kept after them.
-KEPT: list[tuple[str, list[Call], Any]] = [
+# The name of a setting, calls, and the value of the setting after them.
+VALUES: list[tuple[str, list[Call], Any]] = [
     ("env", [lambda c: c.set_env("A", 1)], {"A": "1"}),
     ("env", [lambda c: c.set_envs({"A": "1", "B": 2}), lambda c: c.set_env("A", "3")], {"A": "3", "B": "2"}),
     (
@@ -99,21 +98,24 @@ KEPT: list[tuple[str, list[Call], Any]] = [
 
 
 @pytest.mark.parametrize("make", [Process, ProcessGroup])
-@pytest.mark.parametrize(("key", "calls", "kept"), KEPT)
-def test_a_setting_is_kept_and_calls_chain(
-    make: type[Component], key: str, calls: list[Call], kept: Any
+@pytest.mark.parametrize(("key", "calls", "value"), VALUES)
+def test_calls_set_the_value_and_can_be_chained(
+    make: type[Component], key: str, calls: list[Call], value: Any
 ) -> None:
     component = make("it")
     for call in calls:
         assert call(component) is component
-    assert component.settings.dump() == {key: kept}
+    assert component.settings.dump() == {key: value}
 
 
-def test_every_key_of_the_file_form_is_tried() -> None:
-    assert {key for key, _, _ in KEPT} == set(APPLY) == set(LEVELS)
+def test_the_table_covers_every_setting_and_method() -> None:
+    assert {key for key, _, _ in VALUES} == set(SETTINGS)
+    for setting in SETTINGS.values():
+        if setting.form is not FileForm.VOLUMES:
+            assert hasattr(Component, setting.method), setting.name
 
 
-def test_a_dump_is_a_copy() -> None:
+def test_changes_to_a_dump_do_not_affect_the_settings() -> None:
     process = Process("p").set_env("A", "1").mount_pvc("c", "/m")
     dumped = process.settings.dump()
     dumped["env"]["A"] = "2"
@@ -124,104 +126,68 @@ def test_a_dump_is_a_copy() -> None:
     }
 
 
-def test_nothing_set_dumps_nothing() -> None:
+def test_unset_settings_are_not_dumped() -> None:
     assert Settings().dump() == {}
 
 
+# Values that only these methods refuse. test_validators.py has the checks that they share.
 REFUSED: list[tuple[Call, str]] = [
-    (lambda c: c.binds("Bad"), "service name 'Bad' is not valid"),
-    (lambda c: c.binds({"a": 0}), "the port of 'a' is 0"),
-    (lambda c: c.binds({"a": 70000}), "the port of 'a' is 70000"),
-    (lambda c: c.exposes({"a": True}), "the port of 'a' is a number from 1 to 65535, not True"),
-    (
-        lambda c: c.connects({"a": 80}),
-        "connects takes no port ('a': 80); the process that binds it says which",
-    ),
-    (lambda c: c.encrypts({"a": 80}), "encrypts takes no port ('a': 80); binds does"),
-    (lambda c: c.binds("a", encrypted="yes"), "a flag is true or false, not 'yes'"),  # type: ignore[arg-type]
-    (lambda c: c.set_env("1A", "x"), "variable name '1A' is not valid"),
-    (lambda c: c.set_env("A", None), "variable 'A' is text, not None"),
-    (lambda c: c.set_envs(["A=b"]), "env is a mapping, not ['A=b']"),  # type: ignore[arg-type]
+    (lambda c: c.connects({"a": 80}), "connects takes no port ('a': 80); set the port where"),
+    (lambda c: c.encrypts({"a": 80}), "encrypts takes no port ('a': 80); set the port where"),
+    (lambda c: c.binds("a", encrypted="yes"), "encrypted must be true or false, not 'yes'"),
     (lambda c: c.set_env_secret("1A", "token"), "variable name '1A' is not valid"),
     (lambda c: c.set_env_secret("A", ""), "the secret of variable 'A' is empty"),
-    (lambda c: c.resource_request(memory=1, mem=2), "memory and mem are one setting"),
-    (lambda c: c.resource_request(cpu="lots"), "cpu is an amount"),
-    (lambda c: c.resource_limit(gpu=-1), "gpu is at least 0"),
-    (lambda c: c.resource_limit(gpu=0.5), "gpu is a whole number, not 0.5"),  # type: ignore[arg-type]
-    (
-        lambda c: c.image_pull_policy("always"),
-        "image_pull_policy is Always, IfNotPresent, Never, not 'always'",
-    ),
-    (lambda c: c.restart_policy("no"), "restart_policy is Always, OnFailure, Never, not 'no'"),
-    (lambda c: c.termination_grace_period(-1), "termination_grace_period is at least 0"),
-    (lambda c: c.job(ttl=1.5), "ttl is a whole number"),  # type: ignore[arg-type]
-    (lambda c: c.ready(), "ready takes one of tcp, http, command and log, not 0 of them"),
-    (lambda c: c.ready(tcp="a", log="b"), "not 2 of them"),
-    (
-        lambda c: c.ready(tcp="a", timeout=0),
-        "the timeout of ready is a number of seconds above 0, not 0",
-    ),
+    (lambda c: c.resource_request(memory=1, mem=2), "memory and mem are the same setting"),
+    (lambda c: c.resource_limit(gpu=-1), "gpu must be at least 0"),
+    (lambda c: c.image_pull_policy("always"), "one of Always, IfNotPresent, Never, not 'always'"),
+    (lambda c: c.restart_policy("no"), "one of Always, OnFailure, Never, not 'no'"),
+    (lambda c: c.termination_grace_period(-1), "termination_grace_period must be at least 0"),
+    (lambda c: c.job(ttl=1.5), "ttl must be a whole number"),
+    (lambda c: c.ready(), "ready takes exactly one of tcp, http, command, log, not 0"),
+    (lambda c: c.ready(tcp="a", log="b"), "log, not 2"),
+    (lambda c: c.ready(tcp="a", timeout=0), "the timeout of ready must be a number of seconds"),
     (lambda c: c.ready(tcp="a", timeout=float("nan")), "not nan"),
     (lambda c: c.ready(tcp="a", timeout=True), "not True"),
-    (
-        lambda c: c.ready(http="a"),
-        "http takes a service and a path, such as ('web', '/health'), not 'a'",
-    ),  # type: ignore[arg-type]
-    (
-        lambda c: c.ready(http=("a", "h")),
-        "the path of http is an absolute path, not 'h'; for example '/h'",
-    ),
-    (lambda c: c.ready(log="("), "log is no regular expression: '('"),
+    (lambda c: c.ready(http="a"), "http must be a service and a path, such as ('web', '/health')"),
+    (lambda c: c.ready(http=("a", "h")), "the path of http must be an absolute path, not 'h'"),
+    (lambda c: c.ready(command=[]), "ready command is empty; give the program"),
+    (lambda c: c.ready(log="("), "log is not a regular expression: '('"),
     (lambda c: c.starts_after("Bad"), "process name 'Bad' is not valid"),
-    (
-        lambda c: c.starts_after("a", "done"),
-        "the condition of starts_after is ready, started, succeeded, not 'done'",
-    ),
-    (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path is an absolute path, not 'p'"),
-    (lambda c: c.mount_nfs("", "/p", "/m"), "the NFS server is empty"),
-    (lambda c: c.mount_pvc("c", "m"), "mount_path is an absolute path, not 'm'"),
-    (lambda c: c.mount_pvc("c", "/m", read_only=1), "a flag is true or false, not 1"),  # type: ignore[arg-type]
+    (lambda c: c.starts_after("a", "done"), "must be one of ready, started, succeeded, not 'done'"),
+    (lambda c: c.mount_nfs("s", "p", "/m"), "the NFS path must be an absolute path, not 'p'"),
+    (lambda c: c.mount_nfs(None, "/p", "/m"), "a volume of kind nfs needs server"),
+    (lambda c: c.mount_pvc("c", "/m", read_only=1), "read_only must be true or false, not 1"),
     (lambda c: c.mount_pvc("c", "/m", name="N"), "volume name 'N' is not valid"),
-    (lambda c: c.mount_host_path("/p", "/m", "Folder"), "type is '', DirectoryOrCreate"),
-    (lambda c: c.mount_empty_dir("/m", size="big"), "size is an amount"),
-    (
-        lambda c: c.mount_secret("s", "/m", files={"a/b": "c"}),
-        "the files of a secret: 'a/b' is no plain file name",
-    ),
-    (lambda c: c.mount_pvc("a", "/m").mount_pvc("b", "/m"), "'it' mounts two volumes at '/m'"),
-    (
-        lambda c: c.mount_shared_memory().mount_empty_dir("/dev/shm"),
-        "'it' mounts two volumes at '/dev/shm'",
-    ),
+    (lambda c: c.mount_host_path("/p", "/m", "Folder"), "type must be one of '', DirectoryOr"),
+    (lambda c: c.mount_empty_dir("/m", size="big"), "size must be an amount"),
+    (lambda c: c.mount_secret("s", "/m", files={"a/b": "c"}), "the files of the volume: 'a/b' is"),
+    (lambda c: c.mount_pvc("a", "/m").mount_pvc("b", "/m"), "mounts two volumes at '/m'"),
+    (lambda c: c.mount_shared_memory().mount_empty_dir("/dev/shm"), "two volumes at '/dev/shm'"),
     (lambda c: c.node_selector("a b", "c"), "label key 'a b' is not valid"),
-    (lambda c: c.add_toleration(value="v"), "say so with operator='Exists'"),
-    (lambda c: c.add_toleration(key="k", effect="no"), "effect is NoSchedule"),
-    (lambda c: c.add_label("a", "b c"), "has a value that is not valid: 'b c'"),
-    (lambda c: c.add_labels(["a"]), "labels is a mapping"),  # type: ignore[arg-type]
-    (assigned("pod_yml", []), "pod_yml is a mapping, not []"),
-    (assigned("container_yml", "x"), "container_yml is a mapping, not 'x'"),
+    (lambda c: c.add_toleration(value="v"), "set operator='Exists' to allow it"),
+    (lambda c: c.add_toleration(key="k", effect="no"), "effect must be one of NoSchedule"),
+    (lambda c: c.add_labels(["a"]), "labels must be a mapping"),
+    (assigned("pod_yml", []), "pod_yml must be a mapping, not []"),
+    (assigned("container_yml", "x"), "container_yml must be a mapping, not 'x'"),
 ]
 
 
-@pytest.mark.parametrize("make", [Process, ProcessGroup])
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_a_wrong_value_is_refused_in_one_line(
-    make: type[Component], call: Call, message: str
-) -> None:
-    with pytest.raises(SpecError) as refusal:
-        call(make("it"))
-    assert message in str(refusal.value)
-    assert len(str(refusal.value).splitlines()) == 1
+def test_other_values_are_refused_with_a_message(call: Call, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        call(Process("it"))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-# --- whom a setting reaches ---
+# --- settings of groups ---
 
-POD_LEVEL = [key for key, level in LEVELS.items() if level == "pod"]
-CALLS = {key: calls[0] for key, calls, _ in reversed(KEPT)}
+POD_LEVEL = [name for name, setting in SETTINGS.items() if setting.level == POD]
+CALLS = {key: calls[0] for key, calls, _ in reversed(VALUES)}
 
 
 @pytest.mark.parametrize("key", POD_LEVEL)
-def test_a_pod_level_setting_of_a_grouped_process_names_the_group_to_call(key: str) -> None:
+def test_a_grouped_process_cannot_have_a_pod_setting(key: str) -> None:
     process = ProcessGroup("trainers").new_process("one", command="c")
     call = CALLS[key]
     with pytest.raises(
@@ -232,12 +198,12 @@ def test_a_pod_level_setting_of_a_grouped_process_names_the_group_to_call(key: s
 
 
 @pytest.mark.parametrize("key", POD_LEVEL)
-def test_a_process_with_a_pod_level_setting_joins_no_group(key: str) -> None:
+def test_a_process_with_a_pod_setting_cannot_join_a_group(key: str) -> None:
     process = Process("one", command="c")
     CALLS[key](process)
     group = ProcessGroup("trainers")
     with pytest.raises(
-        SpecError, match=rf"'one' has settings that belong to the whole group: {key}; .*'trainers'"
+        SpecError, match=rf"'one' has settings that belong to its group: {key}; .*'trainers'"
     ):
         group.add_process(process)
     assert group.list_processes() == []
@@ -250,8 +216,10 @@ def settings_of(experiment: Experiment, process: str) -> dict[str, Any]:
     ).settings.dump()
 
 
-@pytest.mark.parametrize("key", [key for key, level in LEVELS.items() if level == "container"])
-def test_a_container_level_setting_of_a_group_reaches_all_members_later_ones_too(key: str) -> None:
+@pytest.mark.parametrize(
+    "key", [name for name, setting in SETTINGS.items() if setting.level == "container"]
+)
+def test_a_container_setting_of_a_group_applies_to_all_members(key: str) -> None:
     experiment = Experiment("e", secrets=["token"])
     experiment.new_process("server", command="c").binds(["a", "b"])
     group = experiment.new_process_group("g").binds("own")
@@ -259,14 +227,14 @@ def test_a_container_level_setting_of_a_group_reaches_all_members_later_ones_too
     call: Call = (lambda c: c.ready(tcp="own")) if key == "ready" else CALLS[key]
     call(group)
     group.new_process("after", command="c")
-    kept = group.settings.dump()[key]
-    assert settings_of(experiment, "before")[key] == kept
-    assert settings_of(experiment, "after")[key] == kept
+    value = group.settings.dump()[key]
+    assert settings_of(experiment, "before")[key] == value
+    assert settings_of(experiment, "after")[key] == value
     assert key not in settings_of(experiment, "server")
 
 
 @pytest.mark.parametrize("key", ["binds", "exposes", *POD_LEVEL])
-def test_what_belongs_to_the_group_does_not_reach_its_members(key: str) -> None:
+def test_other_settings_of_a_group_do_not_apply_to_its_members(key: str) -> None:
     experiment = Experiment("e")
     for name in ("a", "b"):
         experiment.new_process(name, command="c")
@@ -279,7 +247,7 @@ def test_what_belongs_to_the_group_does_not_reach_its_members(key: str) -> None:
     assert (key in planned.pod.dump()) == (key in POD_LEVEL)
 
 
-def test_a_member_s_own_setting_wins_and_mappings_merge() -> None:
+def test_a_setting_of_a_member_takes_precedence_and_mappings_are_merged() -> None:
     experiment = Experiment("e")
     group = (
         experiment.new_process_group("g")
@@ -295,10 +263,10 @@ def test_a_member_s_own_setting_wins_and_mappings_merge() -> None:
     )
     member.ready(command="own").mount_pvc("b", "/b")
     member.container_yml = {"x": {"z": [2]}}
-    found = settings_of(experiment, "p")
-    assert found["env"] == {"A": "own", "B": "group"}
-    assert found["resource_limit"] == {"cpu": "2", "gpu": 1}
-    assert found["image_pull_policy"] == "Never"
-    assert found["ready"] == {"command": ["own"], "timeout": 60}
-    assert [next(iter(volume.values()))["claim"] for volume in found["volumes"]] == ["a", "b"]
-    assert found["container_yml"] == {"x": {"y": 1, "z": [2]}}
+    settings = settings_of(experiment, "p")
+    assert settings["env"] == {"A": "own", "B": "group"}
+    assert settings["resource_limit"] == {"cpu": "2", "gpu": 1}
+    assert settings["image_pull_policy"] == "Never"
+    assert settings["ready"] == {"command": ["own"], "timeout": 60}
+    assert [next(iter(volume.values()))["claim"] for volume in settings["volumes"]] == ["a", "b"]
+    assert settings["container_yml"] == {"x": {"y": 1, "z": [2]}}

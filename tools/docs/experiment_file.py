@@ -8,12 +8,11 @@ from typing import Any
 
 from docs import examples, md
 from symphony.model import schema, settings
+from symphony.model.value_types import PARAMETER_REFERENCE
 
 Schema = Mapping[str, Any]
 
-_REFERENCE = (
-    schema._REFERENCE
-)  # the pattern of text that has a parameter in it, which may stand for any value
+_REFERENCE = PARAMETER_REFERENCE  # the pattern of text that has a parameter in it, which may stand for any value
 
 # How the schema's kinds of values are called, and what may be said of them once.
 KINDS = {
@@ -106,22 +105,22 @@ def page(built: Schema | None = None) -> str:
         keys.table(keys.items(keys.image["properties"]["context_directories"])),
         "## A process",
         "What stands under `processes`, by the name of the process. All of it may be left out.",
-        keys.table(process, leave_out=schema.SETTINGS),
+        keys.table(process, leave_out=settings.SETTINGS),
         "`cmd`, `cmds`, and `command` with `args` exclude one another. Besides these keys it has the "
         "[settings](#settings), `env` among them.",
         "## Settings",
         SETTINGS,
         keys.table(
             process,
-            leave_out=set(process["properties"]) - set(schema.SETTINGS),
-            links={key: key for key in schema.SETTINGS},
+            leave_out=set(process["properties"]) - set(settings.SETTINGS),
+            links={key: key for key in settings.SETTINGS},
             more={"group": _of_group},
         ),
-        *(part for key in schema.SETTINGS for part in keys.setting(key)),
+        *(part for key in settings.SETTINGS for part in keys.setting(key)),
         "## A group",
         "A member that has `processes` of its own is a group: a Pod of several containers on Kubernetes. Besides these "
         "keys it has the [settings](#settings).",
-        keys.table(group, leave_out=schema.SETTINGS),
+        keys.table(group, leave_out=settings.SETTINGS),
         "## Kinds of values",
         md.table(("kind", ""), WORDS.items()),
     )
@@ -130,7 +129,7 @@ def page(built: Schema | None = None) -> str:
 def _of_group(key: str) -> str:
     """What a setting of a group is to its members."""
     return {settings.POD: "the Pod", settings.CONTAINER: "every member", settings.OWN: "the group"}[
-        settings.LEVELS[key]
+        settings.SETTINGS[key].level
     ]
 
 
@@ -288,5 +287,5 @@ def _default(key: str, item: Schema, around: Schema) -> str:
         return "required"
     if "default" in item:
         return md.code(str(item["default"]).lower())
-    told = re.search(r"; (\S+|\[.*\]) unless (?:set|given)", item["description"])
+    told = re.search(r"; the default is (\[.*\]|\S+?)\.?$", item["description"])
     return md.code(told[1]) if told and told[1] not in {"nothing", "chosen", "all"} else ""

@@ -11,7 +11,7 @@ from typing import Any
 from docs import examples, md
 from symphony.cluster.plugins import find_backend, open_backend
 from symphony.hookspecs import CAPABILITIES
-from symphony.plan.resolve import ignored_settings
+from symphony.plan.ignored import ignored_settings
 
 BACKENDS = ("local", "tmux", "kube")
 BASE = "BackendContract"

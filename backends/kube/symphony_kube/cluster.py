@@ -45,7 +45,6 @@ class KubeCluster(Cluster):
 
     backend: ClassVar[str] = "kube"
     dry_run_checks_name: ClassVar[bool] = False
-    requires_image: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -76,6 +75,8 @@ class KubeCluster(Cluster):
                 f"a namespace consists of a-z, 0-9 and '-', at most {MAX_LENGTH} characters, "
                 f"not {namespace!r}"
             )
+        # A default image applies to every process that has none.
+        self.requires_image = image is None
         self.namespace = namespace
         self.options = Options(
             image=image,

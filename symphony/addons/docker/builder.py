@@ -167,7 +167,7 @@ class DockerBuilder:
 
 
 def _absolute(path: _Paths, what: str) -> Path:
-    return Path(os.path.abspath(Path(validators.path(path, what)).expanduser()))
+    return Path(os.path.abspath(Path(validators.nonempty_text(path, what)).expanduser()))
 
 
 def _reference(repository: str, tag: str) -> str:

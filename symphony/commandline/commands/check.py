@@ -52,12 +52,17 @@ class CheckCommands(BaseCommands):
         from pathlib import Path
 
         from symphony.commandline.commands.check_report import CheckReport
+        from symphony.commandline.commands.experiment_files import load_with_errors
 
         backends = [name for option in args.target for name in option.split(",") if name]
         if not backends and args.backend:
             backends = [args.backend]
         report = CheckReport(Path(args.file), backends, self._cluster_for)
-        report.collect(lambda: self._load_experiment(args), offline=args.offline)
+        parameters = dict(args.parameters)
+        report.collect(
+            lambda: load_with_errors(self.cluster, Path(args.file), args.name, parameters),
+            offline=args.offline,
+        )
         if args.json:
             from symphony.commandline.output.printing import show_json
 

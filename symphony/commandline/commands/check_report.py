@@ -13,12 +13,13 @@ from symphony.commandline.output.terminal import RESET, STATE_COLOURS, has_colou
 from symphony.errors import PluginError, SpecError
 from symphony.lint import ERROR, NOTE, WARNING, Finding, Target, lint
 from symphony.lint.literals import Machine
-from symphony.model.document_path import Place
+from symphony.model.document_path import DocumentPath
 from symphony.names import join_names
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.model import Experiment
+    from symphony.model.load import LoadResult
 
 ALL_BACKENDS = "all"
 _LEVEL_COLOURS = {
@@ -61,17 +62,25 @@ class CheckReport:
         else:
             self.targets = self._installed_targets()
 
-    def collect(self, load: Callable[[], Experiment], *, offline: bool) -> None:
+    def collect(self, load: Callable[[], LoadResult], *, offline: bool) -> None:
         """Load the experiment and collect all findings.
 
-        If the file cannot be loaded, the load error is the only finding.
+        If the file cannot be parsed, that error is the only finding. The rules check the valid
+        parts of an experiment.
         """
         try:
-            experiment = load()
+            result = load()
         except SpecError as exc:
             self.findings.append(self._load_error(exc))
             return
-        self.experiment = experiment.name
+        self.findings += [self._load_error(error) for error in result.errors]
+        if result.experiment is not None:
+            self.experiment = result.experiment.name
+            self._check(result.experiment, result.errors, offline=offline)
+
+    def _check(
+        self, experiment: Experiment, load_errors: Sequence[SpecError], *, offline: bool
+    ) -> None:
         base_directory = experiment.base_dir or Path.cwd()
         machine = Machine(
             home=str(Path.home()),
@@ -80,12 +89,21 @@ class CheckReport:
         )
         position_of = _position_finder(self._path)
         found = [
-            (position_of(finding.place), finding)
-            for finding in lint(experiment, self.targets, machine=machine, offline=offline)
+            (position_of(finding.path), finding)
+            for finding in lint(
+                experiment,
+                self.targets,
+                machine=machine,
+                offline=offline,
+                load_errors=load_errors,
+            )
         ]
-        if all(position.line for position, _ in found):
-            found.sort(key=lambda item: (item[0].line or 0, item[0].column or 0))
         self.findings += found
+        notes = [item for item in self.findings if item[1].rule == "target"]
+        others = [item for item in self.findings if item[1].rule != "target"]
+        if all(position.line for position, _ in others):
+            others.sort(key=lambda item: (item[0].line or 0, item[0].column or 0))
+        self.findings = [*notes, *others]
 
     def _requested_targets(self, backends: Sequence[str]) -> list[Target]:
         from symphony.cluster.plugins import find_backend
@@ -105,7 +123,7 @@ class CheckReport:
                 finding = Finding(
                     rule="target",
                     level=NOTE,
-                    what=one_line(f"the {info.name} backend was not checked: {exc}"),
+                    problem=one_line(f"the {info.name} backend was not checked: {exc}"),
                     targets=(info.name,),
                 )
                 self.findings.append((UNKNOWN_POSITION, finding))
@@ -121,13 +139,13 @@ class CheckReport:
             position = _position_from(match)
             location = ".".join(map(str, error.path))
             text = rest[match.end() :].removeprefix(f"{location}: ")
-        what, _, fix = text.partition("; ")
+        problem, _, hint = text.partition("; ")
         finding = Finding(
             rule="file",
             level=ERROR,
-            what=what,
-            mend=fix,
-            place=error.path,
+            problem=problem,
+            hint=hint,
+            path=error.path,
             targets=tuple(target.name for target in self.targets),
         )
         return position, finding
@@ -175,9 +193,8 @@ def _finding_line(path: Path, position: Position, finding: Finding, colour: str)
     location = ":".join([str(path), *numbers])
     level = f"{colour}{finding.level}{RESET}" if colour else finding.level
     processes = f"{join_names(finding.processes, limit=3)}: " if finding.processes else ""
-    text = f"{finding.what}; {finding.mend}" if finding.mend else finding.what
     source = f"[{finding.rule}: {', '.join(finding.targets)}]"
-    return one_line(f"{location}: {level}: {processes}{text} {source}")
+    return one_line(f"{location}: {level}: {processes}{finding.message} {source}")
 
 
 def _count_levels(findings: Iterable[Finding]) -> str:
@@ -200,7 +217,7 @@ def _position_from(match: re.Match[str]) -> Position:
     return Position(int(line) if line else None, int(column) if column else None)
 
 
-def _position_finder(path: Path) -> Callable[[Place], Position]:
+def _position_finder(path: Path) -> Callable[[DocumentPath], Position]:
     """Return a function that finds the position of a setting in the file.
 
     Positions are known only for YAML files.
@@ -212,15 +229,15 @@ def _position_finder(path: Path) -> Callable[[Place], Position]:
 
     data, locate = from_yaml(path, read_text(path), is_text)
 
-    def position_of(place: Place) -> Position:
-        location = locate(_path_in_file(data, place))
+    def position_of(document_path: DocumentPath) -> Position:
+        location = locate(_path_in_file(data, document_path))
         match = _POSITION_PATTERN.match(location.removeprefix(str(path)) + ": ")
         return UNKNOWN_POSITION if match is None else _position_from(match)
 
     return position_of
 
 
-def _path_in_file(data: Any, place: Place) -> Place:
+def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
     """Translate a path in the loaded experiment to the path that the file contains.
 
     The two differ in some keys: replica ``agent-3`` is written as ``agent`` with a count, and
@@ -228,7 +245,7 @@ def _path_in_file(data: Any, place: Place) -> Place:
     contain.
     """
     written: list[str | int] = []
-    for step in place:
+    for step in path:
         if isinstance(data, list) and isinstance(step, int) and step < len(data):
             key: str | int = step
         else:

@@ -24,6 +24,7 @@ from symphony.names import did_you_mean, join_names, suggested_name
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.model import Experiment
+    from symphony.model.load import LoadResult
 
 SUFFIXES = (".yml", ".yaml", ".json", ".py")
 BUILD_FUNCTION = "build"
@@ -50,21 +51,40 @@ def load_experiment_file(
     Raises `SpecError` if the file is invalid and `NotFound` if it does not exist. The message
     contains the file and, if it is known, the line.
     """
+    return load_with_errors(cluster, path, name, parameters).experiment_or_error()
+
+
+def load_with_errors(
+    cluster: Cluster,
+    path: Path,
+    name: str | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> LoadResult:
+    """Load the valid parts of an experiment, with all errors in the other parts.
+
+    The arguments are those of `load`. Raises `SpecError` or `NotFound` if the file cannot be read or
+    parsed, and for the first error of a Python file.
+    """
+    from symphony.model.load import LoadResult
+
     if path.suffix not in SUFFIXES:
         raise SpecError(
             f"{path}: {_describe_wrong_path(path)}; an experiment file must end in "
             f"{join_names(SUFFIXES)}"
         )
     if path.suffix == ".py":
-        return _load_python(cluster, path, name, parameters or {})
+        return LoadResult(_load_python(cluster, path, name, parameters or {}), [])
     from symphony.config import SymphonyConfig
-    from symphony.model import Experiment
+    from symphony.model import files
 
-    experiment = Experiment.load_file(path, parameters=parameters)
+    result = files.load(path, parameters)
+    experiment = result.experiment
+    if experiment is None:
+        return result
     full_name = SymphonyConfig().experiment_name(name or experiment.name)
     if full_name == experiment.name:
-        return experiment
-    return _renamed(experiment, full_name)
+        return result
+    return LoadResult(_renamed(experiment, full_name), result.errors)
 
 
 def _describe_wrong_path(path: Path) -> str:
@@ -182,7 +202,7 @@ def _build_arguments(
     """
     if not parameters:
         return {}
-    from symphony.model.parameters import as_value
+    from symphony.model.parameters import value_of_text
 
     # The first argument is the experiment.
     accepted = list(inspect.signature(build).parameters.values())[1:]
@@ -200,7 +220,7 @@ def _build_arguments(
                 f"{path}: {BUILD_FUNCTION}(exp) has no argument {name!r}{hint} "
                 f"(declare it: def {BUILD_FUNCTION}(exp, {name}=1))"
             )
-        arguments[name] = text if isinstance(defaults.get(name), str) else as_value(text)
+        arguments[name] = text if isinstance(defaults.get(name), str) else value_of_text(text)
     return arguments
 
 

@@ -283,7 +283,7 @@ def parse_mount(text: str) -> Mount:
 
     HOST is a path of the node, ``nfs://SERVER/PATH`` or ``pvc://CLAIM``.
     """
-    from symphony.model.validators import absolute, one_of, path
+    from symphony.model.validators import absolute_path, nonempty_text, one_of
 
     matched = re.fullmatch(r"(?:(\w*)://)?([^:]*):([^:]*)(?::([^:]*))?", text)
     if matched is None:
@@ -292,16 +292,16 @@ def parse_mount(text: str) -> Mount:
             f"not {text!r}"
         )
     scheme, source, target, mode = matched.groups()
-    target = absolute(target, f"the target of {text!r}")
+    target = absolute_path(target, f"the target of {text!r}")
     read_only = False
     if mode is not None:
         read_only = one_of(mode, ("ro", "rw"), f"the mode of {text!r}") == "ro"
     if scheme is None:
-        directory = absolute(source, f"the directory of the node in {text!r}")
+        directory = absolute_path(source, f"the directory of the node in {text!r}")
         return Mount(kind="host_path", source=directory, target=target, read_only=read_only)
     kind = one_of(scheme, ("nfs", "pvc"), f"the scheme of {text!r}")
     if kind == "pvc":
-        claim = path(source, f"the claim in {text!r}")
+        claim = nonempty_text(source, f"the claim in {text!r}")
         return Mount(kind=kind, source=claim, target=target, read_only=read_only)
     server, _, directory = source.partition("/")
     if not server or not directory:
@@ -352,7 +352,7 @@ def parse_label(text: str) -> Pair:
 
 def parse_toleration(text: str) -> dict[str, str]:
     """Parse ``KEY[=VALUE][:EFFECT]``, the notation of kubectl for taints."""
-    from symphony.model.component import TAINT_EFFECTS
+    from symphony.model.settings import TAINT_EFFECTS
     from symphony.model.validators import label_pair, one_of
 
     pair, colon, effect = text.partition(":")

@@ -169,7 +169,7 @@ WRONG = [
         label("gpu_count", 2),
         "gpu_count is 2, and node_config.guest_accelerator has a count of 4; make them equal",
     ),
-    (label("name", "a pool"), "label 'name' has a value that is not valid: 'a pool'"),
+    (label("name", "a pool"), "label 'name' has the value 'a pool', which is not valid"),
     (label("name", ""), "node_config.labels.name is empty"),
     (
         label("name", "small"),
@@ -204,7 +204,7 @@ WRONG = [
         "node_config.taint[1].value is '${var.team}': Terraform expressions are not evaluated",
     ),
     (taint({"a": 1}), "node_config.taint[1].value must be text, not {'a': 1}"),
-    (taint("a b"), "node_config.taint[1].value: label 'x' has a value that is not valid: 'a b'"),
+    (taint("a b"), "node_config.taint[1].value: label 'x' has the value 'a b', which is not valid"),
     (
         setting("dynamic", {"taint": {"for_each": [1]}}),
         "node_config.dynamic.taint: dynamic blocks of Terraform are",
@@ -229,7 +229,7 @@ WRONG = [
     ),
     (
         label("gpu_type", "two words"),
-        "node_config.labels.gpu_type: label 'gpu_type' has a value that is not valid",
+        "node_config.labels.gpu_type: label 'gpu_type' has the value",
     ),
     (label("gpu_type", ["a"]), "node_config.labels.gpu_type must be text, not ['a']"),
     (

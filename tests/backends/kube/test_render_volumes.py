@@ -275,7 +275,7 @@ def test_text_in_a_config_is_not_encoded() -> None:
 def test_binary_secret_in_a_variable_is_refused() -> None:
     exp = Experiment("e", secrets={"ssh": "tokens/ssh"})
     exp.new_process("p", command="c").set_env_secret("KEY", "ssh")
-    with pytest.raises(SpecError, match="secret 'ssh' cannot be a variable"):
+    with pytest.raises(SpecError, match="secret 'ssh' cannot be the value of a variable"):
         rendered(exp)
 
 

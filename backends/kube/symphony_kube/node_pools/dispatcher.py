@@ -179,7 +179,7 @@ class NodePoolDispatcher:
             )
         count = None if gpu_count is None else parse_whole_number(gpu_count, "gpu_count")
         if gpu_type is not None:
-            gpu_type = validators.path(gpu_type, "gpu_type")
+            gpu_type = validators.nonempty_text(gpu_type, "gpu_type")
             if count is None:
                 count = 1
             if count == 0:

@@ -230,7 +230,7 @@ def _gpus(config: Block, labels: Block) -> _Gpus:
 
 
 def _gpu_type(value: Any, what: str) -> str:
-    return validators.path(_label_value("gpu_type", value, what), what)
+    return validators.nonempty_text(_label_value("gpu_type", value, what), what)
 
 
 def _check_accelerator(count: int, gpu_type: str | None, accelerator: Block) -> None:

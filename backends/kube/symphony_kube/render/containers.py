@@ -10,7 +10,8 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony.model.settings import Settings
 from symphony.names import join_names
-from symphony.plan.resolve import Plan, PlannedProcess, argv
+from symphony.plan.resolve import Plan, PlannedProcess
+from symphony.plan.shell import argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data

@@ -10,7 +10,8 @@ import gc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from symphony.plan.resolve import Plan, secret_text
+from symphony.plan.process_settings import secret_text
+from symphony.plan.resolve import Plan
 from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.render import pods
 from symphony_kube.render.containers import DEFAULT_READY_TIMEOUT_SECONDS, check_images

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symphony.cluster import Manifest
-from symphony.plan.resolve import Ignored
+from symphony.plan.ignored import Ignored
 from symphony_kube.api.labels import Scope
 from symphony_kube.render import secret_file
 from symphony_kube.render.overrides import Override

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from symphony.errors import SpecError
-from symphony.model.component import SHARED_MEMORY
-from symphony.model.settings import Settings
+from symphony.model.settings import SHARED_MEMORY, Settings
 from symphony_kube.api.labels import SECRETS
 from symphony_kube.render.containers import resources
 from symphony_kube.render.context import SECRETS_DIRECTORY, PlannedUnit, RenderContext

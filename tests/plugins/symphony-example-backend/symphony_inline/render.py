@@ -9,7 +9,8 @@ from typing import Any
 from symphony.cluster import Manifest
 from symphony.errors import SpecError
 from symphony.model.files import to_yaml
-from symphony.plan.resolve import Ignored, Plan, PlannedProcess, ignored_settings
+from symphony.plan.ignored import Ignored, ignored_settings
+from symphony.plan.resolve import Plan, PlannedProcess
 
 # The settings that this backend supports. A dry run lists all others as ignored.
 HONOURED = frozenset({"env", "binds", "connects", "exposes"})

@@ -1,0 +1,60 @@
+"""Merge equal findings of several processes and targets, and sort them by their position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from symphony.model.document_path import DocumentPath
+    from symphony.plan.findings import Finding
+
+
+def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with equal ones merged.
+
+    Findings that differ only in their targets are merged first, and then those that differ only in
+    their processes and paths. A merged finding has the path of the first one.
+    """
+    by_target: dict[Finding, Finding] = {}
+    for finding in findings:
+        key = replace(finding, targets=())
+        earlier = by_target.get(key, key)
+        targets = _without_duplicates(*earlier.targets, *finding.targets)
+        by_target[key] = replace(earlier, targets=targets)
+    by_process: dict[Finding, Finding] = {}
+    for finding in by_target.values():
+        key = replace(finding, processes=(), path=())
+        earlier = by_process.get(key, replace(finding, processes=()))
+        processes = _without_duplicates(*earlier.processes, *finding.processes)
+        by_process[key] = replace(earlier, processes=processes)
+    return list(by_process.values())
+
+
+def _without_duplicates(*items: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+def in_document_order(findings: Iterable[Finding], data: Mapping[str, Any]) -> list[Finding]:
+    """Return the findings in the order of their paths in ``data``, the dump of the experiment."""
+    positions: dict[DocumentPath, int] = {}
+    _number_values(data, (), positions)
+
+    def position(finding: Finding) -> int:
+        path = finding.path
+        while path not in positions:
+            path = path[:-1]
+        return positions[path]
+
+    return sorted(findings, key=position)
+
+
+def _number_values(data: Any, path: DocumentPath, positions: dict[DocumentPath, int]) -> None:
+    positions[path] = len(positions)
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            _number_values(value, (*path, key), positions)
+    elif isinstance(data, (list, tuple)):
+        for index, value in enumerate(data):
+            _number_values(value, (*path, index), positions)

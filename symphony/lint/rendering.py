@@ -1,0 +1,146 @@
+"""Rules that a backend enforces itself when it renders an experiment.
+
+A backend reports only the first error of an experiment. To find all of them, each part is rendered
+by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from symphony.errors import PluginError, SpecError
+from symphony.lint.repaired_copies import (
+    each_experiment_option,
+    each_member,
+    minimal_experiment,
+    only_member,
+    repaired,
+    without_experiment_options,
+)
+from symphony.lint.targets import PLACEHOLDER_IMAGE
+from symphony.plan.findings import ERROR, Finding, finding_of
+
+if TYPE_CHECKING:
+    from symphony.lint.targets import Target
+    from symphony.model import Experiment, Process, ProcessGroup
+    from symphony.model.document_path import DocumentPath
+
+
+def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
+    """Yield the errors that a backend reports, except those that every backend reports."""
+    yield from _missing_images(experiment, target)
+    yield from _rendering_errors(experiment, target)
+
+
+def _missing_images(experiment: Experiment, target: Target) -> Iterator[Finding]:
+    if not target.requires_image:
+        return
+    for process in experiment.list_all_processes():
+        overrides = [process.settings.container_yml]
+        if process.group is not None:
+            overrides.append(process.group.settings.container_yml)
+        if process.container_image or any(override.get("image") for override in overrides):
+            continue
+        yield finding_of(
+            process,
+            "no-image",
+            "has no container_image",
+            "set container_image, or give --image for all processes without one",
+            below=("container_image",),
+        )
+
+
+def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Finding]:
+    image = PLACEHOLDER_IMAGE if target.requires_image else None
+    whole = repaired(experiment, image=image)
+    if not whole.list_all_processes():
+        return
+    message = _error_message(whole, target)
+    if message is None:
+        return
+    name_findings = list(_invalid_names(experiment, target, image))
+    # A name that is not valid is an error of every part, which would hide other errors.
+    option_findings = [] if name_findings else list(_invalid_options(whole, target, image))
+    if option_findings:
+        whole = without_experiment_options(whole)
+    reported = {path for finding in name_findings for path in finding.processes}
+    findings = [*option_findings, *name_findings]
+    for name, part in each_member(whole):
+        paths = {name, *(process.path for process in part.list_all_processes())}
+        if reported.isdisjoint(paths):
+            findings += _errors_of_member(part, target)
+    yield from findings or [_finding_from("refused", message)]
+
+
+def _invalid_names(experiment: Experiment, target: Target, image: str | None) -> Iterator[Finding]:
+    """Yield the names of processes, groups and services that the backend does not accept."""
+    for component in experiment.list_components():
+        copy = minimal_experiment(experiment, component.name, image=image)
+        message = _error_message(copy, target)
+        if message is not None:
+            yield _finding_from("name", message, component)
+        for key in ("binds", "exposes"):
+            for service in getattr(component.settings, key):
+                copy = minimal_experiment(experiment, "a", image=image, service=service)
+                message = _error_message(copy, target)
+                if message is not None:
+                    path = (*component.document_path, key, service)
+                    yield _finding_from("name", message, component, path=path)
+
+
+def _invalid_options(
+    experiment: Experiment, target: Target, image: str | None
+) -> Iterator[Finding]:
+    for path, copy in each_experiment_option(experiment, image=image):
+        message = _error_message(copy, target)
+        if message is not None:
+            yield _finding_from("refused", message, path=path)
+
+
+def _errors_of_member(part: Experiment, target: Target) -> Iterator[Finding]:
+    """Yield the error of a process, of each member of a group, or of the group."""
+    message = _error_message(part, target)
+    if message is None:
+        return
+    (member,) = part.list_members()
+    findings: list[Finding] = []
+    for group in part.list_process_groups():
+        for process in group.list_processes():
+            process_message = _error_message(only_member(part, process), target)
+            if process_message is not None:
+                findings.append(_finding_from("refused", process_message, process))
+    yield from findings or [_finding_from("refused", message, member)]
+
+
+def _error_message(experiment: Experiment, target: Target) -> str | None:
+    """Return why the backend cannot launch an experiment, or None if it finds no error."""
+    try:
+        manifest = target.cluster.manifest(experiment)
+        if not target.is_remote:
+            from symphony.host import preflight
+            from symphony.host.render import HostManifest
+
+            if isinstance(manifest, HostManifest):
+                preflight.check(manifest)
+    except (SpecError, PluginError) as exc:
+        return str(exc)
+    return None
+
+
+def _finding_from(
+    rule: str,
+    message: str,
+    component: Process | ProcessGroup | None = None,
+    *,
+    path: DocumentPath | None = None,
+) -> Finding:
+    """Return the finding of an error message: the problem, and the hint after the semicolon."""
+    problem, _, hint = message.partition("; ")
+    if component is None:
+        return Finding(rule=rule, level=ERROR, problem=problem, hint=hint, path=path or ())
+    # The name of the component is in the finding already.
+    subject = re.escape(repr(component.path))
+    problem = re.sub(rf"^(process|group) {subject}:? ", "", problem)
+    return finding_of(component, rule, problem, hint, path=path)

@@ -1,0 +1,137 @@
+"""Copies of an experiment without the errors that other rules report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from symphony.model import Experiment
+from symphony.plan.findings import ERROR
+from symphony.plan.resolve import check_experiment
+
+if TYPE_CHECKING:
+    from symphony.model import Process
+    from symphony.model.document_path import DocumentPath
+
+# Settings that refer to other parts of the experiment, which a copy may not contain.
+_CONNECTING_SETTINGS = ("connects", "starts_after", "binds", "exposes", "encrypted", "ready")
+# Options of an experiment that a backend may refuse. Secrets are options too, one by one.
+_EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "port_range", "images")
+
+
+def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
+    """Return a copy without the errors that every backend reports, and without connections.
+
+    Each service is bound once, without a fixed port, and no process connects to it or waits for
+    another. Processes without an image get ``image``. Groups without processes are left out.
+    """
+    data = _without_reported_errors(experiment).dump_dict()
+    bound: set[str] = set()
+    for description in _descriptions(data):
+        served = [*description.get("binds", ()), *description.get("exposes", ())]
+        services = [name for name in served if name not in bound]
+        bound.update(services)
+        for setting in _CONNECTING_SETTINGS:
+            description.pop(setting, None)
+        if services:
+            description["binds"] = dict.fromkeys(services)
+        if image is not None and "processes" not in description:
+            description.setdefault("container_image", image)
+    return _loaded(experiment, data)
+
+
+def _without_reported_errors(experiment: Experiment) -> Experiment:
+    """Return a copy without the values to which the errors in the experiment lead."""
+    copy = _loaded(experiment, experiment.dump_dict())
+    while True:
+        paths = [finding.path for finding in check_experiment(copy) if finding.level == ERROR]
+        removable = {path for path in paths if len(path) > 1}
+        if not removable:
+            return copy
+        data = copy.dump_dict()
+        # Remove the last elements of a list first, because the indexes of later elements change.
+        for path in sorted(removable, key=_by_index, reverse=True):
+            _remove(data, path)
+        copy = _loaded(experiment, data)
+
+
+def _by_index(path: DocumentPath) -> int:
+    return path[-1] if isinstance(path[-1], int) else -1
+
+
+def _remove(data: Any, path: DocumentPath) -> None:
+    """Remove the value at a path, if it is still there."""
+    for key in path[:-1]:
+        if isinstance(data, dict) and key not in data:
+            return
+        data = data[key]
+    last = path[-1]
+    if isinstance(data, dict):
+        data.pop(last, None)
+    elif isinstance(last, int):
+        del data[last]
+
+
+def each_member(experiment: Experiment) -> Iterator[tuple[str, Experiment]]:
+    """Yield each group and each process without a group, as an experiment of its own."""
+    data = experiment.dump_dict()
+    for name, description in data["processes"].items():
+        yield name, _loaded(experiment, {**data, "processes": {name: description}})
+
+
+def only_member(part: Experiment, process: Process) -> Experiment:
+    """Return a copy of an experiment with one group, in which the group has only one process."""
+    data = part.dump_dict()
+    (group,) = data["processes"].values()
+    group["processes"] = {process.name: group["processes"][process.name]}
+    return _loaded(part, data)
+
+
+def minimal_experiment(
+    experiment: Experiment, name: str, *, image: str | None, service: str | None = None
+) -> Experiment:
+    """Return an experiment of the same name with one process, and perhaps a service."""
+    description = _minimal_process(image)
+    if service is not None:
+        description["binds"] = service
+    return _loaded(experiment, {"name": experiment.name, "processes": {name: description}})
+
+
+def each_experiment_option(
+    experiment: Experiment, *, image: str | None
+) -> Iterator[tuple[DocumentPath, Experiment]]:
+    """Yield each option of the experiment by its path, in an experiment with a minimal process."""
+    data = experiment.dump_dict()
+    first_process = experiment.list_all_processes()[0].name
+    minimal = {"name": experiment.name, "processes": {first_process: _minimal_process(image)}}
+    for key in _EXPERIMENT_OPTIONS:
+        if key in data:
+            yield (key,), _loaded(experiment, {**minimal, key: data[key]})
+    for secret, path in data.get("secrets", {}).items():
+        yield ("secrets", secret), _loaded(experiment, {**minimal, "secrets": {secret: path}})
+
+
+def without_experiment_options(experiment: Experiment) -> Experiment:
+    """Return a copy without the options of the experiment and without variables from secrets."""
+    data = experiment.dump_dict()
+    data = {key: data[key] for key in ("name", "processes")}
+    for description in _descriptions(data):
+        description.pop("env_secrets", None)
+    return _loaded(experiment, data)
+
+
+def _minimal_process(image: str | None) -> dict[str, Any]:
+    return {"command": "true", "container_image": image}
+
+
+def _descriptions(data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the descriptions of all groups and processes, each group before its members."""
+    for description in data["processes"].values():
+        yield description
+        yield from description.get("processes", {}).values()
+
+
+def _loaded(experiment: Experiment, data: dict[str, Any]) -> Experiment:
+    loaded = Experiment.load_dict(data)
+    loaded.base_dir = experiment.base_dir
+    return loaded

@@ -1,0 +1,35 @@
+"""Rules that hold on every backend: the errors that a launch reports, and unused services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from symphony.plan.findings import WARNING, Finding, finding_of
+from symphony.plan.resolve import check_experiment
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment
+
+
+def rules(experiment: Experiment) -> Iterator[Finding]:
+    """Yield the errors in an experiment, and a warning for each service that no process uses."""
+    yield from check_experiment(experiment)
+    yield from _unused_services(experiment)
+
+
+def _unused_services(experiment: Experiment) -> Iterator[Finding]:
+    components = experiment.list_components()
+    used = {name for component in components for name in component.settings.connects}
+    used.update(name for component in components for name in component.settings.exposes)
+    for component in components:
+        for name in component.settings.binds:
+            if name not in used:
+                yield finding_of(
+                    component,
+                    "unused-service",
+                    f"binds service {name!r}, but no process connects to it",
+                    "connect a process to it, expose it, or remove it",
+                    below=("binds", name),
+                    level=WARNING,
+                )

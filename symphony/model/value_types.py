@@ -1,0 +1,343 @@
+"""The types of the values in an experiment: how a value is checked, and its JSON Schema.
+
+The schemas refer to `DEFINITIONS`. They accept numbers and booleans in place of text, because the
+loader reads those as text in YAML, and a reference to a parameter (``${name}``) in place of any
+value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from symphony import names
+from symphony.errors import SpecError, error_path
+from symphony.model import validators
+from symphony.model.quantities import QUANTITY_PATTERN, quantity_text
+
+Schema = dict[str, Any]
+
+NULL_SCHEMA: Schema = {"type": "null"}
+PARAMETER_REFERENCE = r"\$\{"
+MAX_REPLICAS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """A type of values.
+
+    ``parse`` takes a value and its name for error messages, and returns the value in its normal
+    form or raises `SpecError`.
+    """
+
+    schema: Schema
+    parse: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A key of a mapping in the file form.
+
+    ``subject`` names the value in error messages, if it is not the name of the field. None means
+    that the field is not set, unless it is required or not ``nullable``.
+    """
+
+    name: str
+    type: ValueType
+    description: str
+    subject: str = ""
+    required: bool = False
+    nullable: bool = True
+
+    def parse(self, value: object) -> Any:
+        """Return the value in its normal form. Raises `SpecError`."""
+        with error_path(self.name):
+            return self.type.parse(value, self.subject or self.name)
+
+    def schema(self) -> Schema:
+        """Return the schema of the value."""
+        return described(self.description, self.type.schema)
+
+
+def field_table(*fields: Field) -> dict[str, Field]:
+    """Return fields by name."""
+    return {field.name: field for field in fields}
+
+
+def parse_fields(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that are set, in their normal form. Raises `SpecError`."""
+    result: dict[str, Any] = {}
+    for name, value in given.items():
+        is_unset = value is None and fields[name].nullable
+        if not is_unset:
+            result[name] = fields[name].parse(value)
+    return result
+
+
+# --- building schemas ---
+
+
+def whole_match(pattern: re.Pattern[str]) -> str:
+    """Return the regular expression that matches a whole text."""
+    return f"^({pattern.pattern})$"
+
+
+def or_reference(pattern: str = "") -> str:
+    """Return a regular expression for texts that match, or that contain a parameter reference."""
+    return rf"{pattern}|{PARAMETER_REFERENCE}" if pattern else PARAMETER_REFERENCE
+
+
+def definition(name: str) -> Schema:
+    """Return a reference to one of the definitions of the schema."""
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def any_of(*schemas: Schema) -> Schema:
+    """Return a schema that accepts what one of the schemas accepts."""
+    return {"anyOf": list(schemas)}
+
+
+def mapping_of(keys: Schema, items: Schema) -> Schema:
+    """Return the schema of a mapping."""
+    return {"type": "object", "propertyNames": keys, "additionalProperties": items}
+
+
+def list_of(items: Schema) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
+
+
+def described(description: str, schema: Schema) -> Schema:
+    """Return a schema with a description."""
+    return {"description": description, **schema}
+
+
+def or_null(schema: Schema) -> Schema:
+    """Return a schema that accepts null too, in the simplest form, because editors display it."""
+    if "enum" in schema:
+        return {**schema, "enum": [*schema["enum"], None]}
+    if "type" in schema and "oneOf" not in schema:
+        types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        return {**schema, "type": [*types, "null"]}
+    description = {key: item for key, item in schema.items() if key == "description"}
+    rest = {key: item for key, item in schema.items() if key != "description"}
+    choices = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
+    return {**description, "anyOf": [*choices, NULL_SCHEMA]}
+
+
+def object_schema(fields: Mapping[str, Field]) -> Schema:
+    """Return the schema of a mapping that has these fields and no others."""
+    properties: dict[str, Schema] = {}
+    for name, field in fields.items():
+        is_nullable = field.nullable and not field.required
+        properties[name] = or_null(field.schema()) if is_nullable else field.schema()
+    result: Schema = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    required = [name for name, field in fields.items() if field.required]
+    return {**result, "required": required} if required else result
+
+
+def has_key(key: str) -> Schema:
+    """Return the schema of a mapping in which a key is present and not null."""
+    return {"type": "object", "required": [key], "properties": {key: {"not": NULL_SCHEMA}}}
+
+
+def not_both(first: str, *others: str) -> Schema:
+    """Return the schema that refuses a key together with any of the others."""
+    return {"not": {"allOf": [has_key(first), any_of(*(has_key(other) for other in others))]}}
+
+
+_SCALAR_TYPES = ["string", "number", "boolean"]
+
+DEFINITIONS: dict[str, Schema] = {
+    "name": {
+        "type": "string",
+        "description": "a-z, 0-9 and '-'; the first character is a letter, the last is not '-'",
+        "pattern": or_reference(whole_match(names._LABEL)),
+        "maxLength": names.MAX_LENGTH,
+    },
+    "text": {"type": _SCALAR_TYPES},
+    "filled": {"type": _SCALAR_TYPES, "minLength": 1},
+    "strings": {"type": [*_SCALAR_TYPES, "array"], "items": definition("text")},
+    "line": {"type": _SCALAR_TYPES, "pattern": r"\S"},
+    "lines": {
+        "type": [*_SCALAR_TYPES, "array"],
+        "pattern": r"\S",
+        "items": definition("line"),
+    },
+    "absolute": {"type": "string", "pattern": or_reference("^/")},
+    "port": {
+        "type": ["integer", "string"],
+        "minimum": validators.MIN_PORT,
+        "maximum": validators.MAX_PORT,
+        "pattern": or_reference(),
+    },
+    "count": {"type": ["integer", "string"], "minimum": 0, "pattern": or_reference()},
+    "copies": {
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "maximum": MAX_REPLICAS,
+        "pattern": or_reference(),
+    },
+    "quantity": {
+        "description": "an amount: 2, 0.5, '500m', '4Gi'",
+        "type": ["number", "string"],
+        "minimum": 0,
+        "pattern": or_reference(whole_match(QUANTITY_PATTERN)),
+    },
+    "env": {
+        **mapping_of(
+            {"pattern": or_reference(whole_match(validators.ENV_NAME_PATTERN))}, definition("text")
+        ),
+        "description": "Variables by name. Values are read as text.",
+    },
+    "labels": mapping_of(
+        {"pattern": or_reference(whole_match(validators.LABEL_KEY_PATTERN))},
+        {
+            "type": _SCALAR_TYPES,
+            "pattern": or_reference(whole_match(validators.LABEL_VALUE_PATTERN)),
+        },
+    ),
+    "services": any_of(
+        definition("name"),
+        list_of(definition("name")),
+        mapping_of(definition("name"), any_of(definition("port"), NULL_SCHEMA)),
+    ),
+    "files": any_of(
+        definition("filled"),
+        list_of(definition("filled")),
+        mapping_of(
+            {
+                "pattern": or_reference(whole_match(validators.FILE_NAME_PATTERN)),
+                "not": {"enum": [".", ".."]},
+            },
+            definition("filled"),
+        ),
+    ),
+}
+
+
+# --- checks ---
+
+
+def _env(value: object, _: str) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for key, content in validators.mapping(value, "env").items():
+        with error_path(key):
+            name, text = validators.env_pair(key, content)
+            variables[name] = text
+    return variables
+
+
+def _http_test(value: object, _: str) -> list[str]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise SpecError(
+            f"http must be a service and a path, such as ('web', '/health'), not {value!r}"
+        )
+    service, path = value
+    return [
+        names.check_name(service, "service"),
+        validators.absolute_path(path, "the path of http"),
+    ]
+
+
+def _program(value: validators.Strings, subject: str) -> list[str]:
+    words = validators.strings(value, subject)
+    if not words or not words[0]:
+        raise SpecError(
+            f"{subject} is empty; give the program that exits with 0 when the process is ready"
+        )
+    return words
+
+
+def _regular_expression(value: object, subject: str) -> str:
+    pattern = validators.text(value, subject)
+    try:
+        re.compile(pattern)
+    except re.error as exc:
+        raise SpecError(f"{subject} is not a regular expression: {pattern!r}: {exc}") from exc
+    return pattern
+
+
+def _positive_seconds(value: object, subject: str) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not isinstance(value, (int, float)) or not is_number or not value > 0:
+        raise SpecError(f"{subject} must be a number of seconds above 0, not {value!r}")
+    return value
+
+
+def _services_without_ports(value: validators.ServiceSpec, subject: str) -> list[str]:
+    services = validators.services(value, subject)
+    for name, port in services.items():
+        if port is not None:
+            raise SpecError(
+                f"{subject} takes no port ({name!r}: {port}); "
+                "set the port where the service is bound"
+            )
+    return list(services)
+
+
+def _port_range(value: object, _: str) -> tuple[int, int]:
+    return validators.port_range(value)
+
+
+# --- the types ---
+
+NAME = ValueType(definition("name"), names.check_name)
+TEXT = ValueType(definition("text"), validators.text)
+NONEMPTY_TEXT = ValueType(definition("filled"), validators.nonempty_text)
+STRINGS = ValueType(definition("strings"), validators.strings)
+SHELL_LINE = ValueType(definition("line"), validators.shell_line)
+SHELL_LINES = ValueType(definition("lines"), validators.shell_lines)
+ABSOLUTE_PATH = ValueType(definition("absolute"), validators.absolute_path)
+WHOLE_NUMBER = ValueType(definition("count"), validators.whole_number)
+QUANTITY = ValueType(definition("quantity"), quantity_text)
+ENV = ValueType(definition("env"), _env)
+FILES = ValueType(definition("files"), validators.files)
+SERVICES = ValueType(definition("services"), validators.services)
+SERVICE_NAMES = ValueType(
+    any_of(NAME.schema, list_of(NAME.schema), mapping_of(NAME.schema, NULL_SCHEMA)),
+    _services_without_ports,
+)
+PORT_RANGE = ValueType(
+    {"type": "array", "items": definition("port"), "minItems": 2, "maxItems": 2}, _port_range
+)
+FLAG = ValueType({"type": ["boolean", "string"], "pattern": or_reference()}, validators.flag)
+REGULAR_EXPRESSION = ValueType(definition("text"), _regular_expression)
+HTTP_TEST = ValueType(
+    {
+        "type": "array",
+        "prefixItems": [NAME.schema, ABSOLUTE_PATH.schema],
+        "items": False,
+        "minItems": 2,
+    },
+    _http_test,
+)
+PROGRAM = ValueType(
+    {**STRINGS.schema, "minLength": 1, "minItems": 1, "prefixItems": [{"minLength": 1}]}, _program
+)
+TIMEOUT_SECONDS = ValueType(
+    {
+        "type": ["number", "string"],
+        "exclusiveMinimum": 0,
+        "pattern": or_reference(),
+        "default": 60,
+    },
+    _positive_seconds,
+)
+
+
+def choice(words: Iterable[str]) -> ValueType:
+    """Return the type of values that are one of several words."""
+    choices = tuple(words)
+
+    def parse(value: object, subject: str) -> str:
+        return validators.one_of(value, choices, subject)
+
+    schema = any_of({"enum": list(choices)}, {"type": "string", "pattern": or_reference()})
+    return ValueType(schema, parse)

@@ -1,0 +1,107 @@
+"""The start dependencies of an experiment: which process waits for which others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from symphony.model import ProcessGroup
+from symphony.names import join_names
+from symphony.plan.findings import ERROR, Finding, finding_of, suggestion
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment, Process
+
+# The condition that a process waits for, by the name of the other process.
+Conditions = dict[str, str]
+
+
+def start_dependencies(experiment: Experiment) -> dict[str, Conditions]:
+    """Return, for each process, the processes that it waits for and their conditions.
+
+    A group is replaced by its members, on both sides. Names that are not in the experiment are
+    left out; `check_start_order` reports them.
+    """
+    components = {component.name: component for component in experiment.list_components()}
+    dependencies: dict[str, Conditions] = {
+        process.name: {} for process in experiment.list_all_processes()
+    }
+    for member in experiment.list_members():
+        for name, condition in member.settings.starts_after.items():
+            if name not in components:
+                continue
+            for process in _processes_of(member):
+                for other in _processes_of(components[name]):
+                    dependencies[process.name][other.name] = condition
+    return dependencies
+
+
+def check_start_order(experiment: Experiment) -> Iterator[Finding]:
+    """Yield the errors in the start order: unknown names, and cycles."""
+    names = [component.name for component in experiment.list_components()]
+    is_valid = True
+    for member in experiment.list_members():
+        own_names = {member.name, *(process.name for process in _processes_of(member))}
+        for name in member.settings.starts_after:
+            if name in own_names:
+                is_valid = False
+                yield finding_of(
+                    member,
+                    "start-order",
+                    f"starts after {name!r}, and cannot wait for itself or for its own members",
+                    "remove it from starts_after",
+                    below=("starts_after", name),
+                )
+            elif name not in names:
+                is_valid = False
+                yield finding_of(
+                    member,
+                    "start-order",
+                    f"starts after {name!r}, which is not in the experiment",
+                    suggestion(name, names) or f"processes and groups: {join_names(names)}",
+                    below=("starts_after", name),
+                )
+    # A process that waits for itself is a cycle too, and is reported already.
+    cycle = find_cycle(start_dependencies(experiment)) if is_valid else []
+    if cycle:
+        links = " waits for ".join(map(repr, cycle))
+        yield Finding(
+            rule="start-order",
+            level=ERROR,
+            problem=f"the start order is a cycle: {links}",
+            hint="remove one of these conditions from starts_after",
+            path=("processes",),
+        )
+
+
+def find_cycle(dependencies: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the names along one cycle, with the first name repeated at the end, or an empty list.
+
+    The search is iterative, because a chain of dependencies may be longer than the recursion limit.
+    """
+    finished: set[str] = set()
+    for start in dependencies:
+        if start in finished:
+            continue
+        # The names on the path from `start` to the current process, each with its position.
+        positions: dict[str, int] = {start: 0}
+        pending = [iter(dependencies[start])]
+        while pending:
+            following = next(pending[-1], None)
+            if following is None:
+                pending.pop()
+                name, _ = positions.popitem()
+                finished.add(name)
+            elif following in positions:
+                path = list(positions)
+                return [*path[positions[following] :], following]
+            elif following not in finished:
+                positions[following] = len(positions)
+                pending.append(iter(dependencies[following]))
+    return []
+
+
+def _processes_of(component: Process | ProcessGroup) -> list[Process]:
+    if isinstance(component, ProcessGroup):
+        return component.list_processes()
+    return [component]

@@ -1,0 +1,97 @@
+"""A problem in the description of an experiment, as the rules of plan and lint report it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from symphony.errors import SpecError
+from symphony.model import Process
+from symphony.names import did_you_mean
+
+if TYPE_CHECKING:
+    from symphony.model import ProcessGroup
+    from symphony.model.document_path import DocumentPath
+
+ERROR, WARNING, NOTE = "error", "warning", "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem that a rule reports.
+
+    An ``error`` prevents the launch or makes the experiment fail, a ``warning`` may do so, and a
+    ``note`` reports a check that was skipped. ``problem`` describes the problem and ``hint`` how to
+    fix it (or is empty); neither ends with a full stop. ``path`` leads to the value in the file
+    form. ``processes`` has the paths of the processes or groups that have the problem, and is empty
+    if the whole experiment has it. ``kind`` is ``process`` or ``group`` if there is one of them.
+    ``targets`` are the backends on which the finding holds.
+    """
+
+    rule: str
+    level: str
+    problem: str
+    hint: str = ""
+    path: DocumentPath = ()
+    processes: tuple[str, ...] = ()
+    kind: str = field(default="", compare=False)
+    targets: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The problem and the hint in one line."""
+        return f"{self.problem}; {self.hint}" if self.hint else self.problem
+
+    def for_target(self, target: str) -> Finding:
+        """Return the finding for one backend."""
+        return replace(self, targets=(target,))
+
+    def to_error(self) -> SpecError:
+        """Return the error that reports the finding."""
+        if not self.processes:
+            return SpecError(self.message, path=self.path)
+        subject = f"{self.kind} {self.processes[0]!r}".lstrip()
+        return SpecError(f"{subject}: {self.message}", path=self.path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as plain data for JSON."""
+        return {
+            "rule": self.rule,
+            "level": self.level,
+            "targets": list(self.targets),
+            "processes": list(self.processes),
+            "place": list(self.path),
+            "what": self.problem,
+            "mend": self.hint,
+        }
+
+
+def finding_of(
+    component: Process | ProcessGroup,
+    rule: str,
+    problem: str,
+    hint: str = "",
+    *,
+    below: DocumentPath = (),
+    path: DocumentPath | None = None,
+    level: str = ERROR,
+) -> Finding:
+    """Return a finding of one process or group.
+
+    Its path leads to ``below`` in the description of the component, unless ``path`` is given.
+    """
+    return Finding(
+        rule=rule,
+        level=level,
+        problem=problem,
+        hint=hint,
+        path=(*component.document_path, *below) if path is None else path,
+        processes=(component.path,),
+        kind="process" if isinstance(component, Process) else "group",
+    )
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ``did you mean 'x'?`` as a hint, or ``""`` if no known name is similar."""
+    return did_you_mean(name, known).removeprefix("; ")

@@ -1,0 +1,49 @@
+"""The settings of a plan that a backend keeps but does not support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from symphony.model.settings import SETTINGS
+from symphony.names import join_names
+
+if TYPE_CHECKING:
+    from symphony.plan.resolve import Plan, PlannedProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ignored:
+    """A setting that a backend ignores, and the paths of the processes that have it."""
+
+    setting: str
+    processes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.setting} ({join_names(self.processes, limit=4)})"
+
+
+def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:
+    """Return the settings of a plan that a backend ignores.
+
+    ``honoured`` has the settings that the backend supports, as a whole (``"env"``) or in part
+    (``"resource_limit.gpu"``).
+    """
+    processes: dict[str, list[str]] = {}
+    for process in plan:
+        for setting in _setting_names(process):
+            whole_setting = setting.partition(".")[0]
+            if setting not in honoured and whole_setting not in honoured:
+                processes.setdefault(setting, []).append(process.path)
+    return tuple(
+        Ignored(setting=setting, processes=tuple(paths)) for setting, paths in processes.items()
+    )
+
+
+def _setting_names(process: PlannedProcess) -> Iterator[str]:
+    if process.container_image:
+        yield "container_image"
+    values = {**process.settings.dump(), **process.pod.dump()}
+    for key, value in values.items():
+        yield from SETTINGS[key].reported_names(value)

@@ -1,0 +1,141 @@
+"""The effective settings of a process, and the rules that only they can break."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from symphony.errors import SpecError
+from symphony.model.component import mount_path_of
+from symphony.model.settings import CONTAINER, Settings
+from symphony.names import join_names
+from symphony.plan import encryption_keys
+from symphony.plan.findings import Finding, finding_of, suggestion
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment, Process
+    from symphony.model.document_path import DocumentPath
+
+
+def effective_settings(process: Process) -> Settings:
+    """Return the settings of a process, on top of those that its group gives to every member."""
+    if process.group is None:
+        return Settings().under(process.settings)
+    return process.group.settings.at_level(CONTAINER).under(process.settings)
+
+
+def check_process_settings(
+    experiment: Experiment, settings: Mapping[str, Settings], encrypted: Collection[str]
+) -> Iterator[Finding]:
+    """Yield the errors in the effective settings of the processes, which are given by name."""
+    for process in experiment.list_all_processes():
+        effective = settings[process.name]
+        yield from _volumes_with_one_mount_path(process, effective)
+        yield from _variables_of_secrets(experiment, process, effective)
+        yield from _variables_of_keys(experiment, process, effective, encrypted)
+
+
+def _volumes_with_one_mount_path(process: Process, effective: Settings) -> Iterator[Finding]:
+    own_volumes = process.settings.volumes
+    mount_paths: set[str] = set()
+    for volume in effective.volumes:
+        mount_path = mount_path_of(volume)
+        if mount_path in mount_paths:
+            below: DocumentPath = ("volumes",)
+            if volume in own_volumes:
+                below = ("volumes", own_volumes.index(volume))
+            yield finding_of(
+                process,
+                "mounted-twice",
+                f"mounts two volumes at {mount_path!r}",
+                "choose another mount_path for one of them",
+                below=below,
+            )
+        mount_paths.add(mount_path)
+
+
+def _variables_of_secrets(
+    experiment: Experiment, process: Process, effective: Settings
+) -> Iterator[Finding]:
+    for key, secret in effective.env_secrets.items():
+        path = _path_of_variable(process, "env_secrets", key)
+        if secret not in experiment.secrets:
+            yield finding_of(
+                process,
+                "unknown-secret",
+                f"variable {key!r} uses secret {secret!r}, which the experiment does not have",
+                suggestion(secret, experiment.secrets)
+                or f"its secrets: {join_names(experiment.secrets)}",
+                path=path,
+            )
+        if key in effective.env:
+            yield finding_of(
+                process,
+                "variable-twice",
+                f"variable {key!r} is set in env and in env_secrets",
+                "remove one of them",
+                path=path,
+            )
+
+
+def _variables_of_keys(
+    experiment: Experiment, process: Process, effective: Settings, encrypted: Collection[str]
+) -> Iterator[Finding]:
+    for key in encryption_key_variables(process, effective, encrypted):
+        if key in experiment.secrets:
+            path: DocumentPath = ("secrets", key)
+        elif key in effective.env_secrets:
+            path = _path_of_variable(process, "env_secrets", key)
+        elif key in effective.env:
+            path = _path_of_variable(process, "env", key)
+        elif key in experiment.env:
+            path = ("env", key)
+        else:
+            continue
+        yield finding_of(
+            process,
+            "reserved-variable",
+            f"variable {key!r} is reserved for an encryption key of the process",
+            "choose another name",
+            path=path,
+        )
+
+
+def _path_of_variable(process: Process, setting: str, key: str) -> DocumentPath:
+    """Return the path of a variable, which is set on the process or on its group."""
+    holder = process if key in getattr(process.settings, setting) else process.group or process
+    return (*holder.document_path, setting, key)
+
+
+def encryption_key_variables(
+    process: Process, effective: Settings, encrypted: Collection[str]
+) -> tuple[str, ...]:
+    """Return the variables with encryption keys that a process receives.
+
+    They depend on which encrypted services the process or its group binds and connects to.
+    """
+    bound = set(effective.binds)
+    if process.group is not None:
+        bound.update(process.group.settings.binds)
+    if not bound.isdisjoint(encrypted):
+        return encryption_keys.SERVER_VARIABLES
+    if not set(effective.connects).isdisjoint(encrypted):
+        return encryption_keys.CLIENT_VARIABLES
+    return ()
+
+
+def secret_text(name: str, content: bytes) -> str:
+    """Return the content of a secret as the value of a variable.
+
+    Raises `SpecError` if it is not UTF-8 text. The message does not contain the content.
+    """
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is None or "\0" in text:
+        raise SpecError(
+            f"secret {name!r} cannot be the value of a variable, because it is not UTF-8 text; "
+            "read the file in SYMPHONY_SECRETS_DIR"
+        )
+    return text

@@ -1,0 +1,186 @@
+"""The services of an experiment, and the rules that they must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from symphony.model import Process
+from symphony.names import env_name, join_names
+from symphony.plan.addresses import PREFIX, ServiceRequest
+from symphony.plan.findings import Finding, finding_of, suggestion
+
+if TYPE_CHECKING:
+    from symphony.model import Experiment, ProcessGroup
+
+
+def service_requests(experiment: Experiment) -> list[ServiceRequest]:
+    """Return the services that are bound or exposed, in declaration order.
+
+    The experiment must satisfy the rules of `check_services`.
+    """
+    requests: list[ServiceRequest] = []
+    for component in experiment.list_components():
+        settings = component.settings
+        for name in served_services(component):
+            port = settings.binds.get(name) or settings.exposes.get(name)
+            requests.append(
+                ServiceRequest(
+                    name=name,
+                    owner=component.name,
+                    port=port,
+                    exposed=name in settings.exposes,
+                )
+            )
+    return requests
+
+
+def served_services(component: Process | ProcessGroup) -> list[str]:
+    """Return the services that a component binds or exposes, each once."""
+    settings = component.settings
+    return list(dict.fromkeys([*settings.binds, *settings.exposes]))
+
+
+def encrypted_services(experiment: Experiment) -> tuple[str, ...]:
+    """Return the encrypted services, in declaration order."""
+    components = experiment.list_components()
+    return tuple(name for component in components for name in component.settings.encrypted)
+
+
+def check_services(experiment: Experiment) -> Iterator[Finding]:
+    """Yield the errors in the services of an experiment."""
+    yield from _services_with_two_servers(experiment)
+    yield from _services_that_are_not_bound(experiment)
+    for process in experiment.list_all_processes():
+        yield from _readiness_of_a_foreign_service(process)
+    for component in experiment.list_components():
+        yield from _encryption_of_a_foreign_service(component)
+    yield from _services_that_share_a_variable(experiment)
+    yield from _services_that_share_a_port(experiment)
+
+
+def _services_with_two_servers(experiment: Experiment) -> Iterator[Finding]:
+    servers: dict[str, Process | ProcessGroup] = {}
+    for component in experiment.list_components():
+        settings = component.settings
+        for name in served_services(component):
+            bound_port, exposed_port = settings.binds.get(name), settings.exposes.get(name)
+            if bound_port and exposed_port and bound_port != exposed_port:
+                yield finding_of(
+                    component,
+                    "two-ports",
+                    f"binds service {name!r} on port {bound_port} and exposes it on port "
+                    f"{exposed_port}",
+                    "use one port",
+                    below=("exposes", name),
+                )
+            server = servers.setdefault(name, component)
+            if server is not component:
+                yield finding_of(
+                    component,
+                    "bound-twice",
+                    f"serves service {name!r}, which {server.path!r} serves too",
+                    "let one of them bind it and the others connect to it, or rename one service",
+                    below=("binds" if name in settings.binds else "exposes", name),
+                )
+
+
+def _services_that_are_not_bound(experiment: Experiment) -> Iterator[Finding]:
+    components = experiment.list_components()
+    bound = {name: None for component in components for name in component.settings.binds}
+    exposed = {name: component for component in components for name in component.settings.exposes}
+    for component in components:
+        for index, name in enumerate(component.settings.connects):
+            if name in bound:
+                continue
+            if name in exposed:
+                owner = exposed[name].path
+                problem = f"connects to service {name!r}, which {owner!r} exposes but does not bind"
+                hint = f"add it to the binds of {owner!r}"
+            else:
+                problem = f"connects to service {name!r}, which no process binds"
+                hint = suggestion(name, bound) or (
+                    f"let a process bind it; bound services: {join_names(bound)}"
+                )
+            yield finding_of(component, "unbound-service", problem, hint, below=("connects", index))
+
+
+def _readiness_of_a_foreign_service(process: Process) -> Iterator[Finding]:
+    """Yield an error if a readiness test uses a service that the process does not serve.
+
+    The test and the service may be set on the process or on its group.
+    """
+    group = process.group
+    holder: Process | ProcessGroup = process
+    if process.settings.ready is None and group is not None:
+        holder = group
+    ready = holder.settings.ready or {}
+    if "tcp" in ready:
+        key, service = "tcp", ready["tcp"]
+    elif "http" in ready:
+        key, service = "http", ready["http"][0]
+    else:
+        return
+    served = served_services(process)
+    if group is not None:
+        served += served_services(group)
+    if service not in served:
+        yield finding_of(
+            process,
+            "ready",
+            f"ready.{key} names service {service!r}, which the process neither binds nor exposes",
+            suggestion(service, served)
+            or f"bind {service!r}, or name a service that the process binds",
+            path=(*holder.document_path, "ready"),
+        )
+
+
+def _encryption_of_a_foreign_service(component: Process | ProcessGroup) -> Iterator[Finding]:
+    settings = component.settings
+    for index, name in enumerate(settings.encrypted):
+        if name not in settings.binds:
+            yield finding_of(
+                component,
+                "encrypted",
+                f"encrypts service {name!r}, which it does not bind",
+                suggestion(name, settings.binds) or "encrypt the service where it is bound",
+                below=("encrypted", index),
+            )
+
+
+def _services_that_share_a_variable(experiment: Experiment) -> Iterator[Finding]:
+    """Yield an error for services ``x`` and ``x-bind``: SYMPH_X_BIND_HOST would belong to both."""
+    components = experiment.list_components()
+    served = {name for component in components for name in served_services(component)}
+    for component in components:
+        for name in served_services(component):
+            other = f"{name}-bind"
+            if other in served:
+                key = "binds" if name in component.settings.binds else "exposes"
+                yield finding_of(
+                    component,
+                    "shared-variable",
+                    f"services {name!r} and {other!r} share the variable "
+                    f"{PREFIX}{env_name(name)}_BIND_HOST",
+                    "rename one of them",
+                    below=(key, name),
+                )
+
+
+def _services_that_share_a_port(experiment: Experiment) -> Iterator[Finding]:
+    owners: dict[int, tuple[str, Process | ProcessGroup]] = {}
+    for component in experiment.list_components():
+        for key in ("binds", "exposes"):
+            for name, port in getattr(component.settings, key).items():
+                if port is None:
+                    continue
+                other, owner = owners.setdefault(port, (name, component))
+                if other != name:
+                    yield finding_of(
+                        component,
+                        "port-twice",
+                        f"gives port {port} to service {name!r}, but service {other!r} of "
+                        f"{owner.path!r} has it",
+                        "choose another port for one of them",
+                        below=(key, name),
+                    )

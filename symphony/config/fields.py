@@ -16,20 +16,12 @@ from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_n
 
 KeyPath = tuple[str, ...]
 Values = dict[KeyPath, Any]
+# Validates the value of a field. Takes the value and the directory of relative paths.
+FieldReader = Callable[[object, Path], Any]
 
 # The prefix of the user's own keys, which every program accepts.
 OWN_KEY_PREFIX = "x-"
 PROFILES = "profiles"
-
-
-class Field(NamedTuple):
-    """The description of a field, and the function that validates its value.
-
-    The function takes the value and the directory that relative paths are relative to.
-    """
-
-    description: str
-    read: Callable[[object, Path], Any]
 
 
 class Content(NamedTuple):
@@ -42,7 +34,7 @@ class Content(NamedTuple):
 def with_username(username: str, name: str) -> str:
     """Return the name of a user's experiment: ``rl`` becomes ``sarah-rl``.
 
-    A name that begins with the user name already is not changed. Raises `SpecError` if ``name`` is
+    A name that already begins with the user name is not changed. Raises `SpecError` if ``name`` is
     not valid, or if the result is too long.
 
     >>> with_username("sarah", "rl"), with_username("sarah", "sarah-rl")
@@ -87,29 +79,29 @@ def _read_namespace(value: object, _: Path) -> str:
     return name
 
 
-def _text_field(name: str, description: str) -> Field:
-    return Field(description, lambda value, _: _nonempty_text(value, name))
+def _text_reader(name: str) -> FieldReader:
+    return lambda value, _: _nonempty_text(value, name)
 
 
-def _path_field(name: str, description: str) -> Field:
-    """Return a field whose value becomes an absolute path. ``~`` is the user's home directory."""
+def _path_reader(name: str) -> FieldReader:
+    """Return a function that makes a path absolute. ``~`` is the user's home directory."""
 
     def read(value: object, base: Path) -> str:
         path = Path(_nonempty_text(value, name)).expanduser()
         return os.path.normpath(base / path)
 
-    return Field(description, read)
+    return read
 
 
-FIELDS: dict[str, Field] = {
-    "username": Field("prefix of the names of new experiments", _read_username),
-    "experiment_folder": _path_field("experiment_folder", "directory that launches are saved in"),
-    "backend": _text_field("backend", "backend that experiments are launched on"),
-    "profile": _text_field("profile", "profile in use"),
-    "context": _text_field("context", "context of the kubeconfig"),
-    "namespace": Field("existing namespace for all experiments", _read_namespace),
-    "kubeconfig": _path_field("kubeconfig", "kubeconfig file"),
-    "image": _text_field("image", "container image of processes that set none"),
+FIELDS: dict[str, FieldReader] = {
+    "username": _read_username,
+    "experiment_folder": _path_reader("experiment_folder"),
+    "backend": _text_reader("backend"),
+    "profile": _text_reader("profile"),
+    "context": _text_reader("context"),
+    "namespace": _read_namespace,
+    "kubeconfig": _path_reader("kubeconfig"),
+    "image": _text_reader("image"),
 }
 # The fields that contain others: an amount by resource, and the options of each backend.
 GROUPS = ("resources", "options")
@@ -131,7 +123,8 @@ def read_content(data: object, base: Path, own_fields: Collection[str] = ()) -> 
     """Validate a configuration.
 
     ``base`` is the directory that relative paths are relative to. ``own_fields`` are fields that
-    the program has added. Raises `SpecError` whose ``path`` is that of the wrong key or value.
+    the program has added. Raises `SpecError`; its
+    ``path`` is that of the wrong key or value.
     """
     from symphony.model import validators
 
@@ -171,7 +164,7 @@ def _read_values(
             elif key == "options":
                 values.update(_read_options(value))
             else:
-                values[(key,)] = FIELDS[key].read(value, base)
+                values[(key,)] = FIELDS[key](value, base)
     return values
 
 

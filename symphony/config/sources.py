@@ -27,7 +27,8 @@ def from_program(
 ) -> ConfigSource:
     """Return the source of settings that the program makes, in the form of a file.
 
-    ``name`` is the name of the source. Raises `SpecError` whose message contains the wrong key.
+    ``name`` is the name of the source. Raises `SpecError` with the wrong key in its
+    message.
     """
     base = locations.working_directory() or Path("/")
     try:
@@ -46,8 +47,8 @@ def _with_source(values: fields.Values, source: str) -> dict[fields.KeyPath, Sou
 def from_environment(environ: Mapping[str, str]) -> ConfigSource:
     """Return the source of the environment variables.
 
-    An empty variable removes the value of a source with a lower priority. Raises `SpecError` whose
-    message contains the variable with a wrong value.
+    An empty variable removes the value of a source with a lower priority. Raises `SpecError` with
+    the name of the variable in its message if a value is wrong.
     """
     base = locations.working_directory() or Path("/")
     values: dict[fields.KeyPath, SourcedValue] = {}
@@ -59,7 +60,7 @@ def from_environment(environ: Mapping[str, str]) -> ConfigSource:
         if text:
             try:
                 with error_path(field):
-                    value = fields.FIELDS[field].read(text, base)
+                    value = fields.FIELDS[field](text, base)
             except SpecError as exc:
                 raise SpecError(f"{variable}: {exc}", path=exc.path) from exc
         values[(field,)] = SourcedValue(value, variable)

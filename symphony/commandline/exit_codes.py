@@ -13,7 +13,7 @@ BACKEND_ERROR = 3
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader of a pipe has closed it
 
-# The name of standard output in messages. It may be a file, for example on a full disk.
+# The name of standard output in error messages, for example if it is a file on a full disk.
 STANDARD_OUTPUT = "standard output"
 
 
@@ -92,7 +92,7 @@ def _system_error_message(exc: OSError) -> str:
 def _working_directory_is_missing() -> bool:
     """Return whether the working directory was removed.
 
-    Functions that need it fail with an error that does not mention it.
+    The errors of functions that need the working directory do not mention it.
     """
     from pathlib import Path
 

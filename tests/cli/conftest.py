@@ -178,20 +178,6 @@ class Program:
             return []
         return sorted(path.name for path in root.iterdir() if path.name != ".lock")
 
-    # Former names of the members above.
-    launched, ended, left = launch, run, state_entries
-
-    @property
-    def folder(self) -> Path:
-        return self.directory
-
-    @folder.setter
-    def folder(self, path: Path) -> None:
-        self.directory = path
-
-
-telling, after_the_end = write_pid, after_exit
-
 
 @contextlib.contextmanager
 def cleaned_up(program: Program) -> Iterator[Program]:
@@ -205,9 +191,6 @@ def cleaned_up(program: Program) -> Iterator[Program]:
         for name in cluster.list_experiments():
             cluster.stop(name, at_once=True)  # type: ignore[attr-defined]
             cluster.delete(name)
-
-
-running = cleaned_up
 
 
 @pytest.fixture(scope="session")

@@ -88,7 +88,7 @@ def _copy_prefixes(line: CommandLine, experiment: str) -> list[str]:
     return [f"{path}:" for path in _processes(line, experiment)]
 
 
-# By the metavar of the argument. If that is ambiguous, by its metavar and its destination.
+# The keys are metavars of arguments. An ambiguous metavar is followed by the destination.
 _FINDERS: Mapping[str, FindNames] = {
     "EXPERIMENT": _experiments,
     "FILE|EXPERIMENT": _experiments,

@@ -31,7 +31,8 @@ def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessS
 def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
     """Return what ``cp`` would do.
 
-    Raises `Unsupported` if the backend cannot copy files, and the errors of its own checks.
+    Raises `Unsupported` if the backend cannot copy files, or another error that the backend
+    detects.
     """
     cluster.transfer_file(status.name, source, target, dry_run=True)
     return f"would copy {source} to {target} ({status.name})"

@@ -67,9 +67,9 @@ def choose_format(requested: str | None, as_json: bool, output: str | None) -> s
 
 
 def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | None:
-    """Return the status of an experiment, or None if it is not running or not available.
+    """Return the status of an experiment, or None if there is no such experiment.
 
-    In the latter case, a note is printed.
+    None is also returned, and a note is printed, if the status is not available.
     """
     try:
         return cluster.describe_experiment(name)

@@ -79,7 +79,7 @@ class PendingReasons:
         """Return the lines to report now, for example ``main: pending: Unschedulable: ...``.
 
         Processes with the same reason share a line. A reason is not reported again if it recurs,
-        because two reasons alternate while the pull of an image is retried.
+        because two reasons alternate while Kubernetes retries to pull an image.
         """
         paths_by_reason: dict[str, list[str]] = {}
         for path, pending in self._unreported().items():
@@ -114,7 +114,7 @@ def _is_waiting_to_start(process: ProcessStatus) -> bool:
 class ReasonReporter:
     """Reports the reasons in the statuses that it receives.
 
-    It uses a thread, which starts with the first pending process.
+    A thread, which starts when the first pending process is seen, prints the lines.
     """
 
     def __init__(self, report: Report) -> None:
@@ -184,6 +184,6 @@ def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 def _observe(cluster: Cluster, name: str, reporter: ReasonReporter) -> None:
-    # An error of the cluster or the experiment also reaches the block, which reports it.
+    # The code in the block meets the same error of the cluster or experiment, and reports it.
     with contextlib.suppress(Exception):
         cluster.wait(name, until="started", on_change=reporter.update)

@@ -25,8 +25,8 @@ Paint = Callable[[str, str], str]
 class Column(NamedTuple):
     """A column of a table.
 
-    ``flexible`` columns may be cut. Columns with the highest ``drop`` are removed first, those
-    with 0 never. Other columns are removed before this one is cut to less than ``least``
+    ``flexible`` columns may be cut. Columns with the highest ``drop`` are removed
+    first, and columns with ``drop=0`` are never removed. Other columns are removed before this one is cut to less than ``least``
     characters. ``prose`` is cut at its end, other text in the middle.
     """
 
@@ -125,7 +125,7 @@ def _removal_order(
 
 
 def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]) -> int:
-    """Return the width of a table in which flexible columns are cut as far as they may be."""
+    """Return the width of the table if all flexible columns are cut to `Column.least`."""
     total = _GAP * (len(shown) - 1)
     for index in shown:
         column = columns[index]

@@ -77,16 +77,16 @@ class ProgressLine:
         self._is_shown = False
 
     def update(self, text: str) -> None:
-        """Replace the line by ``text``."""
+        """Replace the line with ``text``."""
         if self._stream is not None:
             self._stream.write(self._line(text))
             self._stream.flush()
             self._is_shown = True
 
     def update_from_signal_handler(self, text: str) -> None:
-        """Replace the line by ``text`` in a signal handler.
+        """Replace the line with ``text`` in a signal handler.
 
-        A signal can interrupt a write to the stream, which must not be entered twice.
+        The stream is bypassed, because the signal may have interrupted a write to it.
         """
         if self._stream is not None:
             os.write(self._stream.fileno(), self._line(text).encode(errors="replace"))

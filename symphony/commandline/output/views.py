@@ -123,7 +123,7 @@ def state_colour(title: str, cell: str) -> str:
 
 
 def failure_lines(status: ExperimentStatus) -> list[str]:
-    """Return a line for each process that failed, in the order in which they ended."""
+    """Return a line for each process that failed, in the order in which they exited."""
     failed = [process for process in status if process.failed]
     failed.sort(key=lambda process: process.ended or float("inf"))
     return [failure_line(process) for process in failed]

@@ -73,12 +73,12 @@ class Formatter(argparse.HelpFormatter):
 
     def _format_action(self, action: argparse.Action) -> str:
         if isinstance(action, argparse._SubParsersAction):
-            # The group of the commands already has a title.
+            # The commands are in a group that already has a title.
             return "".join(map(self._format_action, self._iter_indented_subactions(action)))
         return super()._format_action(action)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """Return for example ``-b, --backend BACKEND``: the value is named once."""
+        """Return an invocation such as ``-b, --backend BACKEND``, which names the value once."""
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
@@ -94,7 +94,7 @@ class Formatter(argparse.HelpFormatter):
 
 
 def _fill(text: str, width: int, indent: str = "") -> str:
-    """Return text that is broken only at spaces: an option such as ``--dry-run`` stays whole."""
+    """Wrap text only at spaces, so that an option such as ``--dry-run`` is not split."""
     return textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 

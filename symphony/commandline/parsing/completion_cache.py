@@ -17,7 +17,7 @@ MAX_AGE_SECONDS = 60.0
 
 
 def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the names that were cached for ``key``, or those that ``fetch`` returns.
+    """Return the names that are cached for ``key``. If there are none, return those of ``fetch``.
 
     ``key`` must be representable as JSON. An error of ``fetch`` is passed on.
     """
@@ -78,7 +78,7 @@ def _write(file: Path, names: Sequence[str]) -> None:
         for other in _files():
             if not _is_recent(other):
                 _remove(other)
-        # Another shell may read the file at the same time, so it is replaced as a whole.
+        # Another shell may read the file at the same time, so it is replaced atomically.
         temporary = file.with_name(f"{file.name}.{os.getpid()}")
         temporary.write_text(json.dumps(names), encoding="utf-8")
         temporary.replace(file)

@@ -13,7 +13,7 @@ import shlex
 
 from symphony.commandline.parsing.arguments import COMPLETE_COMMAND
 
-# Lines of the output that are not words: a path is possible, which the shell completes itself.
+# Lines of the output that are not words. They mean that the shell can complete a path.
 FILES = ":files"
 DIRECTORIES = ":directories"
 

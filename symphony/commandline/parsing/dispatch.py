@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
 DEFAULT_BACKEND = "local"
-# A completion that takes longer is given up, because the prompt of the shell is blocked meanwhile.
+# A completion that takes longer is cancelled, because the shell does not respond until it ends.
 COMPLETION_TIMEOUT_SECONDS = 5.0
 
 
@@ -154,9 +154,9 @@ class CommandLine:
         return cluster
 
     def _refuse_other_backend(self, cluster: Cluster) -> None:
-        """Raise `UsageError` if the command line requests another backend than the cluster's.
+        """Raise `UsageError` if the command line requests a backend other than the cluster's.
 
-        Otherwise a command such as ``delete`` would act on another cluster than requested.
+        Otherwise, a command such as ``delete`` would act on a cluster that was not requested.
         """
         typed, requested = self._requested_backend()
         backend = getattr(cluster, "backend", None)
@@ -251,8 +251,8 @@ class CommandLine:
         return None
 
     # --- the parsers of the commands ---
-    # To create all parsers takes longer than most commands run.
-    # Usually only the parser of one command is created.
+    # Creating the parsers of all commands takes longer than running most commands, so each
+    # parser is created only when it is needed.
 
     def _offer(self, name: str, create: Callable[[], object], *aliases: str) -> None:
         """Register a command. ``create`` calls `add_subparser` when the parser is needed."""
@@ -394,7 +394,7 @@ class CommandLine:
         return exit_codes.exit_code(exc)
 
     def _with_flags(self, text: str) -> str:
-        """Replace names of options in a message of the library by their flags.
+        """Replace the names of options in an error message of the library with their flags.
 
         For example ``namespace=`` becomes ``--namespace``, and ``force`` becomes ``--force``.
         """
@@ -451,7 +451,7 @@ def _first_options(words: Sequence[str]) -> dict[str, str]:
     try:
         found, _ = finder.parse_known_args(words)
     except argparse.ArgumentError:
-        # A value is missing, which the main parser reports.
+        # An option has no value. The main parser reports this error.
         return {}
     return {option: value for option, value in vars(found).items() if value}
 

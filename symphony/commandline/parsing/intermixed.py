@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# An argument with one of these takes all words that follow it, including options, in their order.
+# An argument with one of these values of ``nargs`` takes all words that follow, even options.
 _TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 
 
@@ -92,7 +92,7 @@ def _count_values(parser: argparse.ArgumentParser, action: argparse.Action, kind
 def arguments_first(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     """Return the words with all arguments before all options.
 
-    If the words contain ``--``, the arguments come after it, behind all options.
+    If the words contain ``--``, the arguments are placed after it, and the options before it.
     """
     for action in parser._actions:
         if not action.option_strings and action.nargs in _TAKES_THE_REST:

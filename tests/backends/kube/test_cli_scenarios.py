@@ -66,7 +66,7 @@ class TestKube(Scenarios):
         ],
     )
     def test_unreachable_cluster(self, cli, kube_session, content, message, code):
-        path = cli.folder / "elsewhere.yaml"
+        path = cli.directory / "elsewhere.yaml"
         path.unlink(missing_ok=True)
         if content is not None:
             admin = kube_session.cluster.kubeconfig.read_text()

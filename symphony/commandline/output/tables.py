@@ -25,9 +25,9 @@ Paint = Callable[[str, str], str]
 class Column(NamedTuple):
     """A column of a table.
 
-    ``flexible`` columns may be cut. Columns with the highest ``drop`` are removed
-    first, and columns with ``drop=0`` are never removed. Other columns are removed before this one is cut to less than ``least``
-    characters. ``prose`` is cut at its end, other text in the middle.
+    ``flexible`` columns may be cut. Columns with the highest ``drop`` are removed first, and
+    columns with ``drop=0`` are never removed. Other columns are removed before this one is cut to
+    less than ``least`` characters. ``prose`` is cut at its end, other text in the middle.
     """
 
     title: str

@@ -25,8 +25,8 @@ def pytest_collection_modifyitems(items):
     """Mark the tests that see all namespaces of symphony in the cluster."""
     for item in items:
         if item.path.is_relative_to(HERE):
-            own = "spaces" in item.fixturenames and "shared" not in item.name
-            if own or "NamespacesOfTheirOwn" in item.nodeid:
+            own = "own_namespaces" in item.fixturenames and "[shared" not in item.name
+            if own or "TestOwnNamespaces" in item.nodeid:
                 item.add_marker(pytest.mark.namespaces)
 
 
@@ -64,16 +64,16 @@ def shared(kube_cluster, open_cluster):
 
 
 @pytest.fixture
-def spaces(kube_cluster, open_cluster, name):
+def own_namespaces(kube_cluster, open_cluster, name):
     """A cluster with a namespace for each experiment. ``name`` is deleted at the end."""
     yield open_cluster()
     remove_namespace(kube_cluster.raw, name)
 
 
 @pytest.fixture(params=["shared", "own"])
-def either(request, shared, spaces):
+def any_cluster(request, shared, own_namespaces):
     """Both kinds of clusters, one after the other."""
-    return shared if request.param == "shared" else spaces
+    return shared if request.param == "shared" else own_namespaces
 
 
 @pytest.fixture
@@ -99,12 +99,12 @@ def python(to, name, program, *args, **options):
     return process
 
 
-def unplaced(to, name, **options):
+def unschedulable(to, name, **options):
     """Add a process whose Pod no node accepts, which saves the time to start it."""
     return python(to, name, FOREVER, **options).node_selector("symphony.test/no-such-node", "true")
 
 
-def there(kube, namespace=None, selector=MANAGED_SELECTOR):
+def managed_objects(kube, namespace=None, selector=MANAGED_SELECTOR):
     """Return the sorted names of all objects of symphony in a namespace, by kind.
 
     This does not use the code under test.
@@ -118,12 +118,12 @@ def there(kube, namespace=None, selector=MANAGED_SELECTOR):
     return found
 
 
-def space(kube, name):
+def find_namespace(kube, name):
     """Return a namespace, or None."""
     return kube.raw.find(f"/api/v1/namespaces/{name}")
 
 
-def until(holds, seconds=60):
+def wait_until(holds, seconds=60):
     """Wait until a function returns a true value, and return it."""
     deadline = time.monotonic() + seconds
     while not (found := holds()):

@@ -8,6 +8,6 @@ while not os.path.exists("/tmp/go"):
 """
 
 
-def let_go(cluster, experiment, process):
+def release(cluster, experiment, process):
     """Let a running program continue. Members of a group are released one by one."""
     cluster.exec_command(experiment, process, ["touch", "/tmp/go"])

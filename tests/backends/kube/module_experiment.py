@@ -10,7 +10,7 @@ from symphony import Cluster
 from symphony.status import State
 from symphony.testing.contract import until as until_status
 
-from .conftest import FOREVER, python, until
+from .conftest import FOREVER, python, wait_until
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def launched(session, build, *, wait=True):
         launch.start()
         if wait:
             launch.join()
-        until(lambda: session.api.call("GET", f"/api/v1/namespaces/{name}/pods")["items"])
+        wait_until(lambda: session.api.call("GET", f"/api/v1/namespaces/{name}/pods")["items"])
         yield cluster, name
         launch.join()
     finally:

@@ -16,7 +16,7 @@ from symphony.errors import (
 )
 from symphony_kube.api.retries import Timeouts
 
-from .conftest import there, unplaced
+from .conftest import managed_objects, unschedulable
 
 pytestmark = pytest.mark.client
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.client
 def verbs(cluster, name):
     """Return each operation that uses the cluster, as a function without arguments."""
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     return {
         "launch": lambda: cluster.launch(exp),
         "check": lambda: cluster.launch(exp, dry_run="server"),
@@ -87,7 +87,7 @@ def test_server_errors_have_the_exit_code_of_the_backend(
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     monkeypatch.setattr(cluster.api, "timeouts", Timeouts(pauses=()))
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker").binds("web")
+    unschedulable(exp, "worker").binds("web")
     kube_faults.answer(status, path=where)
     verbs = [cluster.launch, lambda exp: cluster.launch(exp, dry_run="server")]
     for verb in verbs:
@@ -101,7 +101,7 @@ def test_server_errors_have_the_exit_code_of_the_backend(
             verb(exp)
         assert exit_code(caught.value) == USAGE_ERROR
     kube_faults.clear()
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_lost_server_has_the_exit_code_of_the_backend(
@@ -110,7 +110,7 @@ def test_lost_server_has_the_exit_code_of_the_backend(
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     cluster.api.timeouts = Timeouts(pauses=())
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker").binds("web")
+    unschedulable(exp, "worker").binds("web")
     kube_faults.reset(method="POST")
     with pytest.raises(LaunchFailed) as caught:
         cluster.launch(exp)
@@ -151,13 +151,13 @@ def test_terminating_namespace_is_reported(kube_cluster, shared, name):
     try:
         kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{kube_cluster.namespace}")
         exp = shared.new_experiment(name)
-        unplaced(exp, "worker").binds("web")
+        unschedulable(exp, "worker").binds("web")
         with pytest.raises(
             LaunchFailed,
             match="because it is being terminated; wait until it is deleted, or choose",
         ):
             shared.launch(exp)
-        assert there(kube_cluster) == {}
+        assert managed_objects(kube_cluster) == {}
     finally:
         free = {"metadata": {"finalizers": None}}
         kube_cluster.raw.call("PATCH", f"{maps}/held", free, "application/merge-patch+json")
@@ -168,7 +168,7 @@ def test_kubeconfig_is_not_written(kube_cluster, shared, name):
     path.chmod(0o400)
     before = (path.read_bytes(), path.stat().st_mtime_ns)
     exp = shared.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     shared.launch(exp)
     shared.describe_experiment(name)
     shared.delete(name)

@@ -28,16 +28,16 @@ def test_options_that_select_a_cluster_change_the_key(home):
 
 
 def test_default_kubeconfig_is_that_of_kubectl(home, monkeypatch):
-    at_home = place({})
+    without_file = place({})
     file = home / ".kube" / "config"
     file.parent.mkdir()
     file.write_text("one")
-    there = place({})
-    assert there != at_home
-    assert there == place({"kubeconfig": str(file)})
+    with_file = place({})
+    assert with_file != without_file
+    assert with_file == place({"kubeconfig": str(file)})
     monkeypatch.setenv("KUBECONFIG", f"{file}{os.pathsep}{home}/b")
-    assert place({}) != there
-    assert place({"kubeconfig": str(file)}) == there
+    assert place({}) != with_file
+    assert place({"kubeconfig": str(file)}) == with_file
 
 
 def test_modified_kubeconfig_changes_the_key(home):

@@ -28,7 +28,7 @@ class KubeContract(BackendContract):
 
 
 @pytest.mark.client
-class TestInASharedNamespace(KubeContract):
+class TestSharedNamespace(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):
         return {
@@ -38,7 +38,7 @@ class TestInASharedNamespace(KubeContract):
         }
 
 
-class TestInNamespacesOfTheirOwn(KubeContract):
+class TestOwnNamespaces(KubeContract):
     @pytest.fixture
     def options(self, kube_cluster):
         return {"kubeconfig": str(kube_cluster.kubeconfig), "expose": "NodePort"}

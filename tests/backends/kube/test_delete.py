@@ -7,36 +7,36 @@ import pytest
 from symphony.errors import BackendError
 from symphony_kube.api import labels as names
 
-from .conftest import python, space, there, unplaced, until
+from .conftest import find_namespace, managed_objects, python, unschedulable, wait_until
 
 
 @pytest.fixture
 def experiment(kube_cluster, shared, name):
     """Launch an experiment with a Pod, a Job and Services in the shared namespace."""
     exp = shared.new_experiment(name)
-    unplaced(exp, "db").binds(["store", "index"])
-    unplaced(exp, "batch").job(backoff_limit=0)
+    unschedulable(exp, "db").binds(["store", "index"])
+    unschedulable(exp, "batch").job(backoff_limit=0)
     shared.launch(exp)
     # Kubernetes creates the Pod of the Job later, perhaps when the Job is already being deleted.
-    until(lambda: len(there(kube_cluster)["pods"]) == 2)
+    wait_until(lambda: len(managed_objects(kube_cluster)["pods"]) == 2)
     return exp
 
 
 def test_delete_is_complete_and_idempotent(kube_cluster, shared, experiment, name):
-    assert set(there(kube_cluster)) == {"pods", "jobs", "services"}
+    assert set(managed_objects(kube_cluster)) == {"pods", "jobs", "services"}
     shared.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
     shared.delete(name)
 
 
-def test_delete_removes_an_own_namespace(kube_cluster, spaces, name):
-    exp = spaces.new_experiment(name)
-    unplaced(exp, "db").binds("store")
-    unplaced(exp, "batch").job()
-    spaces.launch(exp)
-    spaces.delete(name)
-    assert space(kube_cluster, name) is None
-    spaces.delete(name)
+def test_delete_removes_an_own_namespace(kube_cluster, own_namespaces, name):
+    exp = own_namespaces.new_experiment(name)
+    unschedulable(exp, "db").binds("store")
+    unschedulable(exp, "batch").job()
+    own_namespaces.launch(exp)
+    own_namespaces.delete(name)
+    assert find_namespace(kube_cluster, name) is None
+    own_namespaces.delete(name)
 
 
 FOREIGN_LABELS = [
@@ -78,21 +78,24 @@ def test_delete_leaves_foreign_objects_alone(kube_cluster, shared, experiment, n
 @pytest.mark.parametrize(
     "labels", [{}, {names.MANAGED_BY: "symphony"}, {names.EXPERIMENT: "other"}]
 )
-def test_delete_leaves_a_foreign_namespace_alone(kube_cluster, spaces, name, labels):
+def test_delete_leaves_a_foreign_namespace_alone(kube_cluster, own_namespaces, name, labels):
     path = f"/api/v1/namespaces/{name}"
     kube_cluster.raw.call(
         "POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}}
     )
-    spaces.delete(name)
+    own_namespaces.delete(name)
     assert "deletionTimestamp" not in kube_cluster.raw.find(path)["metadata"]
 
 
 def test_delete_leaves_other_experiments_alone(kube_cluster, shared, experiment, name):
     other = shared.new_experiment(f"{name}-b")
-    unplaced(other, "db").binds("store")
+    unschedulable(other, "db").binds("store")
     shared.launch(other)
     shared.delete(name)
-    assert there(kube_cluster) == {"pods": [f"{name}-b-db"], "services": [f"{name}-b-store"]}
+    assert managed_objects(kube_cluster) == {
+        "pods": [f"{name}-b-db"],
+        "services": [f"{name}-b-store"],
+    }
 
 
 def test_delete_waits_for_the_grace_period(kube_cluster, shared, name):
@@ -115,7 +118,7 @@ time.sleep(99)
     follower.start()
     assert watched.wait(30)
     shared.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
     follower.join(60)
     assert ended == [0]
 
@@ -149,13 +152,13 @@ def test_stuck_object_is_reported_with_its_finalizer(
     finally:
         free = {"metadata": {"finalizers": None}}
         kube_cluster.raw.call("PATCH", path, free, "application/merge-patch+json")
-    until(lambda: "services" not in there(kube_cluster))
+    wait_until(lambda: "services" not in managed_objects(kube_cluster))
 
 
 def test_delete_during_a_launch_ends_the_launch(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
-    unplaced(exp, "first")
-    unplaced(exp, "second").starts_after("first")
+    unschedulable(exp, "first")
+    unschedulable(exp, "second").starts_after("first")
     begun, ends = threading.Event(), []
 
     def launch():
@@ -170,4 +173,4 @@ def test_delete_during_a_launch_ends_the_launch(kube_cluster, shared, name):
     shared.delete(name)
     launcher.join(30)
     assert ends == [f"experiment '{name}' was deleted while it was being launched"]
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}

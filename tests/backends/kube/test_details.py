@@ -6,7 +6,7 @@ from symphony.errors import NotFound
 from symphony.status import ProcessStatus
 from symphony_kube.status.details import process_details
 
-from .conftest import FOREVER, python, until
+from .conftest import FOREVER, python, wait_until
 
 pytestmark = pytest.mark.client
 
@@ -55,10 +55,10 @@ def test_details_with_events(shared, name, kube_cluster):
     python(experiment, "lost", FOREVER).node_selector("symphony.test/pool", "on-the-moon")
     shared.launch(experiment)
     kube_cluster.wait_for_pod(f"{name}-server")
-    server = until(lambda: if_scheduled(shared.explain_process(name, "server")))
+    server = wait_until(lambda: if_scheduled(shared.explain_process(name, "server")))
     assert server.facts["node"]
     assert server.addresses["db"].endswith(":7000")
-    lost = until(lambda: if_unschedulable(shared.explain_process(name, "lost")))
+    lost = wait_until(lambda: if_unschedulable(shared.explain_process(name, "lost")))
     assert "node" not in lost.facts
     with pytest.raises(NotFound, match="no process 'zzz'"):
         shared.explain_process(name, "zzz")

@@ -307,8 +307,7 @@ def test_adding_a_lone_assigned_process_suggests_process_group(lab, exp):
     lab.assign_to_node_pool(process, node_pool_name="medium")
     with pytest.raises(
         SpecError,
-        match="node_selector, tolerations; set them on the group 'squad', or give "
-        "process_group=",
+        match="node_selector, tolerations; set them on the group 'squad', or give process_group=",
     ):
         group.add_process(process)
     lab.assign_to_node_pool(process, node_pool_name="medium", process_group=group)
@@ -599,7 +598,10 @@ def test_assignment_by_configuration(lab, exp, settings, pool):
             {"assign_to": "machin"},
             "assign_to must be one of machine, gpu, resource, node_pool, not 'machin'; did you mean",
         ),
-        ({"assign_to": None}, "assign_to must be one of machine, gpu, resource, node_pool, not None"),
+        (
+            {"assign_to": None},
+            "assign_to must be one of machine, gpu, resource, node_pool, not None",
+        ),
         (
             {"assign_to": "machine"},
             "assign_to='machine' needs node_pool_name; the node pools are small, medium, k80",

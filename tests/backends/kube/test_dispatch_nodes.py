@@ -9,7 +9,7 @@ from symphony.kube import NodePoolDispatcher, Reserve
 from symphony_kube.node_pools.live_nodes import is_system_pod, node_pools, pod_requests
 from symphony_kube.node_pools.pools import MachineResources, Taint
 
-from .conftest import FOREVER, python, until
+from .conftest import FOREVER, python, wait_until
 
 POOL = "cloud.google.com/gke-nodepool"
 HOST = "kubernetes.io/hostname"
@@ -316,7 +316,7 @@ def test_daemon_set_is_counted_on_its_nodes(kube_cluster, open_cluster):
         found = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
         return any(pod["spec"].get("nodeName") for pod in found)
 
-    until(bound)
+    wait_until(bound)
     after = {
         pool.name: pool
         for pool in NodePoolDispatcher.from_cluster(open_cluster(), label=HOST).get_node_pools()
@@ -362,6 +362,6 @@ def test_gpu_shares_are_scheduled_on_one_node(kube_cluster, shared, name, groupe
         found = [pod["spec"].get("nodeName") for pod in kube_cluster.raw.call("GET", path)["items"]]
         return found if all(found) else None
 
-    nodes = until(placed)
+    nodes = wait_until(placed)
     assert set(nodes) == {pool.name}
     assert len(nodes) == (1 if grouped else gpus)

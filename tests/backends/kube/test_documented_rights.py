@@ -14,7 +14,7 @@ from symphony import Cluster, Experiment, Process
 from symphony.errors import LaunchFailed
 from symphony.status import ProcessStatus, State
 
-from .conftest import python, there
+from .conftest import managed_objects, python
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "shared-clusters.md"
 SECRET = "swordfish"
@@ -84,7 +84,7 @@ def test_role_of_a_member_is_sufficient(
     cluster.port_forward(name, "server", 7000).close()
     cluster.launch(exp, force=True)
     cluster.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_role_for_jobs_is_sufficient(
     assert cluster.wait(name, timeout=60).exit_code == 0
     assert cluster.get_log(name, "client") == "hello\n"
     cluster.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_role_for_jobs_alone_cannot_create_services(
@@ -118,4 +118,4 @@ def test_role_for_jobs_alone_cannot_create_services(
     server.binds("web")
     with pytest.raises(LaunchFailed, match="ask for the right to create services"):
         cluster.launch(exp)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}

@@ -20,7 +20,7 @@ from symphony_kube.api.retries import Timeouts
 from symphony_kube.lifecycle import delete, launch
 from symphony_kube.status import wait
 
-from .conftest import space, there, unplaced, until
+from .conftest import find_namespace, managed_objects, unschedulable, wait_until
 
 # Faults of a call. With "after", the server handles the call and its response is lost.
 FAULTS = {
@@ -120,8 +120,8 @@ def direct_api(kube_cluster):
 def manifest_with_secret(cluster, name, tmp_path):
     (tmp_path / "token").write_text("swordfish")
     exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
-    unplaced(exp, "db").binds("store")
-    unplaced(exp, "worker").connects("store")
+    unschedulable(exp, "db").binds("store")
+    unschedulable(exp, "worker").connects("store")
     return cluster.manifest(exp)
 
 
@@ -155,27 +155,27 @@ def test_launch_survives_one_failed_call(
         faulty_proxy.at(number, FAULTS[kind])
         launch_manifest(api, manifest)
         assert [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1
-        assert there(kube_cluster) == expected_objects(manifest)
+        assert managed_objects(kube_cluster) == expected_objects(manifest)
         delete_experiment(direct_api, manifest)
 
 
 @pytest.mark.parametrize("kind", ["500", "reset after"])
 def test_launch_in_a_new_namespace_survives_one_failed_call(
-    kube_cluster, faulty_proxy, api, spaces, name, tmp_path, kind
+    kube_cluster, faulty_proxy, api, own_namespaces, name, tmp_path, kind
 ):
-    calls = len(list(manifest_with_secret(spaces, name, tmp_path))) + 2
+    calls = len(list(manifest_with_secret(own_namespaces, name, tmp_path))) + 2
     made = []
     try:
         for number in range(calls):
-            manifest = manifest_with_secret(spaces, f"{name}-{number}", tmp_path)
+            manifest = manifest_with_secret(own_namespaces, f"{name}-{number}", tmp_path)
             faulty_proxy.at(number, FAULTS[kind])
             made.append(manifest.scope.namespace)
             launch_manifest(api, manifest)
             assert [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1
-            assert there(kube_cluster, made[-1]) == expected_objects(manifest)
+            assert managed_objects(kube_cluster, made[-1]) == expected_objects(manifest)
     finally:
         for each in made:
-            if space(kube_cluster, each):
+            if find_namespace(kube_cluster, each):
                 kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{each}")
 
 
@@ -211,19 +211,19 @@ def test_permanent_failure_rolls_the_launch_back(
     assert "\n" not in str(caught.value)
     assert "swordfish" not in str(caught.value)
     assert "these remain" not in str(caught.value)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_permanent_failure_deletes_a_new_namespace(
-    kube_cluster, kube_faults, timeouts, spaces, name, tmp_path
+    kube_cluster, kube_faults, timeouts, own_namespaces, name, tmp_path
 ):
-    manifest = manifest_with_secret(spaces, name, tmp_path)
+    manifest = manifest_with_secret(own_namespaces, name, tmp_path)
     with contextlib.closing(Api(kubeconfig=kube_faults.kubeconfig, timeouts=timeouts)) as api:
         api.call("GET", "/version")
         kube_faults.reset(method="POST", path="/pods[?]", after=True)
         with pytest.raises(LaunchFailed, match=r"cannot create pod 'db' in namespace"):
             launch_manifest(api, manifest)
-    assert space(kube_cluster, name) is None
+    assert find_namespace(kube_cluster, name) is None
 
 
 def test_permanent_outage_reports_remaining_objects(
@@ -236,7 +236,7 @@ def test_permanent_outage_reports_remaining_objects(
             launch_manifest(api, manifest)
         message = str(caught.value)
         faulty_proxy.recover()
-        found = there(kube_cluster)
+        found = managed_objects(kube_cluster)
         reported = re.findall(
             rf"(perhaps )?(?:pod|service|secret) '({name}-[a-z-]+)'",
             message.partition("these remain: ")[2],
@@ -249,7 +249,7 @@ def test_permanent_outage_reports_remaining_objects(
         )
         assert "\n" not in message
         delete_experiment(direct_api, manifest)
-        assert there(kube_cluster) == {}
+        assert managed_objects(kube_cluster) == {}
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "reset after", "silence after"])
@@ -266,14 +266,14 @@ def test_delete_survives_one_failed_call(
         launch_manifest(direct_api, manifest)
         faulty_proxy.at(number, FAULTS[kind])
         delete_experiment(api, manifest)
-        assert there(kube_cluster) == {}
+        assert managed_objects(kube_cluster) == {}
 
 
 def test_delete_of_a_namespace_survives_one_failed_call(
-    kube_cluster, faulty_proxy, api, direct_api, spaces, name, tmp_path
+    kube_cluster, faulty_proxy, api, direct_api, own_namespaces, name, tmp_path
 ):
     # Deleting a namespace takes five seconds, so all calls are tested in one run.
-    manifest = manifest_with_secret(spaces, name, tmp_path)
+    manifest = manifest_with_secret(own_namespaces, name, tmp_path)
     launch_manifest(direct_api, manifest)
     for method, path in (
         ("GET", f"/{name}$"),
@@ -285,7 +285,7 @@ def test_delete_of_a_namespace_survives_one_failed_call(
     faulty_proxy._take = FaultProxy._take.__get__(faulty_proxy)
     delete_experiment(api, manifest)
     assert [call.fault for call in faulty_proxy.calls()].count("reset") == 4
-    assert space(kube_cluster, name) is None
+    assert find_namespace(kube_cluster, name) is None
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -297,13 +297,15 @@ def test_wait_survives_one_failed_call(
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_SECONDS", 1)
     monkeypatch.setattr("symphony_kube.api.watch.WATCH_END_TOLERANCE_SECONDS", 0.5)
     exp = shared.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     manifest = shared.manifest(exp)
     launch_manifest(direct_api, manifest)
     faulty_proxy.at(number, FAULTS[kind])
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait.wait, api, manifest.scope, timeout=60, on_change=None)
-        until(lambda: [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1)
+        wait_until(
+            lambda: [call.fault for call in faulty_proxy.calls()].count(FAULTS[kind].action) == 1
+        )
         kube_cluster.raw.call(
             "PATCH", kube_cluster.path(f"pods/{name}-worker/status"), SUCCEEDED, MERGE_PATCH
         )
@@ -330,4 +332,4 @@ def test_failed_deletion_can_be_repeated(
         assert "\n" not in str(caught.value)
         kube_faults.clear()
         delete_experiment(api, manifest)
-    until(lambda: there(kube_cluster) == {})
+    wait_until(lambda: managed_objects(kube_cluster) == {})

@@ -13,7 +13,7 @@ from symphony.errors import NotFound, SpecError
 from symphony_kube.access import port_forward
 from symphony_kube.api.labels import Scope
 
-from .conftest import until
+from .conftest import wait_until
 from .module_experiment import FOREVER, launched, python, through
 
 SCOPE = Scope(experiment="e", namespace="e")
@@ -45,7 +45,7 @@ def tunnels(kube_session):
     with launched(kube_session, build) as (cluster, name):
         cluster.wait(name, timeout=60, until="ready")
         # A node forwards the port when its kube-proxy has received the Service.
-        until(lambda: answers(cluster.external_url(name, "board")))
+        wait_until(lambda: answers(cluster.external_url(name, "board")))
         yield cluster, name
 
 
@@ -137,7 +137,7 @@ def test_restarted_process_is_found_again(tunnels):
             assert exchange(tunnel.address, b"die") == b""
         assert exchange(tunnel.address) == b"hello"
         # Kubernetes reports the restart a moment later.
-        until(lambda: cluster.describe_process(name, "echo").restarts == restarts + 1)
+        wait_until(lambda: cluster.describe_process(name, "echo").restarts == restarts + 1)
 
 
 def test_connection_is_reset_if_no_process_listens(tunnels, monkeypatch):
@@ -160,7 +160,7 @@ def test_connection_is_retried_after_api_errors(tunnels, kube_faults, kube_sessi
         kube_faults.reset(path="/portforward", times=2)
         kube_faults.answer(500, path="/portforward", times=1)
         assert exchange(tunnel.address) == b"hello"
-        until(lambda: kube_faults.count(path="/portforward") == 4)
+        wait_until(lambda: kube_faults.count(path="/portforward") == 4)
     cluster.api.close()
 
 

@@ -20,7 +20,7 @@ from symphony.addons.docker.detect_engine import find
 from symphony.addons.docker.subprocesses import step
 from symphony.model.images import ContextEntry
 
-from .conftest import there
+from .conftest import managed_objects
 
 SHOW = "for name in ('one', 'two'): print(open(f'/{name}/text').read(), end='')"
 
@@ -173,7 +173,7 @@ def test_failed_build_launches_nothing(kube_cluster, builders, repository, proje
     assert "three" in last
     assert tags(builders, repository) is None
     assert builders.docker("image", "ls", "--quiet", repository) == ""
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 class Refusing(http.server.BaseHTTPRequestHandler):
@@ -244,7 +244,7 @@ def test_rejected_push_launches_nothing(
         f"symphony: error: pushing {refusing}/{kube_cluster.namespace}:exp failed with exit code 1:"
     )
     assert "pushes are not allowed" in last or "denied" in last
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def content(engine, image, directory):

@@ -12,30 +12,30 @@ import pytest
 from symphony.errors import AlreadyExists, LaunchFailed
 from symphony_kube.api import labels as names
 
-from .conftest import FOREVER, python, space, there, unplaced, until
+from .conftest import FOREVER, find_namespace, managed_objects, python, unschedulable, wait_until
 
 
-def rich(cluster, name, tmp_path):
+def with_all_kinds(cluster, name, tmp_path):
     """Return an experiment with an object of every kind. No node accepts its Pods."""
     (tmp_path / "token").write_text("swordfish")
     exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
-    db = unplaced(exp, "db")
+    db = unschedulable(exp, "db")
     db.binds(["store", "index"])
     group = exp.new_process_group("team").node_selector("symphony.test/no-such-node", "true")
     python(group, "one", FOREVER).connects("store")
     python(group, "two", FOREVER)
-    unplaced(exp, "batch").job(backoff_limit=0)
+    unschedulable(exp, "batch").job(backoff_limit=0)
     return exp
 
 
-def test_launch_creates_all_objects_with_one_run_label(kube_cluster, either, name, tmp_path):
-    exp = rich(either, name, tmp_path)
-    before = str(either.manifest(exp))
-    manifest = either.launch(exp)
+def test_launch_creates_all_objects_with_one_run_label(kube_cluster, any_cluster, name, tmp_path):
+    exp = with_all_kinds(any_cluster, name, tmp_path)
+    before = str(any_cluster.manifest(exp))
+    manifest = any_cluster.launch(exp)
     assert str(manifest) == before
     assert names.RUN not in before
     namespace = manifest.scope.namespace
-    found = there(kube_cluster, namespace)
+    found = managed_objects(kube_cluster, namespace)
     prefix = "" if namespace == name else f"{name}-"
     assert {"db", "team"} <= {pod.removeprefix(prefix) for pod in found["pods"]}
     assert found["jobs"] == [f"{prefix}batch"]
@@ -58,7 +58,7 @@ def test_launch_creates_all_objects_with_one_run_label(kube_cluster, either, nam
                 runs.add(template["metadata"]["labels"][names.RUN])
     assert len(runs) == 1
     assert re.fullmatch("[0-9a-f]{12}", runs.pop())
-    either.delete(name)
+    any_cluster.delete(name)
 
 
 def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster, name, tmp_path):
@@ -66,7 +66,7 @@ def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster,
     for options in ({"namespace": kube_cluster.namespace}, {}):
         cluster = open_cluster(**through, **options)
         before = kube_faults.count()
-        manifest = cluster.launch(rich(cluster, name, tmp_path))
+        manifest = cluster.launch(with_all_kinds(cluster, name, tmp_path))
         assert kube_faults.count() - before == len(list(manifest)) + 2
         cluster.delete(name)
 
@@ -74,81 +74,87 @@ def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster,
 # --- name conflicts ---
 
 
-def test_launch_refuses_the_name_of_a_running_experiment(kube_cluster, either, name):
-    exp = either.new_experiment(name)
-    unplaced(exp, "worker")
-    namespace = either.launch(exp).scope.namespace
+def test_launch_refuses_the_name_of_a_running_experiment(kube_cluster, any_cluster, name):
+    exp = any_cluster.new_experiment(name)
+    unschedulable(exp, "worker")
+    namespace = any_cluster.launch(exp).scope.namespace
     path = f"/api/v1/namespaces/{namespace}/pods"
     before = kube_cluster.raw.call("GET", path)["items"]
     with pytest.raises(AlreadyExists, match=f"{name}.*force"):
-        either.launch(exp)
+        any_cluster.launch(exp)
     assert [pod["metadata"]["uid"] for pod in kube_cluster.raw.call("GET", path)["items"]] == [
         pod["metadata"]["uid"] for pod in before
     ]
-    either.delete(name)
+    any_cluster.delete(name)
 
 
 def test_force_replaces_a_running_experiment_and_its_jobs(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
-    unplaced(exp, "old").job()
-    unplaced(exp, "both").binds("old-service")
+    unschedulable(exp, "old").job()
+    unschedulable(exp, "both").binds("old-service")
     shared.launch(exp)
     other = shared.new_experiment(name)
-    unplaced(other, "new").job()
-    unplaced(other, "both")
+    unschedulable(other, "new").job()
+    unschedulable(other, "both")
     shared.launch(other, force=True)
-    found = until(
-        lambda: len((now := there(kube_cluster))["pods"]) == 2 and now
+    found = wait_until(
+        lambda: len((now := managed_objects(kube_cluster))["pods"]) == 2 and now
     )  # including the Pod of the Job
     assert found["jobs"] == [f"{name}-new"]
     assert "services" not in found
     shared.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
-def test_launch_waits_for_a_terminating_namespace(kube_cluster, spaces, name):
-    exp = spaces.new_experiment(name)
-    unplaced(exp, "worker")
-    spaces.launch(exp)
-    first = space(kube_cluster, name)["metadata"]["uid"]
+def test_launch_waits_for_a_terminating_namespace(kube_cluster, own_namespaces, name):
+    exp = own_namespaces.new_experiment(name)
+    unschedulable(exp, "worker")
+    own_namespaces.launch(exp)
+    first = find_namespace(kube_cluster, name)["metadata"]["uid"]
     kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
-    spaces.launch(exp)
-    second = space(kube_cluster, name)["metadata"]["uid"]
+    own_namespaces.launch(exp)
+    second = find_namespace(kube_cluster, name)["metadata"]["uid"]
     assert second != first
-    spaces.launch(exp, force=True)
-    assert space(kube_cluster, name)["metadata"]["uid"] not in (first, second)
+    own_namespaces.launch(exp, force=True)
+    assert find_namespace(kube_cluster, name)["metadata"]["uid"] not in (first, second)
 
 
-def test_stuck_namespace_is_reported_with_its_finalizer(kube_cluster, spaces, name, monkeypatch):
+def test_stuck_namespace_is_reported_with_its_finalizer(
+    kube_cluster, own_namespaces, name, monkeypatch
+):
     monkeypatch.setattr("symphony_kube.lifecycle.delete.NAMESPACE_SECONDS", 1.0)
-    exp = spaces.new_experiment(name)
-    unplaced(exp, "worker")
-    spaces.launch(exp)
+    exp = own_namespaces.new_experiment(name)
+    unschedulable(exp, "worker")
+    own_namespaces.launch(exp)
     held = {"metadata": {"name": "held", "finalizers": ["symphony.test/held"]}}
     path = f"/api/v1/namespaces/{name}/configmaps"
     kube_cluster.raw.call("POST", path, held)
     try:
         kube_cluster.raw.call("DELETE", f"/api/v1/namespaces/{name}")
         # Kubernetes sets the conditions after about five seconds.
-        until(lambda: "symphony.test/held" in json.dumps(space(kube_cluster, name)["status"]))
+        wait_until(
+            lambda: "symphony.test/held" in json.dumps(find_namespace(kube_cluster, name)["status"])
+        )
         with pytest.raises(LaunchFailed, match=rf"'{name}' is being deleted.*symphony\.test/held"):
-            spaces.launch(exp)
+            own_namespaces.launch(exp)
     finally:
         free = {"metadata": {"finalizers": None}}
         kube_cluster.raw.call("PATCH", f"{path}/held", free, "application/merge-patch+json")
-    until(lambda: space(kube_cluster, name) is None)
+    wait_until(lambda: find_namespace(kube_cluster, name) is None)
 
 
-def test_foreign_namespace_is_left_alone(kube_cluster, spaces):
-    exp = spaces.new_experiment(kube_cluster.namespace)
-    unplaced(exp, "worker")
+def test_foreign_namespace_is_left_alone(kube_cluster, own_namespaces):
+    exp = own_namespaces.new_experiment(kube_cluster.namespace)
+    unschedulable(exp, "worker")
     for force in (False, True):
         with pytest.raises(
             LaunchFailed,
             match=f"'{kube_cluster.namespace}' exists and was not created by symphony.*namespace=",
         ):
-            spaces.launch(exp, force=force)
-    assert "deletionTimestamp" not in space(kube_cluster, kube_cluster.namespace)["metadata"]
+            own_namespaces.launch(exp, force=force)
+    assert (
+        "deletionTimestamp" not in find_namespace(kube_cluster, kube_cluster.namespace)["metadata"]
+    )
 
 
 @pytest.mark.parametrize("labels", [{}, {names.MANAGED_BY: "someone"}, {names.EXPERIMENT: "other"}])
@@ -159,13 +165,13 @@ def test_foreign_object_is_left_alone_and_launch_is_rolled_back(kube_cluster, sh
     }
     uid = kube_cluster.raw.call("POST", kube_cluster.path("services"), taken)["metadata"]["uid"]
     exp = shared.new_experiment(name)
-    unplaced(exp, "worker").binds(["web", "other"])
+    unschedulable(exp, "worker").binds(["web", "other"])
     for force in (False, True):
         with pytest.raises(
             LaunchFailed, match=f"cannot create service '{name}-web'.*not created by symphony"
         ):
             shared.launch(exp, force=force)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
     assert (
         kube_cluster.raw.find(kube_cluster.path(f"services/{name}-web"))["metadata"]["uid"] == uid
     )
@@ -174,7 +180,7 @@ def test_foreign_object_is_left_alone_and_launch_is_rolled_back(kube_cluster, sh
 def of_kind(cluster, experiment, kind, rest, file):
     """Return an experiment of one process that has an object of this kind and name."""
     exp = cluster.new_experiment(experiment)
-    process = unplaced(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
+    process = unschedulable(exp, rest if kind in ("pod", "job") else f"worker-{rest}")
     if kind == "job":
         process.job()
     elif kind == "service":
@@ -190,13 +196,13 @@ def test_name_conflict_names_the_other_experiment(kube_cluster, shared, name, tm
     (tmp_path / "file").write_text("x")
     for kind in ("pod", "job", "service", "secret", "config map"):
         shared.launch(of_kind(shared, f"{name}-x", kind, "y", tmp_path / "file"))
-        before = there(kube_cluster)
+        before = managed_objects(kube_cluster)
         message = f"cannot create {kind} '{name}-x-y'.* taken by experiment '{name}-x'"
         with pytest.raises(LaunchFailed, match=message) as caught:
             shared.launch(of_kind(shared, name, kind, "x-y", tmp_path / "file"))
         assert f"{name!r} and '{name}-x' begin alike; rename the" in str(caught.value)
         assert "delete" not in str(caught.value)
-        assert there(kube_cluster) == before
+        assert managed_objects(kube_cluster) == before
         shared.delete(f"{name}-x")
 
 
@@ -208,14 +214,14 @@ def test_name_conflict_without_the_right_to_read_the_owner(
     kube_faults.answer(403, method="GET", path=f"/services/{name}-web")
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker").binds("web")
+    unschedulable(exp, "worker").binds("web")
     with pytest.raises(LaunchFailed, match="the name is taken, and you may not read its owner"):
         cluster.launch(exp)
 
 
 def test_leftovers_without_pods_are_replaced(kube_cluster, shared, name, monkeypatch):
     exp = shared.new_experiment(name)
-    unplaced(exp, "worker").binds("web")
+    unschedulable(exp, "worker").binds("web")
     shared.launch(exp)
     kube_cluster.raw.call(
         "DELETE", kube_cluster.path(f"pods/{name}-worker"), {"gracePeriodSeconds": 0}
@@ -223,9 +229,9 @@ def test_leftovers_without_pods_are_replaced(kube_cluster, shared, name, monkeyp
     with pytest.raises(AlreadyExists):  # the objects may belong to a launch in progress
         shared.launch(exp)
     monkeypatch.setattr("symphony_kube.lifecycle.launch.LAUNCH_IN_PROGRESS_SECONDS", 0.0)
-    until(lambda: not there(kube_cluster).get("pods"))
+    wait_until(lambda: not managed_objects(kube_cluster).get("pods"))
     shared.launch(exp)
-    assert there(kube_cluster)["pods"] == [f"{name}-worker"]
+    assert managed_objects(kube_cluster)["pods"] == [f"{name}-worker"]
     shared.delete(name)
 
 
@@ -240,7 +246,7 @@ def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
     def launch(number):
         exp = clusters[number].new_experiment(name)
         for index in range(8):
-            unplaced(exp, f"worker-{index if same else index + 8 * number}").binds(
+            unschedulable(exp, f"worker-{index if same else index + 8 * number}").binds(
                 f"service-{index}-{number}"
             )
         clusters[number].api.find("/api/v1/namespaces/default")  # opens the connection
@@ -258,20 +264,20 @@ def test_one_of_two_concurrent_launches_in_a_shared_namespace_wins(
         thread.join()
     assert sorted(ends.values()) == ["launched", "refused"]
     won = next(number for number, end in ends.items() if end == "launched")
-    found = there(kube_cluster)
+    found = managed_objects(kube_cluster)
     assert found["services"] == [f"{name}-service-{index}-{won}" for index in range(8)]
     assert len(found["pods"]) == 8
     clusters[0].delete(name)
 
 
 def test_one_of_two_concurrent_launches_with_own_namespaces_wins(
-    kube_cluster, spaces, open_cluster, name
+    kube_cluster, own_namespaces, open_cluster, name
 ):
-    clusters, both, ends = [spaces, open_cluster()], threading.Barrier(2), []
+    clusters, both, ends = [own_namespaces, open_cluster()], threading.Barrier(2), []
 
     def launch(cluster):
         exp = cluster.new_experiment(name)
-        unplaced(exp, "worker")
+        unschedulable(exp, "worker")
         cluster.api.find("/api/v1/namespaces/default")
         both.wait()
         try:
@@ -286,42 +292,42 @@ def test_one_of_two_concurrent_launches_with_own_namespaces_wins(
     for thread in threads:
         thread.join()
     assert sorted(ends) == ["launched", "refused"]
-    assert there(kube_cluster, name)["pods"] == ["worker"]
+    assert managed_objects(kube_cluster, name)["pods"] == ["worker"]
 
 
 # --- rollback ---
 
 
-def test_rejected_object_rolls_the_launch_back(kube_cluster, either, name, tmp_path):
-    exp = rich(either, name, tmp_path)
-    unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
+def test_rejected_object_rolls_the_launch_back(kube_cluster, any_cluster, name, tmp_path):
+    exp = with_all_kinds(any_cluster, name, tmp_path)
+    unschedulable(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
     with pytest.raises(
         LaunchFailed, match=r"cannot create pod '.*wrong' in namespace.*restartPolicy.*Sometimes"
     ) as caught:
-        either.launch(exp)
+        any_cluster.launch(exp)
     assert "\n" not in str(caught.value)
     assert "swordfish" not in str(caught.value)
-    assert there(kube_cluster) == {}
-    assert space(kube_cluster, name) is None
+    assert managed_objects(kube_cluster) == {}
+    assert find_namespace(kube_cluster, name) is None
 
 
 def test_exceeded_quota_rolls_the_launch_back(kube_cluster, shared, name):
     kube_cluster.quota("few", {"pods": "3"})
     exp = shared.new_experiment(name)
     for index in range(6):
-        unplaced(exp, f"worker-{index}").binds(f"service-{index}")
+        unschedulable(exp, f"worker-{index}").binds(f"service-{index}")
     with pytest.raises(
         LaunchFailed, match="exceeded quota: few.*delete objects that are no longer"
     ):
         shared.launch(exp)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_ctrl_c_rolls_a_waiting_launch_back(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
-    unplaced(exp, "first").binds("web")
-    unplaced(exp, "batch").job()
-    unplaced(exp, "second").starts_after("first")
+    unschedulable(exp, "first").binds("web")
+    unschedulable(exp, "batch").job()
+    unschedulable(exp, "second").starts_after("first")
     program = (
         "import json, sys; from symphony import Cluster, Experiment;"
         "options, spec = map(json.loads, sys.argv[1:]);"
@@ -338,11 +344,13 @@ def test_ctrl_c_rolls_a_waiting_launch_back(kube_cluster, shared, name):
         text=True,
     )
     assert launcher.stdout.readline() == "waits\n"
-    until(lambda: len(there(kube_cluster)["pods"]) == 2)  # including the Pod of the Job
+    wait_until(
+        lambda: len(managed_objects(kube_cluster)["pods"]) == 2
+    )  # including the Pod of the Job
     launcher.send_signal(signal.SIGINT)
     _, errors = launcher.communicate(timeout=60)
     assert errors.strip().splitlines()[-1] == "KeyboardInterrupt"
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_objects_that_remain_after_rollback_are_reported(
@@ -350,7 +358,7 @@ def test_objects_that_remain_after_rollback_are_reported(
 ):
     cluster = open_cluster(kubeconfig=str(kube_faults.kubeconfig), namespace=kube_cluster.namespace)
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker").binds("web")
+    unschedulable(exp, "worker").binds("web")
     kube_faults.answer(403, method="POST", path="/pods")
     kube_faults.answer(403, method="DELETE", path=f"/services/{name}-web")
     with pytest.raises(
@@ -360,23 +368,23 @@ def test_objects_that_remain_after_rollback_are_reported(
         cluster.launch(exp)
     kube_faults.clear()
     cluster.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 # --- server-side dry run ---
 
 
 def test_server_dry_run_checks_all_objects_and_creates_none(
-    kube_cluster, either, name, tmp_path, capsys
+    kube_cluster, any_cluster, name, tmp_path, capsys
 ):
-    exp = rich(either, name, tmp_path)
-    manifest = either.launch(exp, dry_run="server")
+    exp = with_all_kinds(any_cluster, name, tmp_path)
+    manifest = any_cluster.launch(exp, dry_run="server")
     assert capsys.readouterr().out == str(manifest)
-    assert there(kube_cluster) == {}
-    assert space(kube_cluster, name) is None
-    unplaced(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
+    assert managed_objects(kube_cluster) == {}
+    assert find_namespace(kube_cluster, name) is None
+    unschedulable(exp, "wrong").pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
     with pytest.raises(
         LaunchFailed,
         match=r"cannot create pod '.*wrong'.*Pod \"(.*-)?wrong\" is invalid.*Sometimes",
     ):
-        either.launch(exp, dry_run="server")
+        any_cluster.launch(exp, dry_run="server")

@@ -4,8 +4,8 @@ import pytest
 
 from symphony.errors import BackendError, LaunchFailed
 
-from .conftest import python, space, there, unplaced, until
-from .held import HELD, let_go
+from .conftest import find_namespace, managed_objects, python, unschedulable, wait_until
+from .held import HELD, release
 
 READ = {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list", "watch"]}
 JOBS = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete"]}
@@ -30,12 +30,12 @@ def test_user_with_rights_for_jobs_only(kube_cluster, as_user, shared, name):
     python(exp, "server", f"print('up'){HELD}").ready(log="^up")
     python(exp, "client", "print('hello')").starts_after("server")
     cluster.launch(exp)
-    assert there(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
-    let_go(shared, name, "server")  # as a user who may exec
+    assert managed_objects(kube_cluster)["jobs"] == [f"{name}-client", f"{name}-server"]
+    release(shared, name, "server")  # as a user who may exec
     status = cluster.wait(name, timeout=60)
     assert status.exit_code == 0
     cluster.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_jobs_that_cannot_be_watched_are_followed_by_their_pods(kube_cluster, as_user, name):
@@ -59,7 +59,7 @@ def test_missing_right_is_reported_and_launch_is_rolled_back(
     cluster = as_user(READ, JOBS, jobs_only=True)
     secrets = {"token": str(tmp_path / "file")} if what == "secret" else None
     exp = cluster.new_experiment(name, secrets=secrets)
-    worker = unplaced(exp, "worker")
+    worker = unschedulable(exp, "worker")
     if what == "service":
         worker.binds("web")
     if what == "config":
@@ -69,35 +69,35 @@ def test_missing_right_is_reported_and_launch_is_rolled_back(
     ) as caught:
         cluster.launch(exp)
     assert "swordfish" not in str(caught.value)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_missing_right_to_create_pods_suggests_jobs_only(kube_cluster, as_user, name):
     cluster = as_user(READ, JOBS)
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     with pytest.raises(LaunchFailed, match='cannot create resource "pods".*use jobs_only=True'):
         cluster.launch(exp)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_missing_right_to_create_namespaces_suggests_a_shared_one(kube_cluster, as_user, name):
     cluster = as_user(READ, JOBS, namespace=None)
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     message = (
         f"cannot create namespace '{name}': .*cannot create resource \"namespaces\".*namespace="
     )
     with pytest.raises(LaunchFailed, match=message):
         cluster.launch(exp)
-    assert space(kube_cluster, name) is None
+    assert find_namespace(kube_cluster, name) is None
 
 
 @pytest.mark.parametrize("verb", ["launch", "delete"])
 def test_message_names_the_missing_verb_and_resource(kube_cluster, as_user, name, verb):
     cluster = as_user()
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     with pytest.raises(
         BackendError, match='cannot list pods in namespace.*cannot list resource "pods"'
     ) as caught:
@@ -112,37 +112,37 @@ def test_delete_reports_objects_that_cannot_be_listed(kube_cluster, as_user, nam
     pods = {**READ, "verbs": [*READ["verbs"], "create", "delete"]}
     cluster = as_user(pods, secrets)
     exp = cluster.new_experiment(name, secrets={"token": str(tmp_path / "token")})
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     cluster.launch(exp)
     with pytest.raises(BackendError, match="ask for the right to list secrets"):
         cluster.delete(name)
-    assert set(there(kube_cluster)) == {"pods", "secrets"}  # nothing was begun
+    assert set(managed_objects(kube_cluster)) == {"pods", "secrets"}  # nothing was begun
 
 
 def test_delete_with_rights_for_pods_only(kube_cluster, as_user, name):
     cluster = as_user({**READ, "verbs": [*READ["verbs"], "create", "delete"]})
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker")
+    unschedulable(exp, "worker")
     cluster.launch(exp)
     cluster.delete(name)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_rollback_of_jobs_deletes_their_pods(kube_cluster, shared, name):
     kube_cluster.quota("few", {"count/jobs.batch": "2"})
     exp = shared.new_experiment(name)
     for index in range(3):
-        unplaced(exp, f"batch-{index}").job()
+        unschedulable(exp, f"batch-{index}").job()
     with pytest.raises(LaunchFailed, match="exceeded quota: few"):
         shared.launch(exp)
-    assert "jobs" not in there(kube_cluster)
-    until(lambda: there(kube_cluster) == {})
+    assert "jobs" not in managed_objects(kube_cluster)
+    wait_until(lambda: managed_objects(kube_cluster) == {})
 
 
 def test_missing_shared_namespace_is_reported(open_cluster, name):
     cluster = open_cluster(namespace="symphony-test-none")
     exp = cluster.new_experiment(name)
-    unplaced(exp, "worker").binds("web")
+    unschedulable(exp, "worker").binds("web")
     with pytest.raises(
         LaunchFailed, match=r"namespaces \"symphony-test-none\" not found; create namespace"
     ):

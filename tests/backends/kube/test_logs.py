@@ -11,7 +11,7 @@ from symphony_kube.logs import follow
 from symphony_kube.logs import lines as loglines
 from symphony_kube.logs.lines import LineAssembler, LogPosition
 
-from .conftest import until
+from .conftest import wait_until
 from .module_experiment import FOREVER, launched, python, through
 
 COUNT = """
@@ -177,7 +177,7 @@ def test_following_continues_after_a_restart(chatty):
     lines = itertools.islice(cluster.iter_logs(name, ["again"], follow=True), 3)
     assert [line.text for line in lines] == ["first", "end", "second"]
     # Kubernetes may report the restart after the process has written its line.
-    until(lambda: cluster.describe_process(name, "again").restarts == 1)
+    wait_until(lambda: cluster.describe_process(name, "again").restarts == 1)
     assert cluster.get_log(name, "again") == "first\nendsecond\n"
     assert cluster.get_log(name, "again", previous=True) == "first\nend"
     assert cluster.get_log(name, "again", previous=True, tail=1) == "end"

@@ -9,7 +9,7 @@ import pytest
 from symphony.errors import LaunchFailed
 from symphony_kube.render.overrides import Override, dropped_fields
 
-from .conftest import unplaced
+from .conftest import unschedulable
 
 MADE: dict[str, Any] = {
     "metadata": {"name": "p", "labels": {"a": "b"}},
@@ -92,12 +92,14 @@ def test_unexpected_response_is_ignored() -> None:
 @pytest.mark.client
 def test_server_dry_run_accepts_normalized_values(shared, name):
     exp = shared.new_experiment(name)
-    unplaced(exp, "right").container_yml = {
+    unschedulable(exp, "right").container_yml = {
         "resources": {"limits": {"cpu": 1.5}},
         "stdin": False,
         "env": None,
     }
-    unplaced(exp, "task").job().pod_yml = {"spec": {"hostNetwork": False, "dnsPolicy": "Default"}}
+    unschedulable(exp, "task").job().pod_yml = {
+        "spec": {"hostNetwork": False, "dnsPolicy": "Default"}
+    }
     shared.launch(exp, dry_run="server")
 
 
@@ -128,7 +130,7 @@ WRONG = [
 def test_server_dry_run_reports_unknown_fields(shared, name):
     for job, setting, written, message in WRONG:
         exp = shared.new_experiment(name)
-        process = unplaced(exp, "p")
+        process = unschedulable(exp, "p")
         setattr(process, setting, written)
         if job:
             process.job()

@@ -10,7 +10,7 @@ import pytest
 from symphony.status import ExperimentStatus, ReasonCode, State
 from symphony_kube.status.pod_events import setup_problem
 
-from .conftest import FOREVER, python, until
+from .conftest import FOREVER, python, wait_until
 
 Object = dict[str, Any]
 
@@ -90,7 +90,7 @@ def test_missing_volume_is_reported(kube_cluster, kube_faults, open_cluster, nam
 
     explain_setup_after(-60.0)
     expected = [MISSING_SECRET, 'FailedMount: configmap "nosuch-either" not found']
-    until(lambda: reasons() == expected)
+    wait_until(lambda: reasons() == expected)
     kube_faults.answer(403, path="/events")
     assert reasons() == ["ContainerCreating"] * 2
     kube_faults.clear()

@@ -5,8 +5,8 @@ import pytest
 from symphony.errors import LaunchFailed
 from symphony.status import State
 
-from .conftest import FOREVER, python, there, unplaced
-from .held import HELD, let_go
+from .conftest import FOREVER, managed_objects, python, unschedulable
+from .held import HELD, release
 
 SERVE = f"""
 import os, socket
@@ -32,10 +32,10 @@ def test_launch_waits_for_each_condition(kube_cluster, shared, name):
             item.name for item in status if item.name in held and item.state is State.RUNNING
         ]:
             held.remove(process)
-            let_go(shared, name, process)
+            release(shared, name, process)
 
     shared.launch(exp, on_change=see)
-    assert len(there(kube_cluster)["pods"]) == 6
+    assert len(managed_objects(kube_cluster)["pods"]) == 6
     first = {process.name: process.reason for process in seen[0]}
     assert first["after-ready"] == "waiting for server to be ready and logger to be ready"
     assert first["after-end"] == "waiting for short to succeed"
@@ -65,7 +65,7 @@ def test_processes_that_can_never_start_are_not_created(kube_cluster, shared, na
     python(exp, "after-silent", FOREVER).starts_after("silent")
     python(exp, "after-good", "print(1)").starts_after("good", "succeeded")
     shared.launch(exp)
-    assert there(kube_cluster)["pods"] == [
+    assert managed_objects(kube_cluster)["pods"] == [
         f"{name}-{each}" for each in ("after-good", "bad", "good", "silent")
     ]
     status = {process.name: process for process in shared.describe_experiment(name)}
@@ -89,7 +89,7 @@ def test_processes_wait_for_members_of_a_group(kube_cluster, shared, name):
     shared.launch(exp)
     pod = kube_cluster.raw.call("GET", kube_cluster.path(f"pods/{name}-team"))
     assert pod["metadata"]["annotations"]["symphony/ready"] == "one,two"
-    assert f"{name}-after" in there(kube_cluster)["pods"]
+    assert f"{name}-after" in managed_objects(kube_cluster)["pods"]
     shared.delete(name)
 
 
@@ -111,7 +111,7 @@ def test_launch_returns_after_ready_processes_are_recorded(
 def test_launch_fails_if_an_awaited_image_cannot_be_pulled(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     exp.new_process("first", container_image="127.0.0.1:1/none:1")
-    unplaced(exp, "second").starts_after("first")
+    unschedulable(exp, "second").starts_after("first")
     with pytest.raises(LaunchFailed) as caught:
         shared.launch(exp)
     assert str(caught.value).startswith(
@@ -119,14 +119,14 @@ def test_launch_fails_if_an_awaited_image_cannot_be_pulled(kube_cluster, shared,
         "127.0.0.1:1/none:1"
     )
     assert str(caught.value).endswith("; set an image that the cluster can pull")
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}
 
 
 def test_failure_of_a_later_unit_rolls_the_launch_back(kube_cluster, shared, name):
     exp = shared.new_experiment(name)
     python(exp, "first", "print(1)").binds("web")
-    wrong = unplaced(exp, "second").starts_after("first", "succeeded")
+    wrong = unschedulable(exp, "second").starts_after("first", "succeeded")
     wrong.pod_yml = {"spec": {"restartPolicy": "Sometimes"}}
     with pytest.raises(LaunchFailed, match=f"cannot create pod '{name}-second'.*Sometimes"):
         shared.launch(exp)
-    assert there(kube_cluster) == {}
+    assert managed_objects(kube_cluster) == {}

@@ -127,32 +127,32 @@ def test_process_of_a_deleted_pod_is_unknown(kube_cluster, shared, name):
     assert [item.name for item in again] == ["first", "second"]
 
 
-def test_wait_raises_not_found_if_the_experiment_is_deleted(either, name):
-    experiment = either.new_experiment(name)
+def test_wait_raises_not_found_if_the_experiment_is_deleted(any_cluster, name):
+    experiment = any_cluster.new_experiment(name)
     for process in ("first", "second"):
         python(experiment, process, FOREVER)
-    either.launch(experiment)
+    any_cluster.launch(experiment)
     deletions = []
 
     def delete(status):
         if not deletions and all(item.state is RUNNING for item in status):
             import threading
 
-            deletions.append(threading.Thread(target=either.delete, args=(name,)))
+            deletions.append(threading.Thread(target=any_cluster.delete, args=(name,)))
             deletions[0].start()
 
     try:
         with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
-            either.wait(name, timeout=60, on_change=delete)
+            any_cluster.wait(name, timeout=60, on_change=delete)
     finally:
         for thread in deletions:
             thread.join()
 
 
-def test_namespace_without_pods(kube_cluster, spaces, name):
-    experiment = spaces.new_experiment(name)
+def test_namespace_without_pods(kube_cluster, own_namespaces, name):
+    experiment = own_namespaces.new_experiment(name)
     python(experiment, "only", FOREVER)
-    spaces.launch(experiment)
+    own_namespaces.launch(experiment)
     deleted = []
 
     def delete(status):
@@ -162,11 +162,11 @@ def test_namespace_without_pods(kube_cluster, spaces, name):
             )
             deleted.append(True)
 
-    status = spaces.wait(name, timeout=60, on_change=delete)
+    status = own_namespaces.wait(name, timeout=60, on_change=delete)
     assert [(item.name, item.state) for item in status] == [("only", UNKNOWN)]
     assert status.exit_code == 1
-    assert name in spaces.list_experiments()
-    assert spaces.describe_experiment(name).note.startswith(
+    assert name in own_namespaces.list_experiments()
+    assert own_namespaces.describe_experiment(name).note.startswith(
         "nothing of it is left but its namespace"
     )
 

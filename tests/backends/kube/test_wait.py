@@ -8,7 +8,7 @@ from symphony.status import State
 from symphony.testing.contract import until as reached
 
 from .conftest import python
-from .held import HELD, let_go
+from .held import HELD, release
 
 pytestmark = pytest.mark.client
 
@@ -33,7 +33,7 @@ def test_wait_until_started_and_ready(shared, name):
     assert all(item.started for item in started)
     assert not started.processes[0].ready
     reached(shared, name, lambda status: status.processes[1].state is State.FAILED)
-    let_go(shared, name, "server")
+    release(shared, name, "server")
     ready = shared.wait(name, until="ready", timeout=60)
     assert ready.processes[0].ready
     assert ready.processes[1].state is State.FAILED

@@ -20,9 +20,8 @@ from symphony_kube.api.watch import Change, Watcher
 from symphony_kube.render.roster import Unit
 from symphony_kube.status.follow_status import ObservationStream
 
-from .conftest import FOREVER, python
-from .conftest import until as until_so
-from .held import HELD, let_go
+from .conftest import FOREVER, python, wait_until
+from .held import HELD, release
 
 pytestmark = pytest.mark.client
 
@@ -318,9 +317,9 @@ def once_watched(shared, kube_faults, name, monkeypatch):
         def see(status):
             if not done and status.processes[0].state is State.RUNNING:
                 done.append(True)
-                until_so(lambda: is_watch(kube_faults) == watches)
+                wait_until(lambda: is_watch(kube_faults) == watches)
                 first()
-                let_go(shared, name, status.processes[0].name)
+                release(shared, name, status.processes[0].name)
 
         return see
 

@@ -13,7 +13,7 @@ import pytest
 
 from symphony import BackendError, SpecError
 from symphony.addons import DockerBuilder
-from symphony.addons.docker.context import FOLDER
+from symphony.addons.docker.context import DIRECTORY_NAME
 from tests.addons.docker_standin import DIGEST, ID, StandIn, path
 
 
@@ -65,7 +65,7 @@ def test_it_builds_from_what_it_gathered(
     assert builder.build() == builder.image_id == ID
     (call,) = built(either)
     assert call["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
-    assert call["words"][-1] == str(tmp_path / "temp" / FOLDER / "context")
+    assert call["words"][-1] == str(tmp_path / "temp" / DIRECTORY_NAME / "context")
     assert "--tag" not in call["words"]
     assert call["buildkit"] == (None if either.home.joinpath("podman").exists() else "0")
 
@@ -112,10 +112,10 @@ def test_a_build_that_fails_leads_to_no_tag_and_no_push(
     assert str(caught.value).endswith(
         "failed with exit code 7: line 16 | line 17 | line 18 | line 19 | line 20 | what went wrong"
     )
-    assert "Dockerfile by" in str(caught.value)
+    assert "Dockerfile with" in str(caught.value)
     assert builder.image_id is None
     for call in (builder.tag, builder.push):
-        with pytest.raises(BackendError, match="nothing was built of .*Dockerfile: call build"):
+        with pytest.raises(BackendError, match="no image was built from .*Dockerfile: call build"):
             call("rl", "2")
     assert len(either.told("tag")) == len(either.told("push")) == 1
 
@@ -137,11 +137,12 @@ def test_a_tag_that_fails_leads_to_no_push(engine: StandIn, settings: dict[str, 
 
 def test_only_what_was_built_is_pushed(engine: StandIn, settings: dict[str, Any]) -> None:
     builder = DockerBuilder(**settings, verbose=False)
-    with pytest.raises(BackendError, match="nothing was built"):
+    with pytest.raises(BackendError, match="no image was built"):
         builder.push("rl", "1")
     builder.build()
     with pytest.raises(
-        BackendError, match=r"rl:1 is not what was built: tag it first, with tag\('rl', '1'\)"
+        BackendError,
+        match=r"rl:1 is not the image that was built: tag it first with tag\('rl', '1'\)",
     ):
         builder.push("rl", "1")
     assert engine.told("push") == []
@@ -150,7 +151,7 @@ def test_only_what_was_built_is_pushed(engine: StandIn, settings: dict[str, Any]
 def test_a_builder_that_keeps_nothing_is_told(engine: StandIn, settings: dict[str, Any]) -> None:
     engine.change(kept=False)
     with pytest.raises(
-        BackendError, match="and did not keep the image: give the build a tag, or choose a builder"
+        BackendError, match="but did not keep the image: give the build a tag, or choose a builder"
     ):
         DockerBuilder(**settings, verbose=False).build()
 
@@ -166,7 +167,7 @@ def test_a_digest_may_come_from_the_image(
     assert builder.build_and_push("rl", "1") == DIGEST
     docker.change(digests=f"rl@{DIGEST} rl@sha256:0")
     with pytest.raises(
-        BackendError, match="rl:1 was pushed, but docker-classic did not tell its digest"
+        BackendError, match="rl:1 was pushed, but docker-classic did not report its digest"
     ):
         builder.push("rl", "1")
 
@@ -179,7 +180,7 @@ def test_output_goes_where_it_is_wanted(
 ) -> None:
     lines: list[str] = []
     DockerBuilder(**settings, output=lines.append).build()
-    assert lines == ["gathered 2 files, 2 linked and 0 copied\n", "step one\n", "step two\n"]
+    assert lines == ["collected 2 files: 2 linked, 0 copied\n", "step one\n", "step two\n"]
     DockerBuilder(**settings, verbose=False).build()
     assert capfd.readouterr() == ("", "")
     DockerBuilder(**settings).build()
@@ -210,7 +211,7 @@ def test_from_a_configuration(engine: StandIn, settings: dict[str, Any]) -> None
 @pytest.mark.parametrize("key", ["dockerfile", "context_directories", "temp_directory"])
 def test_what_a_configuration_lacks_is_told(settings: dict[str, Any], key: str) -> None:
     del settings[key]
-    with pytest.raises(SpecError, match=f"there is no {key}$"):
+    with pytest.raises(SpecError, match=f"{key} is missing$"):
         DockerBuilder.from_dict(settings)
 
 
@@ -226,7 +227,7 @@ def test_paths_are_of_here_and_now_and_of_home(
     (call,) = built(engine)
     assert call["context"] == {"app/app.py": "app", "home": "lib"}
     assert str(tmp_path / "Dockerfile") in call["words"]
-    assert (tmp_path / "temp" / FOLDER).is_dir()
+    assert (tmp_path / "temp" / DIRECTORY_NAME).is_dir()
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -242,8 +243,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
      "two context entries are named 'a': x and y; rename one of them"),
     ({"dockerfile": ""}, "dockerfile is empty"),
     ({"temp_directory": None}, "temp_directory must be text, not None"),
-    ({"verbose": "yes"}, "verbose is true or false, not 'yes'"),
-    ({"engine": "lxc"}, "engine is one of docker, .*, not 'lxc'"),
+    ({"verbose": "yes"}, "verbose must be true or false, not 'yes'"),
+    ({"engine": "lxc"}, "engine must be one of docker, .*, not 'lxc'"),
 ]  # fmt: skip
 
 

@@ -41,14 +41,18 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 def test_what_matches_is_asked_about_and_removed(
     docker: StandIn, patterns: list[str], matched: list[str]
 ) -> None:
-    asked: list[Sequence[str]] = []
+    run_query: list[Sequence[str]] = []
 
     def yes(names: Sequence[str]) -> bool:
-        asked.append(names)
+        run_query.append(names)
         return True
 
     done = clean_images(patterns, confirm=yes)
-    assert (list(done.removed), done.failed, asked) == (matched, {}, [matched] if matched else [])
+    assert (list(done.removed), done.step_error, run_query) == (
+        matched,
+        {},
+        [matched] if matched else [],
+    )
     assert docker.images == [name for name in IMAGES if name not in matched]
     assert docker.told("image", "rm") == [["image", "rm", name] for name in matched]
 
@@ -56,7 +60,7 @@ def test_what_matches_is_asked_about_and_removed(
 def test_nothing_is_removed_unless_the_answer_is_yes(docker: StandIn) -> None:
     assert clean_images("*", confirm=lambda _: False).removed == ()
     with pytest.raises(
-        SpecError, match="clean_images asks before it removes: give confirm=, or force=True"
+        SpecError, match="clean_images needs a confirmation: give confirm=, or force=True"
     ):
         clean_images("*")
     assert docker.images == IMAGES
@@ -74,8 +78,8 @@ def test_one_that_cannot_be_removed_does_not_keep_the_others(docker: StandIn) ->
     docker.change(fails=["image", "rm", IMAGES[0]])
     done = clean_images("registry.example/rl:*", confirm=lambda _: True)
     assert done.removed == (IMAGES[1],)
-    assert list(done.failed) == [IMAGES[0]]
-    assert done.failed[IMAGES[0]].startswith(
+    assert list(done.step_error) == [IMAGES[0]]
+    assert done.step_error[IMAGES[0]].startswith(
         "removing registry.example/rl:1 failed with exit code 7: line 16 |"
     )
 
@@ -86,5 +90,5 @@ def test_bad_patterns_and_no_engine_are_told(
     with pytest.raises(SpecError, match="a pattern of images is empty"):
         clean_images(["rl:*", " "], force=True)
     docker.change(daemon=False)
-    with pytest.raises(Unreachable, match="docker does not answer"):
+    with pytest.raises(Unreachable, match="docker does not respond"):
         clean_images("rl:*", force=True)

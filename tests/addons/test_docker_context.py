@@ -16,16 +16,16 @@ import pytest
 
 from symphony import BackendError, SpecError
 from symphony.addons.docker import sync_context
-from symphony.addons.docker.context import FOLDER, MARKER, Gathered, gathered
-from symphony.addons.docker.scan import found_in
+from symphony.addons.docker.context import DIRECTORY_NAME, MARKER, BuildContext, build_context
+from symphony.addons.docker.scan import scan_entry
 from symphony.model.images import ContextEntry
 
 
-def gather(temp: Path, *, force: bool = False, **paths: Path) -> Gathered:
+def gather(temp: Path, *, force: bool = False, **paths: Path) -> BuildContext:
     entries = [
         ContextEntry(name=name, path=str(path), force_update=force) for name, path in paths.items()
     ]
-    with gathered(entries, temp) as done:
+    with build_context(entries, temp) as done:
         return done
 
 
@@ -91,7 +91,7 @@ def test_files_and_folders_from_anywhere_are_gathered_under_their_names(
         "app": "/", "app/a": "1", "app/b": "/", "app/b/c": "2", "lib": "/", "lib/c": "2", "one": "3",
     }  # fmt: skip
     assert (done.files, done.linked, done.copied) == (4, 4, 0)
-    assert done.folder.parent == temp / FOLDER
+    assert done.folder.parent == temp / DIRECTORY_NAME
     assert (done.folder / "app/a").samefile(source / "a")
 
 
@@ -162,7 +162,7 @@ def test_a_dockerignore_may_be_one_of_windows(source: Path, temp: Path) -> None:
 
 def test_a_wrong_dockerignore_is_told_with_its_line(source: Path, temp: Path) -> None:
     write(source, _dot_dockerignore="a\n[\n")
-    with pytest.raises(SpecError, match=r"source/\.dockerignore:2: '\[' is no pattern"):
+    with pytest.raises(SpecError, match=r"source/\.dockerignore:2: '\[' is not a valid pattern"):
         gather(temp, app=source)
 
 
@@ -178,7 +178,7 @@ def test_the_folder_that_it_is_gathered_in_is_no_part_of_it(source: Path) -> Non
             "app/temp",
             "app/temp/mine",
         }
-    with pytest.raises(SpecError, match="lies in the folder that the context is gathered in"):
+    with pytest.raises(SpecError, match="is inside the directory in which the context is"):
         gather(source / "temp", app=done.folder / "app")
 
 
@@ -219,7 +219,7 @@ def test_what_has_not_changed_is_kept(
     source: Path, temps: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        sync_context, "SETTLED", -60
+        sync_context, "SETTLED_SECONDS", -60
     )  # or the test would have to wait until its files are old
     first, second = gather(temps, app=source), gather(temps, app=source)
     assert (first.linked + first.copied, second.linked, second.copied, second.files) == (2, 0, 0, 2)
@@ -232,7 +232,7 @@ def test_what_has_not_changed_is_kept(
 def test_a_copy_of_a_young_file_is_made_again_since_its_times_may_not_tell(
     source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_context, "SETTLED", 3600)
+    monkeypatch.setattr(sync_context, "SETTLED_SECONDS", 3600)
     gather(elsewhere, app=source)
     assert gather(elsewhere, app=source).copied == 2
 
@@ -240,7 +240,7 @@ def test_a_copy_of_a_young_file_is_made_again_since_its_times_may_not_tell(
 def test_a_change_that_hides_its_time_is_seen(
     source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_context, "SETTLED", -60)
+    monkeypatch.setattr(sync_context, "SETTLED_SECONDS", -60)
     gather(elsewhere, app=source)
     before = (source / "a").stat().st_ctime_ns
     while (
@@ -253,7 +253,7 @@ def test_a_change_that_hides_its_time_is_seen(
 def test_a_copy_that_somebody_wrote_to_is_made_again(
     source: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_context, "SETTLED", -60)
+    monkeypatch.setattr(sync_context, "SETTLED_SECONDS", -60)
     done = gather(elsewhere, app=source)
     replace(done.folder / "app/a")
     assert tree(gather(elsewhere, app=source).folder / "app") == tree(source)
@@ -262,7 +262,7 @@ def test_a_copy_that_somebody_wrote_to_is_made_again(
 def test_an_entry_may_be_gathered_anew_each_time(
     source: Path, temps: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sync_context, "SETTLED", -60)
+    monkeypatch.setattr(sync_context, "SETTLED_SECONDS", -60)
     gather(temps, app=source)
     done = gather(temps, app=source, force=True)
     assert done.linked + done.copied == 2
@@ -313,7 +313,7 @@ def test_a_file_under_a_name_may_come_from_another_place(
 
 def test_what_vanishes_while_it_is_looked_at_is_not_there(tmp_path: Path, source: Path) -> None:
     (tmp_path / "own").mkdir()
-    found = found_in(ContextEntry(name="app", path=str(source)), tmp_path / "own")
+    found = scan_entry(ContextEntry(name="app", path=str(source)), tmp_path / "own")
     assert [next(found)[0], next(found)[0], next(found)[0]] == ["app", "app/a", "app/b"]
     shutil.rmtree(source)
     assert list(found) == []
@@ -322,10 +322,10 @@ def test_what_vanishes_while_it_is_looked_at_is_not_there(tmp_path: Path, source
 def test_what_vanishes_before_it_is_copied_is_left_out(tmp_path: Path, source: Path) -> None:
     (source / "link").symlink_to("a")
     (tmp_path / "own").mkdir()
-    found = dict(found_in(ContextEntry(name="app", path=str(source)), tmp_path / "own"))
+    found = dict(scan_entry(ContextEntry(name="app", path=str(source)), tmp_path / "own"))
     shutil.rmtree(source)
     (tmp_path / "target").mkdir()
-    work = sync_context.Filling(tmp_path / "target", {})
+    work = sync_context.ContextSync(tmp_path / "target", {})
     work.fill(found)
     assert tree(tmp_path / "target") == {"app": "/", "app/b": "/"}
     assert work.files == 0
@@ -358,23 +358,25 @@ def tree_of_a_changing_folder(folder: Path) -> set[str]:
 
 
 def test_a_folder_that_is_not_ours_is_refused_and_left_alone(source: Path, temp: Path) -> None:
-    write(temp / FOLDER, precious="p")
+    write(temp / DIRECTORY_NAME, precious="p")
     with pytest.raises(
-        SpecError, match=rf"{FOLDER} was not made by symphony \(it has no {MARKER}\)"
+        SpecError, match=rf"{DIRECTORY_NAME} was not created by symphony \(it has no {MARKER}\)"
     ):
         gather(temp, app=source)
-    assert tree(temp) == {FOLDER: "/", f"{FOLDER}/precious": "p"}
-    write(temp / FOLDER, **{MARKER: "something else"})
-    with pytest.raises(SpecError, match="was not made by symphony"):
+    assert tree(temp) == {DIRECTORY_NAME: "/", f"{DIRECTORY_NAME}/precious": "p"}
+    write(temp / DIRECTORY_NAME, **{MARKER: "something else"})
+    with pytest.raises(SpecError, match="was not created by symphony"):
         gather(temp, app=source)
 
 
 def test_an_empty_folder_becomes_ours(source: Path, temp: Path) -> None:
-    (temp / FOLDER).mkdir(parents=True)
+    (temp / DIRECTORY_NAME).mkdir(parents=True)
     assert tree(gather(temp, app=source).folder / "app") == tree(source)
 
 
-@pytest.mark.parametrize("place", [FOLDER, f"{FOLDER}/context", f"{FOLDER}/{MARKER}"])
+@pytest.mark.parametrize(
+    "place", [DIRECTORY_NAME, f"{DIRECTORY_NAME}/context", f"{DIRECTORY_NAME}/{MARKER}"]
+)
 def test_a_link_in_its_place_is_not_followed(
     tmp_path: Path, source: Path, temp: Path, place: str
 ) -> None:
@@ -382,9 +384,7 @@ def test_a_link_in_its_place_is_not_followed(
     precious = write(tmp_path / "precious", f="p")
     moved = (temp / place).rename(tmp_path / "moved")
     (temp / place).symlink_to(moved if place.endswith(MARKER) else precious)
-    with pytest.raises(
-        SpecError, match="is not a folder of this user's|is no folder|was not made by symphony"
-    ):
+    with pytest.raises(SpecError, match="is not a directory|was not created by symphony"):
         gather(temp, app=source)
     assert tree(precious) == {"f": "p"}
 
@@ -393,7 +393,7 @@ def test_only_our_sub_folder_is_cleaned(source: Path, temp: Path) -> None:
     write(temp, app__mine="m", other="o")
     gather(temp, app=source)
     gather(temp)
-    assert {name: text for name, text in tree(temp).items() if not name.startswith(FOLDER)} == {
+    assert {name: text for name, text in tree(temp).items() if not name.startswith(DIRECTORY_NAME)} == {
         "app": "/", "app/mine": "m", "other": "o",
     }  # fmt: skip
 
@@ -414,9 +414,9 @@ def test_a_link_is_never_written_to(source: Path, temp: Path) -> None:
 
 def test_two_builds_do_not_share_a_folder_at_once(source: Path, temp: Path) -> None:
     entry = ContextEntry(name="app", path=str(source))
-    with gathered([entry], temp) as first:
+    with build_context([entry], temp) as first:
         with pytest.raises(
-            BackendError, match="another build uses .*: wait until it has ended, or give another"
+            BackendError, match="another build uses .*: wait until it has finished, or give another"
         ):
             gather(temp, app=source)
         assert tree(first.folder / "app") == tree(source)
@@ -430,27 +430,30 @@ def test_an_entry_that_is_not_there_is_told_with_what_is_beside_it(
     source: Path, temp: Path
 ) -> None:
     with pytest.raises(
-        SpecError, match=r"context entry 'app': no file or folder .*/source/aa; did you mean 'a'\?"
+        SpecError,
+        match=r"context entry 'app': no file or directory .*/source/aa; did you mean 'a'\?",
     ):
         gather(temp, app=source / "aa")
-    with pytest.raises(SpecError, match=r"no file or folder .*/source/xyz; beside it: a, b$"):
+    with pytest.raises(
+        SpecError, match=r"no file or directory .*/source/xyz; its directory has: a, b$"
+    ):
         gather(temp, app=source / "xyz")
-    with pytest.raises(SpecError, match=r"no file or folder .*/nowhere/x$"):
+    with pytest.raises(SpecError, match=r"no file or directory .*/nowhere/x$"):
         gather(temp, app=source / "nowhere/x")
-    with pytest.raises(SpecError, match="no file or folder"):
+    with pytest.raises(SpecError, match="no file or directory"):
         gather(temp, app=source / "a/below-a-file")
 
 
 def test_an_entry_that_is_neither_file_nor_folder_is_refused(temp: Path) -> None:
     with pytest.raises(
-        SpecError, match="context entry 'null': /dev/null is neither a file nor a folder"
+        SpecError, match="context entry 'null': /dev/null is neither a file nor a directory"
     ):
         gather(temp, null=Path("/dev/null"))
 
 
 def test_a_temp_directory_that_cannot_be_made_is_told(source: Path) -> None:
     with pytest.raises(
-        BackendError, match="the build context in .* cannot be made: .*: Not a directory"
+        BackendError, match="the build context in .* cannot be created: .*: Not a directory"
     ):
         gather(source / "a" / "temp", app=source)
 
@@ -458,10 +461,10 @@ def test_a_temp_directory_that_cannot_be_made_is_told(source: Path) -> None:
 GATHER = """
 import sys
 from pathlib import Path
-from symphony.addons.docker.context import gathered
+from symphony.addons.docker.context import build_context
 from symphony.model.images import ContextEntry
 try:
-    with gathered([ContextEntry(name="app", path=sys.argv[1], force_update=False)], Path(sys.argv[2])):
+    with build_context([ContextEntry(name="app", path=sys.argv[1], force_update=False)], Path(sys.argv[2])):
         print("read")
 except Exception as exc:
     print(type(exc).__name__, exc)

@@ -80,11 +80,11 @@ def test_a_choice_that_is_none_is_refused(have: Any, monkeypatch: pytest.MonkeyP
     have(**DOCKER)
     with pytest.raises(
         SpecError,
-        match=f"engine is one of {', '.join(CHOICES)}, not 'podmann'; did you mean 'podman'",
+        match=f"engine must be one of {', '.join(CHOICES)}, not 'podmann'; did you mean 'podman'",
     ):
         find("podmann")
     monkeypatch.setenv("SYMPHONY_CONTAINER_ENGINE", "lxc")
-    with pytest.raises(SpecError, match="SYMPHONY_CONTAINER_ENGINE is one of .*, not 'lxc'"):
+    with pytest.raises(SpecError, match="SYMPHONY_CONTAINER_ENGINE must be one of .*, not 'lxc'"):
         find()
 
 
@@ -92,17 +92,17 @@ def test_where_there_is_none_it_is_told(have: Any) -> None:
     have()
     with pytest.raises(
         BackendError,
-        match="no container engine: there is no docker on the PATH; there is no podman",
+        match="no container engine: docker is not on PATH; podman",
     ):
         find()
     have(docker={"daemon": False})
     with pytest.raises(
         Unreachable,
-        match="docker does not answer: Cannot connect to the Docker daemon at .*; there is no",
+        match="docker does not respond: Cannot connect to the Docker daemon at .*; podman is not",
     ):
         find()
     with pytest.raises(
-        BackendError, match="no container engine: there is no podman on the PATH; start or install"
+        BackendError, match="no container engine: podman is not on PATH; start or install"
     ):
         find("podman")
 
@@ -111,12 +111,12 @@ def test_a_builder_that_is_not_there_is_told(have: Any) -> None:
     have(**DOCKER)
     with pytest.raises(
         BackendError,
-        match="engine docker-buildx was asked for, which .*docker has not; ask for docker",
+        match="engine docker-buildx was requested, but .*docker does not have it; request docker",
     ):
         find("docker-buildx")
     have(docker={"podman": True})
     with pytest.raises(
-        BackendError, match="engine docker-buildx was asked for, but .*docker is podman"
+        BackendError, match="engine docker-buildx was requested, but .*docker is podman"
     ):
         find("docker-buildx")
 
@@ -126,7 +126,7 @@ def test_a_program_that_cannot_be_run_does_not_answer(have: Any) -> None:
     (docker.home / "docker").write_text("#!/nowhere/python\n")
     with pytest.raises(
         Unreachable,
-        match="docker does not answer: .*/docker cannot be run: No such file or directory",
+        match="docker does not respond: .*/docker cannot be run: No such file or directory",
     ):
         find()
 
@@ -220,7 +220,7 @@ def test_a_step_that_fails_tells_its_last_lines() -> None:
         str(caught.value)
         == "it failed with exit code 3: line 3 | line 4 | line 5 | line 6 | line 7 | line 8"
     )
-    with pytest.raises(BackendError, match="it failed with exit code 1: it said nothing"):
+    with pytest.raises(BackendError, match="it failed with exit code 1: there was no output"):
         step("it", ["/bin/false"], {})
     with pytest.raises(
         BackendError, match="/nowhere/docker cannot be run: No such file or directory"

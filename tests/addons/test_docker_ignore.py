@@ -15,7 +15,7 @@ def left_out(ignore: Ignore, path: str) -> bool:
     for depth in range(1, len(names) + 1):
         matches = ignore.matches("/".join(names[:depth]), matches)
     assert matches is not None
-    return ignore.leaves_out(matches)
+    return ignore.excludes(matches)
 
 
 # A file's lines, the paths that they leave out, and those that they do not.
@@ -90,18 +90,18 @@ def test_what_is_left_out(text: str, out: str, kept: str) -> None:
 def test_a_folder_that_is_left_out_is_entered_only_for_what_may_be_taken_back(
     text: str, folder: str, may: bool
 ) -> None:
-    assert parse(text, "f").may_take_back(folder) is may
+    assert parse(text, "f").may_include_again(folder) is may
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\n!", "f:2: '!' stands alone; write what is taken back after it"),
-        ("\n\n[a", "f:3: '[a' is no pattern: it ends too early"),
-        ("a\\", "f:1: 'a\\\\' is no pattern: it ends too early"),
-        ("[]a]", "f:1: '[]a]' is no pattern: a set in [] begins with neither"),
-        ("[-a]", "is no pattern: a set in [] begins"),
-        ("[z-a]", "is no pattern: the range z-a runs backwards"),
+        ("a\n!", "f:2: '!' is alone; write a pattern after it"),
+        ("\n\n[a", "f:3: '[a' is not a valid pattern: it ends too early"),
+        ("a\\", "f:1: 'a\\\\' is not a valid pattern: it ends too early"),
+        ("[]a]", "f:1: '[]a]' is not a valid pattern: a set in [] must start with neither"),
+        ("[-a]", "is not a valid pattern: a set in [] must start"),
+        ("[z-a]", "is not a valid pattern: the range z-a is reversed"),
     ],
 )
 def test_a_line_that_no_engine_takes_is_refused(text: str, message: str) -> None:

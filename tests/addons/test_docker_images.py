@@ -63,7 +63,7 @@ def test_what_would_be_built(
     assert (image.reference, image.processes) == (f"{REPOSITORY}:rl-2", ("learner", "agents/agent"))
     assert str(image) == (
         f"{REPOSITORY}:rl-2 from {project}/Dockerfile with app ({project}/app), and push it; "
-        "from it run learner, agents/agent"
+        "used by learner, agents/agent"
     )
     assert Path(image.temp_directory).is_relative_to(tmp_path / "cache" / "symphony" / "images")
     assert docker.calls == []
@@ -137,19 +137,22 @@ def test_paths_begin_at_the_experiments_file(
 def test_an_experiment_that_declares_none_is_told(experiment: Experiment) -> None:
     with pytest.raises(
         SpecError,
-        match="experiment 'e' declares no image to build: add images: to its file, or call",
+        match="experiment 'e' declares no image to build: add images: to its file, call",
     ):
         plan_images(Experiment("e"))
 
 
 def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experiment) -> None:
     experiment.build_image("127.0.0.1:5000/team/rll")
-    with pytest.raises(SpecError, match=r"no process of experiment 'rl-2' has the container_image '.*rll', which it "
-                                        r"declares to build; did you mean '127\.0\.0\.1:5000/team/rl'"):  # fmt: skip
+    message = (
+        "declares to build '.*rll', but no process has it as container_image; "
+        r"did you mean '127\.0\.0\.1:5000/team/rl'"
+    )
+    with pytest.raises(SpecError, match=message):
         plan_images(experiment)
     lonely = Experiment("e").build_image("zzz")
     lonely.new_process("p", container_image="base", command="c")
-    with pytest.raises(SpecError, match="which it declares to build; they run from base$"):
+    with pytest.raises(SpecError, match="but no process has it as container_image; they use base$"):
         plan_images(lonely)
 
 

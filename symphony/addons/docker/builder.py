@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from symphony.addons.docker.context import gathered
+from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import check_choice, find
 from symphony.addons.docker.engines import Engine
 from symphony.addons.docker.subprocesses import Output
@@ -68,9 +68,9 @@ class DockerBuilder:
         self._temp_directory = _absolute(temp_directory, "temp_directory")
         self._options = validators.strings(build_options, "build_options")
         if not isinstance(verbose, bool):
-            raise SpecError(f"verbose is true or false, not {verbose!r}")
+            raise SpecError(f"verbose must be true or false, not {verbose!r}")
         self._choice = check_choice(engine, {})
-        self._output = output or (_to_stderr if verbose else _nowhere)
+        self._output = output or (_to_stderr if verbose else _discard)
         self._found: Engine | None = None
         self._image: str | None = None
 
@@ -83,7 +83,7 @@ class DockerBuilder:
         for key in _NEEDED:
             if key not in given:
                 raise SpecError(
-                    f"a DockerBuilder needs {', '.join(_NEEDED)}; there is no {key}", path=(key,)
+                    f"a DockerBuilder needs {', '.join(_NEEDED)}; {key} is missing", path=(key,)
                 )
         return cls(**given)
 
@@ -107,24 +107,25 @@ class DockerBuilder:
         if not self._dockerfile.is_file():
             raise SpecError(f"there is no Dockerfile {self._dockerfile}")
         engine = self._engine()
-        with gathered(self._entries, self._temp_directory) as context:
+        with build_context(self._entries, self._temp_directory) as context:
             self._output(
-                f"gathered {_counted(context.files)}, {context.linked} linked and {context.copied} copied\n"
+                f"collected {_file_count(context.files)}: "
+                f"{context.linked} linked, {context.copied} copied\n"
             )
             found = engine.build(
                 context.folder, self._dockerfile, context.answer, tag, self._options, self._output
             )
         if found is None:
             raise BackendError(
-                f"{engine.kind} built {self._dockerfile} and did not keep the image: give the build a tag, or choose a "
-                "builder that loads what it builds"
+                f"{engine.kind} built {self._dockerfile} but did not keep the image: "
+                "give the build a tag, or choose a builder that loads the image"
             )
         self._image = found
         return found
 
     def tag(self, repository: str, tag: str) -> str:
         """Tag the image as ``repository:tag``, and return that name."""
-        reference, image = _reference(repository, tag), self._built()
+        reference, image = _reference(repository, tag), self._built_image()
         self._engine().tag(image, reference)
         return reference
 
@@ -132,16 +133,19 @@ class DockerBuilder:
         """Push the image under this tag, and return its digest in the registry as
         ``sha256:...``.
         """
-        reference, image = _reference(repository, tag), self._built()
+        reference, image = _reference(repository, tag), self._built_image()
         engine = self._engine()
         if engine.image_id(reference) != image:
             raise BackendError(
-                f"{reference} is not what was built: tag it first, with tag({repository!r}, {tag!r})"
+                f"{reference} is not the image that was built: "
+                f"tag it first with tag({repository!r}, {tag!r})"
             )
         with tempfile.TemporaryDirectory(prefix="symphony-push-") as folder:
             digest = engine.push(reference, Path(folder, "digest"), self._output)
         if digest is None:
-            raise BackendError(f"{reference} was pushed, but {engine.kind} did not tell its digest")
+            raise BackendError(
+                f"{reference} was pushed, but {engine.kind} did not report its digest"
+            )
         return digest
 
     def build_and_push(self, repository: str, tag: str) -> str:
@@ -158,23 +162,25 @@ class DockerBuilder:
             self._found = find(self._choice)
         return self._found
 
-    def _built(self) -> str:
+    def _built_image(self) -> str:
         if self._image is None:
             raise BackendError(
-                f"nothing was built of {self._dockerfile}: call build() first, and mend what it says"
+                f"no image was built from {self._dockerfile}: "
+                "call build() first, and fix the errors that it reports"
             )
         return self._image
 
 
 def _absolute(path: _Paths, what: str) -> Path:
-    return Path(os.path.abspath(Path(validators.nonempty_text(path, what)).expanduser()))
+    return Path(os.path.abspath(Path(validators.nonempty_text(path, what)).expanduser()))  # noqa: PTH100
 
 
 def _reference(repository: str, tag: str) -> str:
     name, text = validators.repository(repository), validators.text(tag, "a tag")
     if not _TAG.fullmatch(text):
         raise SpecError(
-            f"tag {text!r} is not valid: at most 128 letters, digits, '_', '-' and '.', the last two not first"
+            f"tag {text!r} is not valid: use at most 128 letters, digits, '_', '-' and '.', "
+            "and start with neither '-' nor '.'"
         )
     return f"{name}:{text}"
 
@@ -188,7 +194,7 @@ def _check_reference(reference: str) -> None:
         validators.repository(reference)
 
 
-def _counted(files: int) -> str:
+def _file_count(files: int) -> str:
     return f"{files} file{'' if files == 1 else 's'}"
 
 
@@ -198,5 +204,5 @@ def _to_stderr(text: str) -> None:
         sys.stderr.flush()
 
 
-def _nowhere(_: str) -> None:
+def _discard(_: str) -> None:
     pass

@@ -12,13 +12,13 @@ from symphony.model import validators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class CleanResult:
     """The result of a clean-up: the names of removed images, and the reason for each name that
     was not removed.
     """
 
     removed: tuple[str, ...] = ()
-    failed: Mapping[str, str] = field(default_factory=dict)
+    step_error: Mapping[str, str] = field(default_factory=dict)
 
 
 def clean_images(
@@ -27,7 +27,7 @@ def clean_images(
     *,
     confirm: Callable[[Sequence[str]], bool] | None = None,
     engine: str | None = None,
-) -> Cleaned:
+) -> CleanResult:
     """Remove the images whose ``name:tag`` matches one of the shell patterns, such as
     ``registry.example/rl:*``.
 
@@ -40,23 +40,23 @@ def clean_images(
     """
     shapes = validators.strings(patterns, "the patterns of images")
     if any(not shape.strip() for shape in shapes):
-        raise SpecError(
-            "a pattern of images is empty; write what their names look like, such as 'rl:*'"
-        )
+        raise SpecError("a pattern of images is empty; give a pattern for names, such as 'rl:*'")
     if not force and confirm is None:
         raise SpecError(
-            "clean_images asks before it removes: give confirm=, or force=True to remove without asking"
+            "clean_images needs a confirmation: give confirm=, or force=True to remove without one"
         )
     found = find(engine)
     names = [
         name for name in found.images() if any(fnmatch.fnmatchcase(name, shape) for shape in shapes)
     ]
     if not names or not (force or (confirm is not None and confirm(names))):
-        return Cleaned()
-    failed: dict[str, str] = {}
+        return CleanResult()
+    step_error: dict[str, str] = {}
     for name in names:
         try:
             found.remove(name, force=force)
         except BackendError as exc:
-            failed[name] = str(exc)
-    return Cleaned(removed=tuple(name for name in names if name not in failed), failed=failed)
+            step_error[name] = str(exc)
+    return CleanResult(
+        removed=tuple(name for name in names if name not in step_error), step_error=step_error
+    )

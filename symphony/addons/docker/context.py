@@ -17,19 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symphony.addons.docker.scan import Found, found_in
-from symphony.addons.docker.sync_context import Filling, Notes, clear
+from symphony.addons.docker.scan import SourceFile, scan_entry
+from symphony.addons.docker.sync_context import ContextSync, Notes, clear
 from symphony.errors import BackendError, SpecError
 from symphony.model.images import ContextEntry
 
-FOLDER = "symphony-build-context"
+DIRECTORY_NAME = "symphony-build-context"
 MARKER = "made-by-symphony"
-MARK = "symphony gathers the context of a build in this folder, and removes what else is in it.\n"
+MARKER_TEXT = (
+    "symphony collects a build context in this directory and removes all other files in it.\n"
+)
 _CONTEXT, _NOTES, _ANSWER = "context", "copies.json", "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gathered:
+class BuildContext:
     """A context that is ready to build: its directory, a file for the response of the engine, and
     the numbers of files.
 
@@ -45,29 +47,29 @@ class Gathered:
 
 
 @contextlib.contextmanager
-def gathered(entries: Sequence[ContextEntry], temp_directory: Path) -> Iterator[Gathered]:
+def build_context(entries: Sequence[ContextEntry], temp_directory: Path) -> Iterator[BuildContext]:
     """Yield a context with ``entries`` below ``temp_directory``, locked for this build.
 
     Paths of entries are absolute. Raises `SpecError` if an entry does not exist, or if an unmarked
     directory is in the way. Raises `BackendError` if files cannot be read or written, or if another
     build uses the directory.
     """
-    own = temp_directory / FOLDER
-    with _told(f"the build context in {own} cannot be made"):
-        _make_own(own)
+    own = temp_directory / DIRECTORY_NAME
+    with _report_errors(f"the build context in {own} cannot be created"):
+        _create_marked_directory(own)
     with _locked(own / MARKER):
         yield _gather(entries, own)
 
 
-def _gather(entries: Sequence[ContextEntry], own: Path) -> Gathered:
-    wanted: dict[str, Found] = {}
+def _gather(entries: Sequence[ContextEntry], own: Path) -> BuildContext:
+    wanted: dict[str, SourceFile] = {}
     for entry in entries:
-        with _told(f"context entry {entry.name!r} cannot be read"):
-            wanted.update(found_in(entry, own))
+        with _report_errors(f"context entry {entry.name!r} cannot be read"):
+            wanted.update(scan_entry(entry, own))
     anew = frozenset(entry.name for entry in entries if entry.force_update)
     target, notes, answer = own / _CONTEXT, own / _NOTES, own / _ANSWER
-    with _told(f"the build context in {own} cannot be made"):
-        filling = Filling(target, _read(notes))
+    with _report_errors(f"the build context in {own} cannot be created"):
+        filling = ContextSync(target, _read(notes))
         # Without the notes, all copies are made again. An interrupted run therefore leaves nothing
         # that is taken for complete.
         notes.unlink(missing_ok=True)
@@ -75,7 +77,7 @@ def _gather(entries: Sequence[ContextEntry], own: Path) -> Gathered:
         clear(target, wanted, anew)
         filling.fill(wanted)
         notes.write_text(json.dumps(filling.notes))
-    return Gathered(
+    return BuildContext(
         folder=target,
         answer=answer,
         files=filling.files,
@@ -92,7 +94,7 @@ def _read(notes: Path) -> Notes:
     return found if isinstance(found, dict) else {}
 
 
-def _make_own(own: Path) -> None:
+def _create_marked_directory(own: Path) -> None:
     """Create the marked directory, or check that the existing one is no link and has the marker."""
     own.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
@@ -100,21 +102,25 @@ def _make_own(own: Path) -> None:
     info = own.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
         raise SpecError(
-            f"{own} is not a folder of this user's: move it away, or give another temp_directory"
+            f"{own} is not a directory of this user: move it away, or give another temp_directory"
         )
     marker = own / MARKER
     if not any(own.iterdir()):
-        marker.write_text(MARK)
-    if marker.is_symlink() or not marker.is_file() or marker.read_text(errors="replace") != MARK:
+        marker.write_text(MARKER_TEXT)
+    if (
+        marker.is_symlink()
+        or not marker.is_file()
+        or marker.read_text(errors="replace") != MARKER_TEXT
+    ):
         raise SpecError(
-            f"{own} was not made by symphony (it has no {MARKER}), so nothing in it is touched: move it away, or give "
-            "another temp_directory"
+            f"{own} was not created by symphony (it has no {MARKER}), so it is not changed: "
+            "move it away, or give another temp_directory"
         )
     context = own / _CONTEXT
     with contextlib.suppress(FileExistsError):
         context.mkdir()
     if not stat.S_ISDIR(context.lstat().st_mode):
-        raise SpecError(f"{context} is no folder: remove {own}, and it is made again")
+        raise SpecError(f"{context} is not a directory: remove {own}, which is then created again")
 
 
 @contextlib.contextmanager
@@ -124,13 +130,14 @@ def _locked(marker: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BackendError(
-                f"another build uses {marker.parent}: wait until it has ended, or give another temp_directory"
+                f"another build uses {marker.parent}: "
+                "wait until it has finished, or give another temp_directory"
             ) from None
         yield
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
+def _report_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as exc:

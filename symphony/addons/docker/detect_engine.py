@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from symphony.addons.docker.engines import BUILDKIT, BUILDX, CLASSIC, PODMAN, Engine
-from symphony.addons.docker.subprocesses import asked
+from symphony.addons.docker.subprocesses import run_query
 from symphony.errors import BackendError, SpecError, Unreachable
 from symphony.names import did_you_mean
 
@@ -23,7 +23,7 @@ def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
         return wish
     where = "engine" if choice else VARIABLE
     raise SpecError(
-        f"{where} is one of {', '.join(CHOICES)}, not {wish!r}{did_you_mean(wish, CHOICES)}"
+        f"{where} must be one of {', '.join(CHOICES)}, not {wish!r}{did_you_mean(wish, CHOICES)}"
     )
 
 
@@ -43,31 +43,31 @@ def find(choice: str | None = None) -> Engine:
             continue
         program = shutil.which(name)
         if program is None:
-            trouble.append(f"there is no {name} on the PATH")
+            trouble.append(f"{name} is not on PATH")
             continue
         try:
-            return _answering(program, wish)
+            return _check_engine(program, wish)
         except Unreachable as exc:
             silent = True
-            trouble.append(f"{name} does not answer: {exc}")
+            trouble.append(f"{name} does not respond: {exc}")
     raise (Unreachable if silent else BackendError)(
         f"no container engine: {'; '.join(trouble)}; start or install one, or choose another with "
         f"{VARIABLE} ({', '.join(CHOICES)})"
     )
 
 
-def _answering(program: str, wish: str | None) -> Engine:
+def _check_engine(program: str, wish: str | None) -> Engine:
     """Return the engine of a program. Raises `Unreachable` if it, or the daemon of docker, does
     not respond.
     """
     if _is_podman(program):
-        _answer([program, "version"])
+        _run_or_raise([program, "version"])
         if wish not in {None, DOCKER, PODMAN}:
             raise BackendError(
-                f"engine {wish} was asked for, but {program} is podman; ask for podman, or for none"
+                f"engine {wish} was requested, but {program} is podman; request podman, or none"
             )
         return Engine(kind=PODMAN, program=program)
-    _answer([program, "version", "--format", "{{.Server.Version}}"])
+    _run_or_raise([program, "version", "--format", "{{.Server.Version}}"])
     kinds = list(_BUILDERS)
     if wish in kinds:
         kinds = [wish]
@@ -77,12 +77,13 @@ def _answering(program: str, wish: str | None) -> Engine:
         if _BUILDERS[kind](program):
             return Engine(kind=kind, program=program)
     raise BackendError(
-        f"engine {wish} was asked for, which {program} has not; ask for {DOCKER}, or install it"
+        f"engine {wish} was requested, but {program} does not have it; "
+        f"request {DOCKER}, or install it"
     )
 
 
-def _answer(command: list[str]) -> None:
-    done = asked(command)
+def _run_or_raise(command: list[str]) -> None:
+    done = run_query(command)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise Unreachable(said[-1] if said else f"exit code {done.returncode}")
@@ -90,18 +91,18 @@ def _answer(command: list[str]) -> None:
 
 def _is_podman(program: str) -> bool:
     """Return whether the program is podman, which is also installed under the name docker."""
-    return asked([program, "--version"]).stdout.strip().lower().startswith(PODMAN)
+    return run_query([program, "--version"]).stdout.strip().lower().startswith(PODMAN)
 
 
 def _has_buildx(program: str) -> bool:
-    return asked([program, "buildx", "version"]).returncode == 0
+    return run_query([program, "buildx", "version"]).returncode == 0
 
 
 def _has_buildkit(program: str) -> bool:
     """Return whether this client supports BuildKit without buildx, as versions before buildx do.
     Later versions refuse.
     """
-    done = asked([program, "build", "--help"], {"DOCKER_BUILDKIT": "1"})
+    done = run_query([program, "build", "--help"], {"DOCKER_BUILDKIT": "1"})
     return done.returncode == 0 and "--progress" in done.stdout
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from symphony.addons.docker.subprocesses import Output, asked, failed, step
+from symphony.addons.docker.subprocesses import Output, run_query, step, step_error
 
 BUILDX, BUILDKIT, CLASSIC, PODMAN = "docker-buildx", "docker-buildkit", "docker-classic", "podman"
 
@@ -80,7 +80,7 @@ class Engine:
     ) -> str | None:
         """Build, and return the ID of the image, or None if the engine does not keep the image."""
         command = self.build_command(folder, dockerfile, answer, tag, options)
-        step(f"building {dockerfile} by {self.kind}", command, self.env, output, without=_NOTICE)
+        step(f"building {dockerfile} with {self.kind}", command, self.env, output, without=_NOTICE)
         told = answer.read_text().strip() if answer.exists() else ""
         # Some builders return the ID of the build result and not of the loaded image. The tag then
         # gives the ID.
@@ -103,7 +103,7 @@ class Engine:
         """Return the ID of an image of the engine as ``sha256:...``, or None if it does not
         exist.
         """
-        done = self._ask("image", "inspect", "--format", "{{.Id}}", image)
+        done = self._query("image", "inspect", "--format", "{{.Id}}", image)
         return (
             f"sha256:{done.stdout.strip().removeprefix('sha256:')}"
             if done.returncode == 0
@@ -125,19 +125,19 @@ class Engine:
 
     def _digests(self, reference: str) -> list[str]:
         """Return the digests of an image in registries as ``repository@sha256:...``."""
-        done = self._ask(
+        done = self._query(
             "image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", reference
         )
         return done.stdout.split() if done.returncode == 0 else []
 
     def _lines(self, what: str, *words: str) -> list[str]:
-        done = self._ask(*words)
+        done = self._query(*words)
         if done.returncode:
-            raise failed(what, done.returncode, (done.stderr or done.stdout).splitlines())
+            raise step_error(what, done.returncode, (done.stderr or done.stdout).splitlines())
         return done.stdout.splitlines()
 
-    def _ask(self, *words: str) -> CompletedProcess[str]:
-        return asked([self.program, *words], self.env, timeout=None)
+    def _query(self, *words: str) -> CompletedProcess[str]:
+        return run_query([self.program, *words], self.env, timeout=None)
 
 
 def pushed_digest(lines: Sequence[str]) -> str | None:

@@ -58,14 +58,14 @@ class Ignore:
             out = (not pattern.exception) if hit else out
         return tuple(found)
 
-    def leaves_out(self, matches: Matches) -> bool:
+    def excludes(self, matches: Matches) -> bool:
         """Return whether a path with these matches is excluded."""
         decisive = [
             pattern.exception for pattern, hit in zip(self.patterns, matches, strict=True) if hit
         ]
         return bool(decisive) and not decisive[-1]
 
-    def may_take_back(self, folder: str) -> bool:
+    def may_include_again(self, folder: str) -> bool:
         """Return whether a file in an excluded directory may be included again."""
         names = tuple(folder.split("/"))
         heads = (pattern.head for pattern in self.patterns if pattern.exception)
@@ -87,16 +87,14 @@ def _patterns(text: str, where: str) -> Iterator[Pattern]:
         exception = written.startswith("!")
         bare = written[1:].strip() if exception else written
         if not bare:
-            raise SpecError(
-                f"{where}:{number}: '!' stands alone; write what is taken back after it"
-            )
+            raise SpecError(f"{where}:{number}: '!' is alone; write a pattern after it")
         cleaned = posixpath.normpath(bare).lstrip("/")
         if cleaned in {"", "."}:
             continue  # The engines ignore a pattern for the whole context.
         try:
             regex = re.compile(_translated(cleaned), re.DOTALL)
         except ValueError as exc:
-            raise SpecError(f"{where}:{number}: {written!r} is no pattern: {exc}") from exc
+            raise SpecError(f"{where}:{number}: {written!r} is not a valid pattern: {exc}") from exc
         yield Pattern(regex=regex, exception=exception, head=_head(cleaned))
 
 
@@ -157,12 +155,12 @@ def _set(pattern: str, place: int) -> tuple[str, int]:
     ranges: list[str] = []
     while not (ranges and pattern.startswith("]", place)):
         if pattern[place : place + 1] in {"]", "-"}:
-            raise ValueError("a set in [] begins with neither ']' nor '-'")
+            raise ValueError("a set in [] must start with neither ']' nor '-'")
         low, place = _literal(pattern, place)
         high = low
         if pattern.startswith("-", place):
             high, place = _literal(pattern, place + 1)
         if high < low:
-            raise ValueError(f"the range {low}-{high} runs backwards")
+            raise ValueError(f"the range {low}-{high} is reversed")
         ranges.append(f"{re.escape(low)}-{re.escape(high)}")
     return f"[{'^' if negated else ''}{''.join(ranges)}]", place + 1

@@ -46,7 +46,8 @@ class PlannedImage:
             or "nothing but itself"
         )
         runs = join_names(self.processes)
-        return f"{self.reference} from {self.dockerfile} with {made_of}, and push it; from it run {runs}"
+        source = f"{self.dockerfile} with {made_of}"
+        return f"{self.reference} from {source}, and push it; used by {runs}"
 
 
 def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
@@ -60,8 +61,8 @@ def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
     images = experiment.list_images()
     if not images:
         raise SpecError(
-            f"experiment {experiment.name!r} declares no image to build: add images: to its file, or call build_image "
-            "of it, or leave --build out"
+            f"experiment {experiment.name!r} declares no image to build: "
+            "add images: to its file, call its build_image, or remove --build"
         )
     return tuple(_planned(experiment, image) for image in images)
 
@@ -139,11 +140,11 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
             )
         )
         hint = did_you_mean(image.repository, used) or (
-            f"; they run from {join_names(used)}" if used else ""
+            f"; they use {join_names(used)}" if used else ""
         )
         raise SpecError(
-            f"no process of experiment {experiment.name!r} has the container_image {image.repository!r}, which it "
-            f"declares to build{hint}"
+            f"experiment {experiment.name!r} declares to build {image.repository!r}, "
+            f"but no process has it as container_image{hint}"
         )
     place = image.temp_directory
     return PlannedImage(
@@ -163,7 +164,8 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
 
 
 def _absolute(base: Path, path: str) -> str:
-    return os.path.abspath(base / Path(path).expanduser())
+    # Unlike Path.resolve, this keeps symbolic links.
+    return os.path.abspath(base / Path(path).expanduser())  # noqa: PTH100
 
 
 def _cache(base: Path, repository: str) -> str:

@@ -15,7 +15,7 @@ from symphony.names import did_you_mean, join_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SourceFile:
     """A file, directory or link: its path and its attributes."""
 
     source: str
@@ -27,7 +27,7 @@ class Found:
         return stat.S_IFMT(self.info.st_mode)
 
 
-def found_in(entry: ContextEntry, own: Path) -> Iterator[tuple[str, Found]]:
+def scan_entry(entry: ContextEntry, own: Path) -> Iterator[tuple[str, SourceFile]]:
     """Yield the content of an entry, each directory before its content, without the directory
     ``own``.
 
@@ -41,13 +41,14 @@ def found_in(entry: ContextEntry, own: Path) -> Iterator[tuple[str, Found]]:
     except (FileNotFoundError, NotADirectoryError):
         raise _missing(entry) from None
     if not (stat.S_ISDIR(info.st_mode) or stat.S_ISREG(info.st_mode)):
-        raise SpecError(f"context entry {entry.name!r}: {source} is neither a file nor a folder")
+        raise SpecError(f"context entry {entry.name!r}: {source} is neither a file nor a directory")
     home = source.resolve()
     if home.is_relative_to(own.resolve()):
         raise SpecError(
-            f"context entry {entry.name!r}: {source} lies in the folder that the context is gathered in"
+            f"context entry {entry.name!r}: {source} is inside the directory in which the "
+            "context is collected"
         )
-    yield entry.name, Found(source=str(home), info=info)
+    yield entry.name, SourceFile(source=str(home), info=info)
     if stat.S_ISDIR(info.st_mode):
         yield from _Walk(entry.name, home, own).all()
 
@@ -57,9 +58,9 @@ def _missing(entry: ContextEntry) -> SpecError:
     folder = source.parent
     beside = sorted(item.name for item in folder.iterdir()) if folder.is_dir() else []
     hint = did_you_mean(source.name, beside) or (
-        f"; beside it: {join_names(beside)}" if beside else ""
+        f"; its directory has: {join_names(beside)}" if beside else ""
     )
-    return SpecError(f"context entry {entry.name!r}: no file or folder {source}{hint}")
+    return SpecError(f"context entry {entry.name!r}: no file or directory {source}{hint}")
 
 
 class _Walk:
@@ -72,28 +73,34 @@ class _Walk:
         info = own.stat()
         self._own = (info.st_dev, info.st_ino)
 
-    def all(self) -> Iterator[tuple[str, Found]]:
-        return self._folder(self._root, "", None, [])
+    def all(self) -> Iterator[tuple[str, SourceFile]]:
+        return self._directory(self._root, "", None, [])
 
-    def _folder(
-        self, source: str, path: str, above: ignore.Matches | None, untold: list[tuple[str, Found]]
-    ) -> Iterator[tuple[str, Found]]:
+    def _directory(
+        self,
+        source: str,
+        path: str,
+        above: ignore.Matches | None,
+        untold: list[tuple[str, SourceFile]],
+    ) -> Iterator[tuple[str, SourceFile]]:
         """Yield the content of ``source``. ``untold`` are excluded directories, which are
         yielded only if something in them is included.
         """
         for child in children(source):
             below = f"{path}{child.name}"
-            found = _look(child.path)
+            found = _lstat_source(child.path)
             if found is None or (found.info.st_dev, found.info.st_ino) == self._own:
                 continue
             matches = self._ignore.matches(below, above)
-            left_out = self._ignore.leaves_out(matches)
+            left_out = self._ignore.excludes(matches)
             untold.append((f"{self._name}/{below}", found))
             if not left_out:
                 yield from untold
                 untold.clear()
-            if found.kind == stat.S_IFDIR and (not left_out or self._ignore.may_take_back(below)):
-                yield from self._folder(child.path, f"{below}/", matches, untold)
+            if found.kind == stat.S_IFDIR and (
+                not left_out or self._ignore.may_include_again(below)
+            ):
+                yield from self._directory(child.path, f"{below}/", matches, untold)
             if untold:
                 untold.pop()
 
@@ -107,9 +114,9 @@ def children(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def _look(path: str) -> Found | None:
+def _lstat_source(path: str) -> SourceFile | None:
     try:
-        found = Found(source=path, info=os.lstat(path))
+        found = SourceFile(source=path, info=os.lstat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found if found.kind in {stat.S_IFDIR, stat.S_IFREG, stat.S_IFLNK} else None

@@ -14,16 +14,17 @@ from symphony.errors import BackendError, Unreachable
 Output = Callable[[str], object]
 
 # The time limit for a query to an engine, in seconds.
-_ASKING = 20.0
+_QUERY_TIMEOUT_SECONDS = 20.0
 # The time that an engine has to exit when a step is interrupted, in seconds.
-_ENDING = 10.0
+_EXIT_TIMEOUT_SECONDS = 10.0
 # The number of last lines that are kept, the number of them in an error message, and the maximum
 # length of each.
-_KEPT, _TOLD, _WIDTH = 100, 6, 300
+_KEPT_LINES, _REPORTED_LINES, _LINE_LENGTH = 100, 6, 300
 # ECMA-48 control sequences and strings, which colour and move text on a terminal, and other control
 # characters.
 _CONTROLS = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~] | \x1b[]PX^_].*?(?:\x07|\x1b\\) | \x1b[ -/]*[0-~] | [^\t -\x7e\xa0-\U0010ffff]",
+    r"\x1b\[[0-?]*[ -/]*[@-~] | \x1b[]PX^_].*?(?:\x07|\x1b\\) | \x1b[ -/]*[0-~]"
+    r" | [^\t -\x7e\xa0-\U0010ffff]",
     re.VERBOSE,
 )
 
@@ -42,18 +43,18 @@ def step(
     A paragraph that starts with ``without`` is skipped. Raises `BackendError` with the last lines
     if the command fails; the message starts with ``what``.
     """
-    last: deque[str] = deque(maxlen=_KEPT)
+    last: deque[str] = deque(maxlen=_KEPT_LINES)
     with _running(command, env) as running:
-        for line in _leaving_out(without, running.stdout or ()):
+        for line in _without_paragraphs(without, running.stdout or ()):
             last.append(line.rstrip())
             if output is not None:
                 output(f"{last[-1]}\n")
     if running.returncode:
-        raise failed(what, running.returncode, last)
+        raise step_error(what, running.returncode, last)
     return list(last)
 
 
-def _leaving_out(beginning: str, lines: Iterable[str]) -> Iterator[str]:
+def _without_paragraphs(beginning: str, lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines, without paragraphs that have this beginning. A paragraph includes the
     indented and empty lines after it.
     """
@@ -86,20 +87,23 @@ def _running(command: Sequence[str], env: Mapping[str, str]) -> Iterator[subproc
         try:
             yield running
         except BaseException:
-            _end(running)
+            _stop(running)
             raise
 
 
-def _end(running: subprocess.Popen[str]) -> None:
+def _stop(running: subprocess.Popen[str]) -> None:
     running.terminate()
     try:
-        running.wait(_ENDING)
+        running.wait(_EXIT_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         running.kill()
 
 
-def asked(
-    command: Sequence[str], env: Mapping[str, str] | None = None, *, timeout: float | None = _ASKING
+def run_query(
+    command: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    *,
+    timeout: float | None = _QUERY_TIMEOUT_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     """Return the output of a short command. Raises `Unreachable` if the command fails."""
     try:
@@ -113,16 +117,16 @@ def asked(
             env={**os.environ, **(env or {})},
         )
     except subprocess.TimeoutExpired as exc:
-        raise Unreachable(f"{command[0]} said nothing for {timeout:.0f} s") from exc
+        raise Unreachable(f"{command[0]} did not respond within {timeout:.0f} s") from exc
     except OSError as exc:
         raise Unreachable(f"{command[0]} cannot be run: {exc.strerror}") from exc
 
 
-def failed(what: str, code: int, lines: Iterable[str]) -> BackendError:
+def step_error(what: str, code: int, lines: Iterable[str]) -> BackendError:
     """Return the error for a failed step on one line, with its last lines of output separated by
     ``|``.
     """
     plain = (_CONTROLS.sub("", line).strip() for line in lines)
     told = [line for line in plain if line.strip("-")]
-    said = " | ".join(line[:_WIDTH] for line in told[-_TOLD:])
-    return BackendError(f"{what} failed with exit code {code}: {said or 'it said nothing'}")
+    output = " | ".join(line[:_LINE_LENGTH] for line in told[-_REPORTED_LINES:])
+    return BackendError(f"{what} failed with exit code {code}: {output or 'there was no output'}")

@@ -21,11 +21,11 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from symphony.addons.docker.scan import Found, children
+from symphony.addons.docker.scan import SourceFile, children
 
 # The age in seconds after which the times of a source show every change. This is the coarsest clock
 # of a file system.
-SETTLED = 2.0
+SETTLED_SECONDS = 2.0
 # The errors that mean a hard link is impossible: another file system, too many links, no support,
 # or files of another user.
 _NO_LINK = frozenset(
@@ -44,13 +44,13 @@ _NO_LINK = frozenset(
 Notes = dict[str, list[list[int]]]
 
 
-def clear(target: Path, wanted: Mapping[str, Found], anew: frozenset[str]) -> None:
+def clear(target: Path, wanted: Mapping[str, SourceFile], anew: frozenset[str]) -> None:
     """Remove files that are not wanted or are of another kind, and all files of the entries
     ``anew``.
     """
 
     def visit(folder: str, path: str, keep: bool) -> None:
-        os.chmod(folder, 0o700)
+        os.chmod(folder, 0o700)  # noqa: PTH101
         for child in children(folder):
             below = f"{path}{child.name}"
             want = wanted.get(below) if keep and below not in anew else None
@@ -64,7 +64,7 @@ def clear(target: Path, wanted: Mapping[str, Found], anew: frozenset[str]) -> No
     visit(str(target), "", keep=True)
 
 
-class Filling:
+class ContextSync:
     """Creates the wanted files over the existing ones. ``notes`` describes its copies, and it
     counts its operations.
     """
@@ -75,31 +75,35 @@ class Filling:
         self.notes: Notes = {}
         self.files = self.linked = self.copied = 0
 
-    def fill(self, wanted: dict[str, Found]) -> None:
+    def fill(self, wanted: dict[str, SourceFile]) -> None:
         """Create all files. A source that has disappeared since the scan is skipped."""
-        make = {stat.S_IFDIR: self._folder, stat.S_IFLNK: self._symlink, stat.S_IFREG: self._file}
+        make = {
+            stat.S_IFDIR: self._directory,
+            stat.S_IFLNK: self._symlink,
+            stat.S_IFREG: self._file,
+        }
         for path, found in wanted.items():
             place = f"{self._target}/{path}"
-            with _vanishing(place):
+            with _skip_vanished(place):
                 make[found.kind](path, place, found)
         # Modes are set last, and inner directories first, because nothing can be created in a
         # read-only directory.
         for path, found in reversed(wanted.items()):
             if found.kind == stat.S_IFDIR:
-                os.chmod(f"{self._target}/{path}", stat.S_IMODE(found.info.st_mode))
-        os.chmod(self._target, 0o755)
+                os.chmod(f"{self._target}/{path}", stat.S_IMODE(found.info.st_mode))  # noqa: PTH101
+        os.chmod(self._target, 0o755)  # noqa: PTH101
 
-    def _folder(self, _path: str, place: str, _found: Found) -> None:
+    def _directory(self, _path: str, place: str, _found: SourceFile) -> None:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(place, 0o700)
+            os.mkdir(place, 0o700)  # noqa: PTH102
 
-    def _symlink(self, _path: str, place: str, found: Found) -> None:
+    def _symlink(self, _path: str, place: str, found: SourceFile) -> None:
         leads_to = Path(found.source).readlink()
         if not Path(place).is_symlink() or Path(place).readlink() != leads_to:
             _remove(place)
             Path(place).symlink_to(leads_to)
 
-    def _file(self, path: str, place: str, found: Found) -> None:
+    def _file(self, path: str, place: str, found: SourceFile) -> None:
         there = _lstat(place)
         same = there is not None and (there.st_dev, there.st_ino) == (
             found.info.st_dev,
@@ -114,7 +118,7 @@ class Filling:
                 self.copied += 1
         self.files += 1
 
-    def _kept(self, path: str, found: Found, there: os.stat_result | None) -> bool:
+    def _kept(self, path: str, found: SourceFile, there: os.stat_result | None) -> bool:
         noted = self._before.get(path)
         if there is None or noted != [_signature(found.info), _signature(there)]:
             return False
@@ -130,10 +134,10 @@ class Filling:
             return False
         return True
 
-    def _copy(self, path: str, place: str, found: Found) -> None:
+    def _copy(self, path: str, place: str, found: SourceFile) -> None:
         begun = time.time()
         shutil.copy2(found.source, place)
-        if max(found.info.st_mtime, found.info.st_ctime) < begun - SETTLED:
+        if max(found.info.st_mtime, found.info.st_ctime) < begun - SETTLED_SECONDS:
             self.notes[path] = [_signature(found.info), _signature(os.lstat(place))]
 
 
@@ -151,15 +155,15 @@ def _lstat(place: str) -> os.stat_result | None:
 
 def _remove(place: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(place)
+        os.unlink(place)  # noqa: PTH108
 
 
 @contextlib.contextmanager
-def _vanishing(place: str) -> Iterator[None]:
+def _skip_vanished(place: str) -> Iterator[None]:
     """Skip the file at ``place`` if its source has disappeared since the scan."""
     try:
         yield
     except FileNotFoundError:
-        if not os.path.isdir(os.path.dirname(place)):
+        if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120
             raise  # The missing file is not the source.
         _remove(place)

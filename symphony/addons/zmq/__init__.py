@@ -44,26 +44,57 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "aio": (
-        "AsyncZmqClient", "AsyncZmqPub", "AsyncZmqPull", "AsyncZmqPush", "AsyncZmqServer", "AsyncZmqSub",
+        "AsyncZmqClient",
+        "AsyncZmqPub",
+        "AsyncZmqPull",
+        "AsyncZmqPush",
+        "AsyncZmqServer",
+        "AsyncZmqSub",
     ),
     "server": ("ZmqReceiver", "ZmqServer"),
     "client": ("ZmqClient", "ZmqSender"),
     "errors": (
-        "ZmqAddressError", "ZmqClosedError", "ZmqError", "ZmqMessageError", "ZmqOptionError", "ZmqOrderError",
-        "ZmqRemoteError", "ZmqTimeoutError",
+        "ZmqAddressError",
+        "ZmqClosedError",
+        "ZmqError",
+        "ZmqMessageError",
+        "ZmqOptionError",
+        "ZmqOrderError",
+        "ZmqRemoteError",
+        "ZmqTimeoutError",
     ),
     "pipeline": ("ZmqPull", "ZmqPush"),
     "topics": ("ZmqPub", "ZmqSub"),
-}  # fmt: skip
+}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _ALIASES = {"ZmqPuller": "ZmqPull", "ZmqPusher": "ZmqPush"}
 
 __all__ = [
-    "AsyncZmqClient", "AsyncZmqPub", "AsyncZmqPull", "AsyncZmqPush", "AsyncZmqServer", "AsyncZmqSub",
-    "ZmqAddressError", "ZmqClient", "ZmqClosedError", "ZmqError", "ZmqMessageError", "ZmqOptionError", "ZmqOrderError",
-    "ZmqPub", "ZmqPull", "ZmqPuller", "ZmqPush", "ZmqPusher", "ZmqReceiver", "ZmqRemoteError", "ZmqSender",
-    "ZmqServer", "ZmqSub", "ZmqTimeoutError",
-]  # fmt: skip
+    "AsyncZmqClient",
+    "AsyncZmqPub",
+    "AsyncZmqPull",
+    "AsyncZmqPush",
+    "AsyncZmqServer",
+    "AsyncZmqSub",
+    "ZmqAddressError",
+    "ZmqClient",
+    "ZmqClosedError",
+    "ZmqError",
+    "ZmqMessageError",
+    "ZmqOptionError",
+    "ZmqOrderError",
+    "ZmqPub",
+    "ZmqPull",
+    "ZmqPuller",
+    "ZmqPush",
+    "ZmqPusher",
+    "ZmqReceiver",
+    "ZmqRemoteError",
+    "ZmqSender",
+    "ZmqServer",
+    "ZmqSub",
+    "ZmqTimeoutError",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -80,7 +111,8 @@ def __getattr__(name: str) -> Any:
         from symphony.errors import PluginError
 
         raise PluginError(
-            f"{name} needs the package 'pyzmq'; install it with: pip install 'symphony-launcher[zmq]'"
+            f"{name} needs the package 'pyzmq'; install the extra: "
+            "pip install 'symphony-launcher[zmq]'"
         ) from exc
     value = getattr(module, wanted)
     globals()[name] = value

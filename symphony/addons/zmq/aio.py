@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.addons.zmq import context, protocol, sockets
-from symphony.addons.zmq.base import End
+from symphony.addons.zmq.base import SocketOwner
 from symphony.addons.zmq.errors import (
     ZmqClosedError,
     ZmqError,
@@ -27,7 +27,14 @@ from symphony.addons.zmq.errors import (
     ZmqOrderError,
     ZmqTimeoutError,
 )
-from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup, whole
+from symphony.addons.zmq.options import (
+    OWN_TIMEOUT,
+    OwnTimeout,
+    Timeout,
+    seconds,
+    setup,
+    whole_number,
+)
 from symphony.addons.zmq.sockets import NOW, READABLE, WRITABLE, Fault
 
 if TYPE_CHECKING:
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("symphony.zmq")
 
 
-class AsyncPeer(End):
+class AsyncSocketOwner(SocketOwner):
     """One end of a connection in an event loop. Its errors are the same as those of the other
     classes.
     """
@@ -52,11 +59,11 @@ class AsyncPeer(End):
         self._ended = threading.Event()
         self._socket = self._open()
         self._closing = False
-        self._address = sockets.endpoint(self._socket, self._place.address)
-        context.remember(self)
+        self._address = sockets.endpoint(self._socket, self._socket_address.address)
+        context.close_at_exit(self)
 
     def _open(self, *, again: str | None = None) -> AsyncSocket:
-        return sockets.opened_async(self._kind, self._setup, topics=self._topics, again=again)
+        return sockets.open_async_socket(self._kind, self._setup, topics=self._topics, again=again)
 
     def close(self) -> None:
         """Close at once. Tasks that wait in a call get `ZmqClosedError`. Call it in the thread
@@ -74,25 +81,29 @@ class AsyncPeer(End):
         self.close()
 
     @contextlib.contextmanager
-    def _in_words(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Translate errors of ZeroMQ, and report calls on a closed object."""
         if self._closing:
-            raise self._gone()
+            raise self._closed_error()
         try:
             yield
         except Fault as exc:
             raise (
-                self._gone() if self._closing else sockets.failure(self._setup.place, exc)
+                self._closed_error()
+                if self._closing
+                else sockets.socket_error(self._setup.place, exc)
             ) from exc
         except asyncio.CancelledError:
             if self._closing:
-                raise self._gone() from None
+                raise self._closed_error() from None
             raise
 
-    def _allowed(self, timeout: Timeout) -> float | None:
-        return self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
+    def _time_limit(self, timeout: Timeout) -> float | None:
+        return (
+            self._setup.timeout if isinstance(timeout, OwnTimeout) else seconds(timeout, "timeout")
+        )
 
-    async def _when(
+    async def _call_when_ready(
         self,
         event: int,
         call: Callable[[int], Awaitable[Any]],
@@ -114,19 +125,19 @@ class AsyncPeer(End):
             try:
                 return await call(NOW)
             except Fault as exc:  # Another task was faster, or this is the first attempt.
-                if not sockets.is_later(exc):
+                if not sockets.would_block(exc):
                     raise
             at_once = False
 
 
-class AsyncReceiving(AsyncPeer):
+class AsyncReceiver(AsyncSocketOwner):
     """An end that receives."""
 
-    async def recv(self, *, timeout: Timeout = USUAL) -> Any:
+    async def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next message."""
-        with self._in_words():
-            frames = await self._when(
-                READABLE, self._socket.recv_multipart, self._allowed(timeout), "no message came"
+        with self._translate_errors():
+            frames = await self._call_when_ready(
+                READABLE, self._socket.recv_multipart, self._time_limit(timeout), "no message came"
             )
         return self._message(frames)
 
@@ -145,38 +156,38 @@ class AsyncReceiving(AsyncPeer):
             raise StopAsyncIteration from None
 
 
-class AsyncZmqPush(AsyncPeer):
+class AsyncZmqPush(AsyncSocketOwner):
     """The asyncio version of `ZmqPush`."""
 
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
 
-    async def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
+    async def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
         """Send a message as soon as there is room for it; see `ZmqPush.send`."""
         data = message if self._dumps is None else self._dumps(message)
-        with self._in_words():
+        with self._translate_errors():
             try:
-                await self._when(
+                await self._call_when_ready(
                     WRITABLE,
                     lambda flags: self._socket.send(data, flags),
-                    self._allowed(timeout),
+                    self._time_limit(timeout),
                     "no message could be sent",
                 )
             except (TypeError, BufferError) as exc:
-                raise protocol.not_bytes(data, self._dumps) from exc
+                raise protocol.not_bytes_error(data, self._dumps) from exc
 
 
-class AsyncZmqPull(AsyncReceiving):
+class AsyncZmqPull(AsyncReceiver):
     """The asyncio version of `ZmqPull`."""
 
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
 
     def _message(self, frames: list[bytes]) -> Any:
-        return protocol.request_of(frames, self._loads)
+        return protocol.parse_request(frames, self._loads)
 
 
-class AsyncZmqPub(AsyncPeer):
+class AsyncZmqPub(AsyncSocketOwner):
     """The asyncio version of `ZmqPub`."""
 
     _kind: ClassVar[int] = sockets.PUB
@@ -184,12 +195,12 @@ class AsyncZmqPub(AsyncPeer):
 
     async def send(self, topic: str, message: Any) -> None:
         """Publish a message; see `ZmqPub.send`."""
-        frames = protocol.publication(topic, message, self._dumps)
-        with self._in_words():
+        frames = protocol.publication_frames(topic, message, self._dumps)
+        with self._translate_errors():
             await self._socket.send_multipart(frames)
 
 
-class AsyncZmqSub(AsyncReceiving):
+class AsyncZmqSub(AsyncReceiver):
     """The asyncio version of `ZmqSub`."""
 
     _kind: ClassVar[int] = sockets.SUB
@@ -197,24 +208,24 @@ class AsyncZmqSub(AsyncReceiving):
     _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
-        self._topics = protocol.encoded_topics(topics)
+        self._topics = protocol.encode_topics(topics)
         super().__init__(**options)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic; see `ZmqSub.subscribe`."""
-        with self._in_words():
-            sockets.subscribe(self._socket, protocol.encoded(topic), on=True)
+        with self._translate_errors():
+            sockets.subscribe(self._socket, protocol.encode_topic(topic), on=True)
 
     def unsubscribe(self, topic: str) -> None:
         """Cancel a subscription of `subscribe` or ``topics`` with the same text."""
-        with self._in_words():
-            sockets.subscribe(self._socket, protocol.encoded(topic), on=False)
+        with self._translate_errors():
+            sockets.subscribe(self._socket, protocol.encode_topic(topic), on=False)
 
     def _message(self, frames: list[bytes]) -> Any:
-        return protocol.published(frames, self._loads)
+        return protocol.parse_publication(frames, self._loads)
 
 
-class AsyncZmqClient(AsyncPeer):
+class AsyncZmqClient(AsyncSocketOwner):
     """The asyncio version of `ZmqClient`."""
 
     _kind: ClassVar[int] = sockets.REQ
@@ -222,39 +233,39 @@ class AsyncZmqClient(AsyncPeer):
     _own: ClassVar[tuple[str, ...]] = ("retries",)
 
     def __init__(self, *, retries: int = 0, **options: Unpack[Options]) -> None:
-        self._retries = whole(retries, "retries")
+        self._retries = whole_number(retries, "retries")
         self._turn = asyncio.Lock()
         super().__init__(**options)
 
-    async def request(self, message: Any, *, timeout: Timeout = USUAL) -> Any:
+    async def request(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Send a request and return the reply; see `ZmqClient.request`. The timeout starts when
         earlier requests are done.
         """
         data = message if self._dumps is None else self._dumps(message)
-        allowed = self._allowed(timeout)
+        allowed = self._time_limit(timeout)
         async with self._turn:
             for _ in range(self._retries):
                 with contextlib.suppress(ZmqTimeoutError):
-                    return protocol.reply_of(await self._round_trip(data, allowed), self._loads)
-            return protocol.reply_of(await self._round_trip(data, allowed), self._loads)
+                    return protocol.parse_reply(await self._round_trip(data, allowed), self._loads)
+            return protocol.parse_reply(await self._round_trip(data, allowed), self._loads)
 
     async def _round_trip(self, data: Any, allowed: float | None) -> list[bytes]:
         deadline = None if allowed is None else time.monotonic() + allowed
-        with self._in_words():
+        with self._translate_errors():
             try:
-                await self._when(
+                await self._call_when_ready(
                     WRITABLE,
                     lambda flags: self._socket.send(data, flags),
                     allowed,
-                    "nobody was there",
+                    "no server was connected",
                     deadline,
                 )
-                frames: list[bytes] = await self._when(
+                frames: list[bytes] = await self._call_when_ready(
                     READABLE, self._socket.recv_multipart, allowed, "no answer came", deadline
                 )
                 return frames
             except (TypeError, BufferError) as exc:
-                raise protocol.not_bytes(data, self._dumps) from exc
+                raise protocol.not_bytes_error(data, self._dumps) from exc
             except BaseException:
                 self._renew()
                 raise
@@ -265,7 +276,7 @@ class AsyncZmqClient(AsyncPeer):
             self._socket = self._open(again=self._address if self._setup.place.bind else None)
 
 
-class AsyncZmqServer(AsyncPeer):
+class AsyncZmqServer(AsyncSocketOwner):
     """The asyncio version of `ZmqServer`: call either `recv` and `send` in turns, or `serve`."""
 
     _kind: ClassVar[int] = sockets.REP
@@ -275,30 +286,31 @@ class AsyncZmqServer(AsyncPeer):
         self._due = False
         super().__init__(**options)
 
-    async def recv(self, *, timeout: Timeout = USUAL) -> Any:
+    async def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next request. Call `send` before the next `recv`; see `ZmqServer.recv`."""
         if self._due:
             raise ZmqOrderError(
-                f"{self._setup.place.what}: recv and send alternate, and a request waits for its answer"
+                f"{self._setup.place.what}: recv and send alternate, and a request waits for its "
+                "reply"
             )
-        with self._in_words():
-            frames = await self._when(
-                READABLE, self._socket.recv_multipart, self._allowed(timeout), "no request came"
+        with self._translate_errors():
+            frames = await self._call_when_ready(
+                READABLE, self._socket.recv_multipart, self._time_limit(timeout), "no request came"
             )
         self._due = True
         try:
-            return protocol.request_of(frames, self._loads)
+            return protocol.parse_request(frames, self._loads)
         except ZmqMessageError as exc:
-            await self._answer(protocol.failure_of(exc))
+            await self._send_reply(protocol.error_reply(exc))
             raise
 
     async def send(self, reply: Any) -> None:
         """Reply to the request that was received last. Raises `ZmqOrderError` if there is none."""
-        await self._answer([reply if self._dumps is None else self._dumps(reply)])
+        await self._send_reply([reply if self._dumps is None else self._dumps(reply)])
 
     async def send_error(self, text: str) -> None:
         """Reply with an error, which the client raises as `ZmqRemoteError`."""
-        await self._answer(protocol.failure_of(text))
+        await self._send_reply(protocol.error_reply(text))
 
     async def serve(self, handler: Callable[[Any], Any]) -> None:
         """Reply to every request with the result of ``handler``, a function or a coroutine
@@ -310,7 +322,7 @@ class AsyncZmqServer(AsyncPeer):
         """
         if not callable(handler):
             raise ZmqOptionError(
-                f"a handler is a function that returns the reply to a request, not {handler!r}"
+                f"a handler must be a function that returns the reply to a request, not {handler!r}"
             )
         while not self._closing:
             try:
@@ -319,12 +331,12 @@ class AsyncZmqServer(AsyncPeer):
             except Exception as exc:
                 if self.closed:
                     return
-                _log.exception("%s: a request was answered with an error", self._setup.place.what)
+                _log.exception("%s: the reply to a request was an error", self._setup.place.what)
                 if self._due:
-                    await self._answer(protocol.failure_of(exc))
+                    await self._send_reply(protocol.error_reply(exc))
             except BaseException as exc:
                 with contextlib.suppress(ZmqError):
-                    await self._answer(protocol.failure_of(exc))
+                    await self._send_reply(protocol.error_reply(exc))
                 raise
 
     def disown(self) -> None:
@@ -334,12 +346,12 @@ class AsyncZmqServer(AsyncPeer):
         super().disown()
         self._due = False
 
-    async def _answer(self, frames: Sequence[Any]) -> None:
+    async def _send_reply(self, frames: Sequence[Any]) -> None:
         if not self._due:
-            raise self._unasked()
-        with self._in_words():
+            raise self._no_request_error()
+        with self._translate_errors():
             try:
                 await self._socket.send_multipart(frames)
             except (TypeError, BufferError) as exc:
-                raise protocol.not_bytes(frames[0], self._dumps) from exc
+                raise protocol.not_bytes_error(frames[0], self._dumps) from exc
         self._due = False

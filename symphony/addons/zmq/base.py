@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 from symphony.addons.zmq.errors import ZmqClosedError, ZmqError, ZmqOrderError
 
 if TYPE_CHECKING:
-    from symphony.addons.zmq.endpoint import Place
+    from symphony.addons.zmq.endpoint import SocketAddress
     from symphony.addons.zmq.options import Setup
 
 
-class End(abc.ABC):
+class SocketOwner(abc.ABC):
     """One end of a connection. It counts as closed until it is opened, because there is nothing
     to close.
     """
@@ -44,12 +44,12 @@ class End(abc.ABC):
         return self._closing
 
     @property
-    def _place(self) -> Place:
+    def _socket_address(self) -> SocketAddress:
         return self._setup.place
 
     def __repr__(self) -> str:
-        how = "closed" if self._closing else "bound" if self._place.bind else "connected"
-        return f"{type(self).__name__}({self._place.what!r}, {how}: {self._address})"
+        how = "closed" if self._closing else "bound" if self._socket_address.bind else "connected"
+        return f"{type(self).__name__}({self._socket_address.what!r}, {how}: {self._address})"
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -75,19 +75,21 @@ class End(abc.ABC):
         """
         if not self._closing:
             self.close()
-            warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
 
-    def _gone(self) -> ZmqError:
-        this = f"{self._place.what}: this {type(self).__name__}"
+    def _closed_error(self) -> ZmqError:
+        this = f"{self._socket_address.what}: this {type(self).__name__}"
         if self._inherited:
             return ZmqOrderError(
-                f"{this} was opened before the fork and is the parent's; open another after the fork"
+                f"{this} was opened before the fork and belongs to the parent; open another one "
+                "after the fork"
             )
         return ZmqClosedError(f"{this} was closed")
 
-    def _unasked(self) -> ZmqError:
+    def _no_request_error(self) -> ZmqError:
         if self._closing:
-            return self._gone()
+            return self._closed_error()
         return ZmqOrderError(
-            f"{self._place.what}: recv and send alternate, and no request waits for an answer"
+            f"{self._socket_address.what}: recv and send alternate, "
+            "and no request waits for a reply"
         )

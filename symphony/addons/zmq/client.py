@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.addons.zmq import sockets
 from symphony.addons.zmq.errors import ZmqTimeoutError
-from symphony.addons.zmq.options import USUAL, Timeout, whole
-from symphony.addons.zmq.protocol import not_bytes, reply_of
+from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout, whole_number
+from symphony.addons.zmq.protocol import not_bytes_error, parse_reply
 from symphony.addons.zmq.sockets import NOW, READABLE, WRITABLE, Fault
-from symphony.addons.zmq.sync import Peer
+from symphony.addons.zmq.sync import SyncSocket
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from symphony.addons.zmq.options import Options
 
 
-class Asking(Peer):
+class RequestSender(SyncSocket):
     """An end that sends a message and waits for its reply.
 
     After a failure it uses a new socket, so that a late reply is never taken for the reply to a
@@ -31,10 +31,10 @@ class Asking(Peer):
     _own: ClassVar[tuple[str, ...]] = ("retries",)
 
     def __init__(self, *, retries: int = 0, **options: Unpack[Options]) -> None:
-        self._retries = whole(retries, "retries")
+        self._retries = whole_number(retries, "retries")
         super().__init__(**options)
 
-    def _ask(self, message: Any, timeout: Timeout) -> list[bytes]:
+    def _request_frames(self, message: Any, timeout: Timeout) -> list[bytes]:
         """Return the frames of the reply to a message, which is sent again while there are
         retries left.
         """
@@ -47,21 +47,21 @@ class Asking(Peer):
         return self._round_trip(data, timeout)
 
     def _round_trip(self, data: Any, timeout: Timeout) -> list[bytes]:
-        flags = self._flags if timeout is USUAL else NOW
+        flags = self._flags if timeout is OWN_TIMEOUT else NOW
         deadline = self._deadline(timeout)
         if self._busy:
-            raise self._taken()
+            raise self._busy_error()
         self._busy = True
         try:
             if self._closing:
-                raise self._gone()
-            self._say(data, deadline)
-            return self._heard(flags, deadline)
+                raise self._closed_error()
+            self._send_request(data, deadline)
+            return self._receive_frames(flags, deadline)
         except (TypeError, BufferError) as exc:
-            raise not_bytes(data, self._dumps) from exc
+            raise not_bytes_error(data, self._dumps) from exc
         except Fault as exc:
             self._renew()
-            raise sockets.failure(self._place, exc) from exc
+            raise sockets.socket_error(self._socket_address, exc) from exc
         except BaseException:
             self._renew()
             raise
@@ -70,20 +70,20 @@ class Asking(Peer):
             if self._closing:
                 self._finish()
 
-    def _say(self, data: Any, deadline: float | None) -> None:
+    def _send_request(self, data: Any, deadline: float | None) -> None:
         try:
             self._put(data, NOW)
         except Fault as exc:
-            if not sockets.is_later(exc):
+            if not sockets.would_block(exc):
                 raise
-            self._wait(WRITABLE, deadline, "nobody was there to ask")
+            self._wait(WRITABLE, deadline, "no server was connected")
             self._put(data, NOW)
 
-    def _heard(self, flags: int, deadline: float | None) -> list[bytes]:
+    def _receive_frames(self, flags: int, deadline: float | None) -> list[bytes]:
         try:
             return sockets.frames(self._take, flags)
         except Fault as exc:
-            if not sockets.is_later(exc):
+            if not sockets.would_block(exc):
                 raise
             self._wait(READABLE, deadline, "no answer came")
             return sockets.frames(self._take, NOW)
@@ -92,10 +92,10 @@ class Asking(Peer):
         """Replace the socket. Messages that the old one has not sent are discarded."""
         if not self._closing:
             self._socket.close(linger=0)
-            self._use(self._open(again=self._address if self._place.bind else None))
+            self._use(self._open(again=self._address if self._socket_address.bind else None))
 
 
-class ZmqClient(Asking):
+class ZmqClient(RequestSender):
     """Sends requests to a server. It connects, unless ``bind=True``.
 
     A request without a reply after ``timeout`` seconds is sent again, ``retries`` times, with the
@@ -103,17 +103,17 @@ class ZmqClient(Asking):
     constructor or in the call, it waits indefinitely and sends the request once.
     """
 
-    def request(self, message: Any, *, timeout: Timeout = USUAL) -> Any:
+    def request(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Send a request and return the reply.
 
         Raises `ZmqTimeoutError` if there is no reply, `ZmqRemoteError` if the server replies with
         an error, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot write or read a
         message.
         """
-        return reply_of(self._ask(message, timeout), self._loads)
+        return parse_reply(self._request_frames(message, timeout), self._loads)
 
 
-class ZmqSender(Asking):
+class ZmqSender(RequestSender):
     """Sends messages and waits for their acknowledgement. It connects, unless ``bind=True``.
 
     A message without an acknowledgement after ``timeout`` seconds is sent again, ``retries`` times,
@@ -121,11 +121,11 @@ class ZmqSender(Asking):
     waits indefinitely and sends the message once.
     """
 
-    def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
+    def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
         """Send a message, and return when a `ZmqReceiver` has received it.
 
         Raises `ZmqTimeoutError` if there is no acknowledgement, `ZmqRemoteError` if the receiver
         cannot read the message, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot
         write it.
         """
-        reply_of(self._ask(message, timeout), None)
+        parse_reply(self._request_frames(message, timeout), None)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 # How long the exit of the program waits for calls in other threads to notice that their object was
 # closed, in seconds.
-_NOTICE = 1.0
+_CLOSE_TIMEOUT_SECONDS = 1.0
 # The priority of the shutdown in a child of multiprocessing. It is later than others; queues, for
 # example, are flushed at -5.
-_LAST = -100
+_FINALIZER_PRIORITY = -100
 
 
 class Closable(Protocol):
@@ -63,7 +63,7 @@ class _Process:
         with self.lock:
             if self.context is None:
                 self.context = zmq.Context()
-                _end_with_child(self)
+                _shut_down_with_child(self)
             return self.context
 
     def end(self) -> None:
@@ -71,7 +71,7 @@ class _Process:
         found: list[Closable] = list(self.open)
         for item in found:
             item.close()
-        closed = [item.wait_closed(_NOTICE) for item in found]
+        closed = [item.wait_closed(_CLOSE_TIMEOUT_SECONDS) for item in found]
         if self.context is not None and not self.context.closed and all(closed):
             self.context.term()
 
@@ -79,7 +79,7 @@ class _Process:
 _here = _Process()
 
 
-def _begin_anew() -> None:
+def _reset_after_fork() -> None:
     global _here
     inherited: list[Closable] = list(_here.open)
     for item in inherited:
@@ -91,11 +91,11 @@ def _begin_anew() -> None:
 
 
 _forked: list[tuple[_Process, list[Closable]]] = []
-os.register_at_fork(after_in_child=_begin_anew)
+os.register_at_fork(after_in_child=_reset_after_fork)
 atexit.register(lambda: _here.end())
 
 
-def _end_with_child(process: _Process) -> None:
+def _shut_down_with_child(process: _Process) -> None:
     """In a child of multiprocessing, shut down when the child exits: a forked child calls
     ``os._exit``, which skips atexit.
 
@@ -110,21 +110,23 @@ def _end_with_child(process: _Process) -> None:
     if util is None or running is None or running.parent_process() is None:
         return
     if sys.version_info >= (3, 13):  # Code runs here after the threads have finished.
-        util.Finalize(None, process.end, exitpriority=_LAST)
+        util.Finalize(None, process.end, exitpriority=_FINALIZER_PRIORITY)
     elif util.is_exiting():  # A thread of the program is still running.
-        _end_after_threads(process)
+        _shut_down_after_threads(process)
     else:
-        util.Finalize(None, _end_after_threads, args=(process,), exitpriority=_LAST)
+        util.Finalize(
+            None, _shut_down_after_threads, args=(process,), exitpriority=_FINALIZER_PRIORITY
+        )
 
 
-def _end_after_threads(process: _Process) -> None:
+def _shut_down_after_threads(process: _Process) -> None:
     """Shut down after the other threads, as a program does. They are joined after this returns,
     and so is the thread of this function.
     """
-    Thread(target=_await_threads, args=(process,), name="symphony-end", daemon=False).start()
+    Thread(target=_wait_for_threads, args=(process,), name="symphony-end", daemon=False).start()
 
 
-def _await_threads(process: _Process) -> None:
+def _wait_for_threads(process: _Process) -> None:
     here = {threading.current_thread(), threading.main_thread()}
     while others := [
         each
@@ -152,12 +154,12 @@ def asynchronous_context() -> zmq.asyncio.Context:
         return _here.asynchronous
 
 
-def remember(item: Closable) -> None:
+def close_at_exit(item: Closable) -> None:
     """Close ``item`` when the program exits, unless it has been deleted by then."""
     _here.open.add(item)
 
 
-def rest_in_peace() -> None:
+def block_at_exit() -> None:
     """Block for ever while the program exits. Only daemon threads get here, and they must not
     print errors.
     """
@@ -171,7 +173,7 @@ def rest_in_peace() -> None:
 _ZAP = "inproc://zeromq.zap.01"
 
 
-def admit(keys: Keys) -> str:
+def accept_clients(keys: Keys) -> str:
     """Accept only clients that have the clients' key pair of ``keys``. Return the ZAP domain for
     the server.
     """
@@ -183,13 +185,13 @@ def admit(keys: Keys) -> str:
             asked.linger = 0
             asked.bind(_ZAP)
             Thread(
-                target=_judge, args=(asked, _here.admitted), name="symphony-zap", daemon=True
+                target=_serve_zap, args=(asked, _here.admitted), name="symphony-zap", daemon=True
             ).start()
         _here.admitted[domain.encode()] = z85.decode(keys.other)
     return domain
 
 
-def _judge(asked: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
+def _serve_zap(asked: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
     """Answer ZAP requests until the context is terminated. Each domain has one public key."""
     with contextlib.suppress(zmq.ContextTerminated), asked:
         while True:

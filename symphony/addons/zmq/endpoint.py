@@ -23,7 +23,7 @@ _TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SocketAddress:
     """An address in the form of ZeroMQ (``tcp://10.0.0.7:7000``), and whether it is bound.
 
     ``keys`` are those of an encrypted service. ``what`` names the endpoint in messages.
@@ -43,7 +43,7 @@ def find(
     host: str | None,
     port: int | None,
     environ: Mapping[str, str],
-) -> Place:
+) -> SocketAddress:
     """Return the endpoint that the keywords name.
 
     Raises `ZmqAddressError` if the keywords name none or two or if an address is malformed, and
@@ -53,21 +53,22 @@ def find(
     named = [key for key, value in given.items() if value is not None]
     if len(named) != 1:
         raise ZmqAddressError(
-            f"give one of service=, address= and port= (with host=), not {' and '.join(named) or 'none of them'}"
+            "give exactly one of service=, address= and port= (with host=), not "
+            f"{' and '.join(named) or 'none of them'}"
         )
     for key, value in (("service", service), ("host", host)):
         if value is not None and not (isinstance(value, str) and value):
-            raise ZmqAddressError(f"{key} is text such as {_EXAMPLES[key]!r}, not {value!r}")
+            raise ZmqAddressError(f"{key} must be text such as {_EXAMPLES[key]!r}, not {value!r}")
     if service is not None:
-        return _of_service(service, bind, environ)
+        return _from_service(service, bind, environ)
     if address is not None:
-        return Place(address=checked(address, bind), bind=bind, what=f"{address}")
-    return _of_port(LOOPBACK if host is None else host, port, bind)
+        return SocketAddress(address=check_address(address, bind), bind=bind, what=f"{address}")
+    return _from_port(LOOPBACK if host is None else host, port, bind)
 
 
-def _of_service(service: str, bind: bool, environ: Mapping[str, str]) -> Place:
+def _from_service(service: str, bind: bool, environ: Mapping[str, str]) -> SocketAddress:
     found = address_of(service, environ)
-    return Place(
+    return SocketAddress(
         address=found.bind_tcp if bind else found.tcp,
         bind=bind,
         what=f"service {service!r}",
@@ -75,29 +76,33 @@ def _of_service(service: str, bind: bool, environ: Mapping[str, str]) -> Place:
     )
 
 
-def _of_port(host: str, port: object, bind: bool) -> Place:
+def _from_port(host: str, port: object, bind: bool) -> SocketAddress:
     if isinstance(port, bool) or not isinstance(port, int):
-        raise ZmqAddressError(f"port is a number from 1 to 65535, not {port!r} (host={host!r})")
+        raise ZmqAddressError(
+            f"port must be a number from 1 to 65535, not {port!r} (host={host!r})"
+        )
     place = f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
-    return Place(address=checked(f"tcp://{place}", bind), bind=bind, what=place)
+    return SocketAddress(address=check_address(f"tcp://{place}", bind), bind=bind, what=place)
 
 
-def checked(address: object, bind: bool) -> str:
+def check_address(address: object, bind: bool) -> str:
     """Return an address with its transport. ``host:port`` alone means TCP. Port 0 or ``*`` is
     any port and must be bound.
     """
     if not isinstance(address, str) or not address:
-        raise ZmqAddressError(f"an address is text such as 'tcp://127.0.0.1:7000', not {address!r}")
+        raise ZmqAddressError(
+            f"an address must be text such as 'tcp://127.0.0.1:7000', not {address!r}"
+        )
     if "\0" in address or not _is_utf8(address):
         raise ZmqAddressError(
-            f"address {address!r} is malformed: it has a character that no address can have"
+            f"address {address!r} is malformed: it has a character that is not allowed there"
         )
     transport, separator, rest = address.partition("://")
     if not separator:
         transport, rest = "tcp", address
     if transport not in TRANSPORTS or not rest:
         forms = ", ".join(f"{name}://{form}" for name, form in TRANSPORTS.items())
-        raise ZmqAddressError(f"address {address!r} is malformed: it is {forms}")
+        raise ZmqAddressError(f"address {address!r} is malformed: it must be {forms}")
     return _tcp(address, rest, bind) if transport == "tcp" else address
 
 
@@ -105,16 +110,18 @@ def _tcp(address: str, rest: str, bind: bool) -> str:
     match = _TCP.fullmatch(rest)
     if match is None:
         raise ZmqAddressError(
-            f"address {address!r} is malformed: it is tcp://host:port; for example tcp://10.0.0.7:7000"
+            f"address {address!r} is malformed: it must be tcp://host:port, for example tcp://10.0.0.7:7000"
         )
     if len(match["host"]) > LONGEST:
         long = f"{match['host'][:30]}..."
         raise ZmqAddressError(
-            f"host {long!r} has {len(match['host'])} letters; a name has {LONGEST} at most"
+            f"host {long!r} has {len(match['host'])} letters; at most {LONGEST} are allowed"
         )
     number = 0 if match["port"] == "*" else int(match["port"])
     if number > 65535:
-        raise ZmqAddressError(f"address {address!r} has port {number}; ports go from 1 to 65535")
+        raise ZmqAddressError(
+            f"address {address!r} has port {number}; a port is a number from 1 to 65535"
+        )
     if not bind and (number == 0 or match["host"] == "*"):
         raise ZmqAddressError(
             f"address {address!r} can only be bound; to connect, name a host and its port"

@@ -2,13 +2,12 @@
 a service.
 
     ZmqError (a SymphonyError)
-    ├── ZmqOptionError (also a ValueError)      a keyword that cannot be used
-    │   └── ZmqAddressError                     an address that is malformed, in use or of another machine
-    ├── ZmqOrderError (also a ValueError)       a call out of turn: recv and send alternate; one thread at a time;
-    │                                           nothing that was opened before a fork is used after it
-    ├── ZmqMessageError (also a ValueError)     a message that the serializer cannot write or read
-    ├── ZmqTimeoutError (also a TimeoutError)   nothing came, or could be sent, in time
-    ├── ZmqRemoteError                          the server's handler failed; the text is its error
+    ├── ZmqOptionError (also a ValueError)      a keyword has an invalid value
+    │   └── ZmqAddressError                     an address is malformed, in use or remote
+    ├── ZmqOrderError (also a ValueError)       a call was made out of order
+    ├── ZmqMessageError (also a ValueError)     the serializer cannot write or read a message
+    ├── ZmqTimeoutError (also a TimeoutError)   nothing was received, or could be sent, in time
+    ├── ZmqRemoteError                          the server replied with an error
     └── ZmqClosedError                          the object was closed
 
 Catch `ZmqError` to catch all of them.
@@ -55,7 +54,7 @@ class ZmqClosedError(ZmqError):
     """The object was closed, by this thread or by another one."""
 
 
-def told(exc: BaseException) -> str:
+def exception_text(exc: BaseException) -> str:
     """Return the text of an exception, or nothing if its ``__str__`` fails."""
     try:
         return str(exc)

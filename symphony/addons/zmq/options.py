@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
-from symphony.addons.zmq.endpoint import Place, find
+from symphony.addons.zmq.endpoint import SocketAddress, find
 from symphony.addons.zmq.errors import ZmqOptionError
 from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.names import did_you_mean, join_names
 
-LINGER = 5.0
+LINGER_SECONDS = 5.0
 # ZeroMQ stores numbers of messages and of milliseconds in 32 bits.
-MOST = 2**31 - 1
+LARGEST_INT = 2**31 - 1
 
 Number = TypeVar("Number", int, float)
 
@@ -35,14 +35,14 @@ class Options(TypedDict, total=False):
     linger: float | None
 
 
-class Usual(enum.Enum):
+class OwnTimeout(enum.Enum):
     """The default of a call's ``timeout=``: use the timeout of the object."""
 
-    USUAL = enum.auto()
+    OWN_TIMEOUT = enum.auto()
 
 
-USUAL = Usual.USUAL
-Timeout = float | None | Usual
+OWN_TIMEOUT = OwnTimeout.OWN_TIMEOUT
+Timeout = float | None | OwnTimeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Setup:
     If ``timeout`` or ``linger`` is None, there is no limit.
     """
 
-    place: Place
+    place: SocketAddress
     timeout: float | None
     hwm: int | None
     linger: float | None
@@ -69,11 +69,11 @@ def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
     known = [*Options.__annotations__, *own]
     for key in options:
         if key not in Options.__annotations__:
-            hint = did_you_mean(key, known) or f"; it knows {join_names(known, limit=20)}"
-            raise ZmqOptionError(f"{who} knows no {key!r}{hint}")
+            hint = did_you_mean(key, known) or f"; its keywords are {join_names(known, limit=20)}"
+            raise ZmqOptionError(f"{who} has no keyword {key!r}{hint}")
     bind = options.get("bind")
     if bind is not None and not isinstance(bind, bool):
-        raise ZmqOptionError(f"bind is True or False, not {bind!r}")
+        raise ZmqOptionError(f"bind must be True or False, not {bind!r}")
     dumps, loads = codec(options.get("serializer"))
     return Setup(
         place=find(
@@ -87,8 +87,8 @@ def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
         timeout=seconds(options.get("timeout"), "timeout"),
         hwm=None
         if options.get("hwm") is None
-        else _at_most(MOST, whole(options.get("hwm"), "hwm"), "hwm"),
-        linger=_linger(options.get("linger", LINGER)),
+        else _at_most(LARGEST_INT, whole_number(options.get("hwm"), "hwm"), "hwm"),
+        linger=_linger(options.get("linger", LINGER_SECONDS)),
         dumps=dumps,
         loads=loads,
     )
@@ -103,23 +103,27 @@ def seconds(value: object, what: str) -> float | None:
         or not isinstance(value, (int, float))
         or not 0 <= value <= sys.float_info.max
     ):
-        raise ZmqOptionError(f"{what} is a number of seconds of at least 0, not {value!r}")
+        raise ZmqOptionError(f"{what} must be a number of seconds of at least 0, not {value!r}")
     return float(value)
 
 
-def whole(value: object, what: str) -> int:
+def whole_number(value: object, what: str) -> int:
     """Return a whole number that is at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ZmqOptionError(f"{what} is a whole number of at least 0, not {value!r}")
+        raise ZmqOptionError(f"{what} must be a whole number of at least 0, not {value!r}")
     return value
 
 
 def _linger(value: object) -> float | None:
     found = seconds(value, "linger")
-    return None if found is None else _at_most(MOST // 1000, found, "linger", "; None is for ever")
+    return (
+        None
+        if found is None
+        else _at_most(LARGEST_INT // 1000, found, "linger", "; None is for ever")
+    )
 
 
 def _at_most(most: int, value: Number, what: str, hint: str = "") -> Number:
     if value > most:
-        raise ZmqOptionError(f"{what} is at most {most}, not {value!r}{hint}")
+        raise ZmqOptionError(f"{what} must be at most {most}, not {value!r}{hint}")
     return value

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from symphony.addons.zmq import sockets
-from symphony.addons.zmq.options import USUAL, Timeout
-from symphony.addons.zmq.sync import Receiving, Sending
+from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout
+from symphony.addons.zmq.sync import SyncReceiver, SyncSender
 
 
-class ZmqPush(Sending):
+class ZmqPush(SyncSender):
     """Sends messages to pullers. It connects, unless ``bind=True``.
 
     A message may still be in transit after `send` returns. It is lost if the puller exits.
@@ -21,7 +21,7 @@ class ZmqPush(Sending):
     _kind: ClassVar[int] = sockets.PUSH
     _binds: ClassVar[bool] = False
 
-    def send(self, message: Any, *, timeout: Timeout = USUAL) -> None:
+    def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
         """Send a message, as soon as there is room for it (``hwm``) and, if this is bound, a puller
         is connected.
 
@@ -31,7 +31,7 @@ class ZmqPush(Sending):
         self._send(message if self._dumps is None else self._dumps(message), timeout)
 
 
-class ZmqPull(Receiving):
+class ZmqPull(SyncReceiver):
     """Receives the messages of pushers, in the order in which each pusher sent them. It binds,
     unless ``bind=False``.
 
@@ -42,7 +42,7 @@ class ZmqPull(Receiving):
     _kind: ClassVar[int] = sockets.PULL
     _binds: ClassVar[bool] = True
 
-    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+    def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next message. Waits for ``timeout`` seconds, by default the timeout of the
         object.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, told
+from symphony.addons.zmq.errors import ZmqMessageError, ZmqOptionError, exception_text
 from symphony.errors import PluginError
 from symphony.names import did_you_mean
 
@@ -27,7 +27,8 @@ def codec(serializer: Serializer) -> Codec:
         if serializer not in _BY_NAME:
             known = ", ".join(map(repr, _BY_NAME))
             raise ZmqOptionError(
-                f"no serializer {serializer!r}{did_you_mean(serializer, _BY_NAME)}; there are None, {known}"
+                f"unknown serializer {serializer!r}{did_you_mean(serializer, _BY_NAME)}; "
+                f"the serializers are None, {known}"
             )
         name, (dumps, loads) = serializer, _BY_NAME[serializer]()
     else:
@@ -43,7 +44,7 @@ def _pair(serializer: object) -> tuple[Dumps, Loads]:
     ):
         return serializer[0], serializer[1]
     raise ZmqOptionError(
-        f"a serializer is a name or a pair of functions (dumps, loads), not {serializer!r}"
+        f"a serializer must be a name or a pair of functions (dumps, loads), not {serializer!r}"
     )
 
 
@@ -53,7 +54,8 @@ def _writing(dumps: Dumps, name: str) -> Dumps:
             return dumps(message)
         except Exception as exc:
             raise ZmqMessageError(
-                f"the {name} serializer cannot write a message of type {type(message).__name__}: {told(exc)}"
+                f"the {name} serializer cannot write a message of type "
+                f"{type(message).__name__}: {exception_text(exc)}"
             ) from exc
 
     return write
@@ -65,8 +67,8 @@ def _reading(loads: Loads, name: str) -> Loads:
             return loads(data)
         except Exception as exc:
             raise ZmqMessageError(
-                f"the {name} serializer cannot read a message of {len(data)} bytes: {told(exc)}; "
-                "both sides take the same serializer"
+                f"the {name} serializer cannot read a message of {len(data)} bytes: "
+                f"{exception_text(exc)}; both sides must use the same serializer"
             ) from exc
 
     return read
@@ -90,7 +92,8 @@ def _msgpack() -> tuple[Dumps, Loads]:
         import msgpack  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         raise PluginError(
-            "the serializer 'msgpack' needs the package 'msgpack'; install it with: pip install msgpack"
+            "the serializer 'msgpack' needs the package 'msgpack'; "
+            "install it with: pip install msgpack"
         ) from None
     # By default, msgpack refuses to read maps with numbers as keys, which it writes.
     return msgpack.packb, functools.partial(msgpack.unpackb, strict_map_key=False)

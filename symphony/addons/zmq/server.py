@@ -17,10 +17,10 @@ from symphony.addons.zmq.errors import (
     ZmqOptionError,
     ZmqOrderError,
 )
-from symphony.addons.zmq.options import USUAL, Timeout
-from symphony.addons.zmq.protocol import failure_of, not_bytes, request_of
+from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout
+from symphony.addons.zmq.protocol import error_reply, not_bytes_error, parse_request
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, Fault
-from symphony.addons.zmq.sync import Peer, Receiving
+from symphony.addons.zmq.sync import SyncReceiver, SyncSocket
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,7 +32,7 @@ Handler = Callable[[Any], Any]
 _log = logging.getLogger("symphony.zmq")
 
 
-class Answering(Peer):
+class RequestReceiver(SyncSocket):
     """An end that receives a message and then replies to it."""
 
     _kind: ClassVar[int] = sockets.REP
@@ -45,26 +45,26 @@ class Answering(Peer):
     def _next(self, flags: int, deadline: float | None) -> list[bytes] | None:
         """Return the frames of the next message, or None if another thread woke this one first."""
         if self._busy:
-            raise self._taken()
+            raise self._busy_error()
         self._busy = True
         try:
             if self._closing:
-                raise self._gone()
-            frames = self._heard(flags, deadline)
+                raise self._closed_error()
+            frames = self._receive_frames(flags, deadline)
             self._due = frames is not None
             return frames
         except Fault as exc:
-            raise sockets.failure(self._place, exc) from exc
+            raise sockets.socket_error(self._socket_address, exc) from exc
         finally:
             self._busy = False
             if self._closing:
                 self._finish()
 
-    def _heard(self, flags: int, deadline: float | None) -> list[bytes] | None:
+    def _receive_frames(self, flags: int, deadline: float | None) -> list[bytes] | None:
         try:
             return sockets.frames(self._take, flags)
         except Fault as exc:
-            if not sockets.is_later(exc):
+            if not sockets.would_block(exc):
                 raise
             if not self._wait(READABLE, deadline, "no request came"):
                 self._waker.rest()
@@ -74,29 +74,29 @@ class Answering(Peer):
     def _read(self, frames: Sequence[bytes]) -> Any:
         """Return the message in the frames. If it cannot be read, reply with an error and raise."""
         try:
-            return request_of(frames, self._loads)
+            return parse_request(frames, self._loads)
         except ZmqMessageError as exc:
-            self._answer(failure_of(exc))
+            self._send_reply(error_reply(exc))
             raise
 
-    def _answer(self, frames: Sequence[Any]) -> None:
+    def _send_reply(self, frames: Sequence[Any]) -> None:
         if not self._due:
-            raise self._unasked()
+            raise self._no_request_error()
         if self._busy:
-            raise self._taken()
+            raise self._busy_error()
         self._busy = True
         try:
             if self._closing:
-                raise self._gone()
+                raise self._closed_error()
             if len(frames) == 1:
                 self._put(frames[0], NOW)
             else:
                 self._socket.send_multipart(frames, NOW)
             self._due = False
         except (TypeError, BufferError) as exc:
-            raise not_bytes(frames[0], self._dumps) from exc
+            raise not_bytes_error(frames[0], self._dumps) from exc
         except Fault as exc:
-            raise sockets.failure(self._place, exc) from exc
+            raise sockets.socket_error(self._socket_address, exc) from exc
         finally:
             self._busy = False
             if self._closing:
@@ -109,15 +109,15 @@ class Answering(Peer):
         super().disown()
         self._due = False
 
-    def _awaited(self, timeout: Timeout) -> Any:
-        flags = self._flags if timeout is USUAL else NOW
+    def _next_message(self, timeout: Timeout) -> Any:
+        flags = self._flags if timeout is OWN_TIMEOUT else NOW
         deadline = self._deadline(timeout)
         while (frames := self._next(flags, deadline)) is None:
             continue
         return self._read(frames)
 
 
-class ZmqServer(Answering):
+class ZmqServer(RequestReceiver):
     """Replies to clients. It binds, unless ``bind=False``. Call either `recv` and `send` in
     turns, or start a loop with a handler.
     """
@@ -129,29 +129,30 @@ class ZmqServer(Answering):
         self._stopping = False
         super().__init__(**options)
 
-    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+    def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next request. Call `send` before the next `recv`.
 
         Raises `ZmqOrderError` if the last request has no reply yet, `ZmqTimeoutError`,
         `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot read the request, to which
         it then replies with an error.
         """
-        self._refuse_beside_loop("recv")
+        self._refuse_during_loop("recv")
         if self._due:
             raise ZmqOrderError(
-                f"{self._place.what}: recv and send alternate, and a request waits for its answer"
+                f"{self._socket_address.what}: recv and send alternate, "
+                "and a request waits for its reply"
             )
-        return self._awaited(timeout)
+        return self._next_message(timeout)
 
     def send(self, reply: Any) -> None:
         """Reply to the request that was received last. Raises `ZmqOrderError` if there is none."""
-        self._refuse_beside_loop("send")
-        self._answer([reply if self._dumps is None else self._dumps(reply)])
+        self._refuse_during_loop("send")
+        self._send_reply([reply if self._dumps is None else self._dumps(reply)])
 
     def send_error(self, text: str) -> None:
         """Reply with an error, which the client raises as `ZmqRemoteError`."""
-        self._refuse_beside_loop("send_error")
-        self._answer(failure_of(text))
+        self._refuse_during_loop("send_error")
+        self._send_reply(error_reply(text))
 
     # --- the loop ---
 
@@ -163,20 +164,21 @@ class ZmqServer(Answering):
         ``blocking``, `SystemExit` and `KeyboardInterrupt` are sent to the client and raised here.
         """
         _check(handler)
-        self._refuse_beside_loop("start_loop")
+        self._refuse_during_loop("start_loop")
         if self._due:
             raise ZmqOrderError(
-                f"{self._place.what}: a request waits for its answer: send it before start_loop"
+                f"{self._socket_address.what}: a request waits for its reply: "
+                "call send before start_loop"
             )
         if self._closing:
-            raise self._gone()
+            raise self._closed_error()
         self._stopping = False
         self._idle.clear()
         if blocking:
             self._loop = threading.current_thread()
             self._run(handler, blocking=True)
         else:
-            name = f"{type(self).__name__} {self._place.what}"
+            name = f"{type(self).__name__} {self._socket_address.what}"
             self._loop = threading.Thread(target=self._run, args=(handler,), name=name, daemon=True)
             self._loop.start()
 
@@ -219,43 +221,43 @@ class ZmqServer(Answering):
     def _handle(self, frames: Sequence[bytes], handler: Handler, *, blocking: bool) -> None:
         try:
             reply = handler(self._read(frames))
-            self._answer([reply if self._dumps is None else self._dumps(reply)])
+            self._send_reply([reply if self._dumps is None else self._dumps(reply)])
         except BaseException as exc:
             # In a thread, `SystemExit` would silently end the loop and nothing else.
             ends = blocking and not isinstance(exc, Exception)
             if not ends and not self._closing:
-                _log.exception("%s: a request was answered with an error", self._place.what)
-            self._answer_failure(exc)
+                _log.exception("%s: the reply to a request was an error", self._socket_address.what)
+            self._reply_with_error(exc)
             if ends:
                 raise
 
-    def _answer_failure(self, exc: BaseException) -> None:
+    def _reply_with_error(self, exc: BaseException) -> None:
         if self._due:
-            self._answer(failure_of(exc))
+            self._send_reply(error_reply(exc))
 
-    def _refuse_beside_loop(self, call: str) -> None:
+    def _refuse_during_loop(self, call: str) -> None:
         if self._loop is not None:
             raise ZmqOrderError(
-                f"{self._place.what}: a loop answers here; stop and join it before {call}"
+                f"{self._socket_address.what}: a loop is running; stop and join it before {call}"
             )
 
 
 def _check(handler: object) -> None:
     if not callable(handler):
         raise ZmqOptionError(
-            f"a handler is a function that returns the reply to a request, not {handler!r}"
+            f"a handler must be a function that returns the reply to a request, not {handler!r}"
         )
-    if any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None)))):
+    if any(map(inspect.iscoroutinefunction, (handler, getattr(handler, "__call__", None)))):  # noqa: B004
         raise ZmqOptionError(
-            "an async handler needs an event loop: await serve(handler) of an AsyncZmqServer there"
+            "an async handler needs an event loop: await serve(handler) of an AsyncZmqServer"
         )
 
 
-class ZmqReceiver(Answering, Receiving):
+class ZmqReceiver(RequestReceiver, SyncReceiver):
     """Receives and acknowledges the messages of a `ZmqSender`. It binds, unless ``bind=False``."""
 
-    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+    def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next message and acknowledge it. Otherwise it works like `ZmqPull.recv`."""
-        message = self._awaited(timeout)
-        self._answer([b""])
+        message = self._next_message(timeout)
+        self._send_reply([b""])
         return message

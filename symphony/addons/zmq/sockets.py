@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import zmq
 
 from symphony.addons.zmq import context
-from symphony.addons.zmq.endpoint import Place
+from symphony.addons.zmq.endpoint import SocketAddress
 from symphony.addons.zmq.errors import ZmqAddressError, ZmqError
-from symphony.addons.zmq.options import MOST, Setup
+from symphony.addons.zmq.options import LARGEST_INT, Setup
 
 if TYPE_CHECKING:
     import zmq.asyncio
@@ -37,26 +37,26 @@ poll = zmq.zmq_poll
 # How long a call on a socket waits inside ZeroMQ, in seconds. Most messages arrive sooner. After
 # that, the call waits in a way that another thread can interrupt, which takes longer to start and
 # to stop.
-QUICK = 0.01
+FIRST_WAIT_SECONDS = 0.01
 # The longest wait that ZeroMQ supports, in ms. A longer one is split.
-LONGEST = MOST
+LONGEST = LARGEST_INT
 # The recv method of a socket, with its flags and whether to copy.
 Take = Callable[[int, bool], zmq.Frame]
 
 # A connection attempt without a response is repeated after this time, in ms. An attempt that
 # reaches a Kubernetes Service before it knows its Pod may never get a response, however often the
 # system retransmits it.
-_CONNECT_TIMEOUT = 1_500
+_CONNECT_TIMEOUT_MS = 1_500
 # The heartbeat interval and the time without one after which a peer is considered lost, in ms. They
 # detect a machine that failed without closing its connections.
-_HEARTBEAT, _SILENCE = 10_000, 30_000
-_FOR_EVER = -1
+_HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS = 10_000, 30_000
+_NO_LIMIT = -1
 # How long an address may be in use by a socket that this program has closed and ZeroMQ has not
 # closed yet, in seconds.
-_FREE_AGAIN = 0.5
+_REBIND_SECONDS = 0.5
 
 
-def opened(
+def open_socket(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> Socket:
     """Return a socket that is bound or connected.
@@ -64,33 +64,35 @@ def opened(
     ``again`` is the address that an earlier socket got. Raises `ZmqAddressError` if the address
     cannot be bound.
     """
-    with _said(setup.place):
+    with _report_exhaustion(setup.place):
         socket = context.context().socket(kind)
-    socket.rcvtimeo = socket.sndtimeo = int(QUICK * 1000)
-    _ready(socket, setup, topics, again)
+    socket.rcvtimeo = socket.sndtimeo = int(FIRST_WAIT_SECONDS * 1000)
+    _configure_and_attach(socket, setup, topics, again)
     return socket
 
 
-def opened_async(
+def open_async_socket(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> AsyncSocket:
     """Return the same for asyncio."""
-    with _said(setup.place):
+    with _report_exhaustion(setup.place):
         socket = context.asynchronous_context().socket(kind)
-    _ready(socket, setup, topics, again)
+    _configure_and_attach(socket, setup, topics, again)
     return socket
 
 
 @contextlib.contextmanager
-def _said(place: Place) -> Iterator[None]:
+def _report_exhaustion(place: SocketAddress) -> Iterator[None]:
     """Report why there is no socket: too many files or sockets are open."""
     try:
         yield
     except zmq.ZMQError as exc:
-        raise failure(place, exc) from exc
+        raise socket_error(place, exc) from exc
 
 
-def _ready(socket: AnySocket, setup: Setup, topics: Sequence[bytes], again: str | None) -> None:
+def _configure_and_attach(
+    socket: AnySocket, setup: Setup, topics: Sequence[bytes], again: str | None
+) -> None:
     try:
         _prepare(socket, setup, topics)
         _attach(socket, setup.place, again or setup.place.address)
@@ -106,12 +108,12 @@ def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     socket.linger = (
         0
         if socket.type == zmq.SUB
-        else _FOR_EVER
+        else _NO_LIMIT
         if setup.linger is None
         else math.ceil(setup.linger * 1000)
     )
-    socket.connect_timeout = _CONNECT_TIMEOUT
-    socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT, _SILENCE
+    socket.connect_timeout = _CONNECT_TIMEOUT_MS
+    socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS
     if setup.hwm is not None:
         socket.set_hwm(setup.hwm)
     if setup.place.address.startswith("tcp://["):
@@ -123,27 +125,27 @@ def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
         return
     socket.curve_publickey, socket.curve_secretkey = keys.public.encode(), keys.secret.encode()
     if keys.serves:
-        socket.zap_domain = context.admit(keys).encode()
+        socket.zap_domain = context.accept_clients(keys).encode()
         socket.curve_server = True
     else:
         socket.curve_serverkey = keys.other.encode()
 
 
-def _attach(socket: AnySocket, place: Place, address: str) -> None:
-    deadline = time.monotonic() + _FREE_AGAIN
+def _attach(socket: AnySocket, place: SocketAddress, address: str) -> None:
+    deadline = time.monotonic() + _REBIND_SECONDS
     while True:
         try:
-            if place.bind and _is_taken(address):
+            if place.bind and _is_in_use(address):
                 raise zmq.ZMQError(errno.EADDRINUSE)
             (socket.bind if place.bind else socket.connect)(address)
             return
         except zmq.ZMQError as exc:
             if exc.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-                raise ZmqAddressError(_refusal(place, exc)) from exc
+                raise ZmqAddressError(_failure_reason(place, exc)) from exc
             time.sleep(0.005)  # ZeroMQ closes sockets in the background and has no event for it.
 
 
-def _is_taken(address: str) -> bool:
+def _is_in_use(address: str) -> bool:
     """Return whether another socket listens on an ipc address. ZeroMQ would silently take the
     address over.
     """
@@ -160,28 +162,30 @@ def _is_taken(address: str) -> bool:
     return False
 
 
-def _refusal(place: Place, exc: zmq.ZMQError) -> str:
+def _failure_reason(place: SocketAddress, exc: zmq.ZMQError) -> str:
     tcp, verb = place.address.startswith("tcp:"), "listen" if place.bind else "connect"
     part, other = ("port", "a port from 1024 on") if tcp else ("address", "another address")
     where = place.what if place.what == place.address else f"{place.what} ({place.address})"
     why = {
-        errno.EADDRINUSE: f"the address is in use; end who listens there, or choose another {part}",
-        errno.EACCES: f"this user may not {verb} there; choose {other}",
+        errno.EADDRINUSE: (
+            f"the address is in use; stop the program that uses it, or choose another {part}"
+        ),
+        errno.EACCES: f"permission to {verb} there was denied; choose {other}",
     }.get(exc.errno or 0, f"{exc.strerror}")
     if exc.errno in (errno.ENODEV, errno.EADDRNOTAVAIL):
         why = (
-            "that is no address of this machine; a name of a Service cannot be bound either: give service=, "
-            "which binds its BIND_HOST, or bind 0.0.0.0"
+            "this is not an address of this machine, and the name of a Service cannot be bound: "
+            "give service=, which binds its BIND_HOST, or bind 0.0.0.0"
         )
     return f"cannot {'listen on' if place.bind else 'connect to'} {where}: {why}"
 
 
-def is_later(exc: zmq.ZMQError) -> bool:
+def would_block(exc: zmq.ZMQError) -> bool:
     """Return whether the error is EAGAIN: the call would block."""
     return exc.errno == errno.EAGAIN
 
 
-def failure(place: Place, exc: zmq.ZMQError) -> ZmqError:
+def socket_error(place: SocketAddress, exc: zmq.ZMQError) -> ZmqError:
     """Return the exception for an error of ZeroMQ."""
     return ZmqError(f"{place.what}: {exc.strerror}")
 
@@ -211,7 +215,7 @@ def milliseconds(deadline: float | None) -> int:
     )
 
 
-def is_over(deadline: float | None) -> bool:
+def is_past(deadline: float | None) -> bool:
     """Return whether no time remains."""
     return deadline is not None and time.monotonic() >= deadline
 
@@ -234,12 +238,12 @@ async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bo
     """
     asking: Any = socket.poll  # pyzmq has type annotations only for other sockets.
     while not await asking(milliseconds(deadline), event):
-        if is_over(deadline):
+        if is_past(deadline):
             return False
     return True
 
 
-class Waker:
+class WakeEvent:
     """Interrupts a wait for sockets from another thread. Its descriptor is readable after `wake`
     was called.
     """

@@ -4,8 +4,8 @@ interrupt.
 Two threads must not use a ZeroMQ socket at the same time. A thread that closes an object while
 another thread is in a call therefore leaves the socket alone and wakes the other thread, which
 closes it. Two flags decide which thread closes: a call sets ``_busy`` and then reads ``_closing``,
-and `Peer.close` sets ``_closing`` and then reads ``_busy``. This costs much less than a lock. The
-first flag also refuses a second thread in a call, which would make ZeroMQ abort the program:
+and `SyncSocket.close` sets ``_closing`` and then reads ``_busy``. This costs much less than a lock.
+The first flag also refuses a second thread in a call, which would make ZeroMQ abort the program:
 CPython does not switch threads between reading the flag and setting it.
 """
 
@@ -17,10 +17,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from symphony.addons.zmq import context, sockets
-from symphony.addons.zmq.base import End
+from symphony.addons.zmq.base import SocketOwner
 from symphony.addons.zmq.errors import ZmqClosedError, ZmqOrderError, ZmqTimeoutError
-from symphony.addons.zmq.options import USUAL, Timeout, Usual, seconds, setup
-from symphony.addons.zmq.protocol import not_bytes
+from symphony.addons.zmq.options import OWN_TIMEOUT, OwnTimeout, Timeout, seconds, setup
+from symphony.addons.zmq.protocol import not_bytes_error
 from symphony.addons.zmq.sockets import NOW, READABLE, WAITING, WRITABLE, Fault
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from symphony.addons.zmq.sockets import Socket
 
 
-class Peer(End):
+class SyncSocket(SocketOwner):
     """One end of a connection. It belongs to one thread at a time, except for `close`.
 
     Raises `ZmqOptionError` for an invalid keyword, `ZmqAddressError` for an address and `NotFound`
@@ -44,20 +44,20 @@ class Peer(End):
         self._ended = threading.Event()
         self._dumps, self._loads = self._setup.dumps, self._setup.loads
         self._patience = allowed = self._setup.timeout
-        self._flags = WAITING if allowed is None or allowed >= sockets.QUICK else NOW
-        self._waker = sockets.Waker()
+        self._flags = WAITING if allowed is None or allowed >= sockets.FIRST_WAIT_SECONDS else NOW
+        self._waker = sockets.WakeEvent()
         self._woken = (self._waker.fd, READABLE)
         try:
             self._use(self._open())
         except BaseException:
             self._waker.close()
             raise
-        self._address = sockets.endpoint(self._socket, self._place.address)
+        self._address = sockets.endpoint(self._socket, self._socket_address.address)
         self._closing = False
-        context.remember(self)
+        context.close_at_exit(self)
 
     def _open(self, *, again: str | None = None) -> Socket:
-        return sockets.opened(self._kind, self._setup, again=again)
+        return sockets.open_socket(self._kind, self._setup, again=again)
 
     def _use(self, socket: Socket) -> None:
         """Store ``socket`` as the socket of this object. Its methods are called without the
@@ -92,10 +92,11 @@ class Peer(End):
         super().disown()
         self._end, self._busy = threading.Lock(), False
 
-    def _taken(self) -> ZmqOrderError:
+    def _busy_error(self) -> ZmqOrderError:
         return ZmqOrderError(
-            f"{self._place.what}: another thread is in a call of this {type(self).__name__}; "
-            "give each thread its own, or let them take turns"
+            f"{self._socket_address.what}: "
+            f"another thread is in a call of this {type(self).__name__}; "
+            "give each thread its own object, or use a lock"
         )
 
     def _wake(self) -> None:
@@ -117,9 +118,9 @@ class Peer(End):
         share of the time.
         """
         self._patience = (
-            self._setup.timeout if isinstance(timeout, Usual) else seconds(timeout, "timeout")
+            self._setup.timeout if isinstance(timeout, OwnTimeout) else seconds(timeout, "timeout")
         )
-        spent = 0.0 if flags == NOW else sockets.QUICK
+        spent = 0.0 if flags == NOW else sockets.FIRST_WAIT_SECONDS
         return None if self._patience is None else time.monotonic() + self._patience - spent
 
     def _wait(self, event: int, deadline: float | None, what: str) -> bool:
@@ -134,47 +135,47 @@ class Peer(End):
             )
             if self._closing:
                 self._finish()
-                context.rest_in_peace()
-                raise self._gone() from None
+                context.block_at_exit()
+                raise self._closed_error() from None
             if ready:
                 return ready[0] != self._woken  # The socket has priority.
-            if sockets.is_over(deadline):
+            if sockets.is_past(deadline):
                 raise ZmqTimeoutError(
-                    f"{self._place.what}: {what} in {self._patience:g} s"
+                    f"{self._socket_address.what}: {what} in {self._patience:g} s"
                 ) from None
 
 
-class Receiving(Peer):
+class SyncReceiver(SyncSocket):
     """An end that receives."""
 
     @abc.abstractmethod
-    def recv(self, *, timeout: Timeout = USUAL) -> Any:
+    def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next message."""
 
     def _receive(self, timeout: Timeout) -> Any:
-        flags = self._flags if timeout is USUAL else NOW
+        flags = self._flags if timeout is OWN_TIMEOUT else NOW
         if self._busy:
-            raise self._taken()
+            raise self._busy_error()
         self._busy = True
         try:
             if self._closing:
-                raise self._gone()
+                raise self._closed_error()
             return self._take(flags)
         except Fault as exc:
-            return self._take_later(exc, self._deadline(timeout, flags))
+            return self._receive_after_wait(exc, self._deadline(timeout, flags))
         finally:
             self._busy = False
             if self._closing:
                 self._finish()
 
-    def _take_later(self, exc: Fault, deadline: float | None) -> Any:
-        while sockets.is_later(exc):
+    def _receive_after_wait(self, exc: Fault, deadline: float | None) -> Any:
+        while sockets.would_block(exc):
             self._wait(READABLE, deadline, "no message came")
             try:
                 return self._take(NOW)
             except Fault as new:
                 exc = new
-        raise sockets.failure(self._place, exc)
+        raise sockets.socket_error(self._socket_address, exc)
 
     def __iter__(self) -> Self:
         return self
@@ -187,33 +188,33 @@ class Receiving(Peer):
             raise StopIteration from None
 
 
-class Sending(Peer):
+class SyncSender(SyncSocket):
     """An end that sends."""
 
     def _send(self, data: Any, timeout: Timeout) -> None:
-        flags = self._flags if timeout is USUAL else NOW
+        flags = self._flags if timeout is OWN_TIMEOUT else NOW
         if self._busy:
-            raise self._taken()
+            raise self._busy_error()
         self._busy = True
         try:
             if self._closing:
-                raise self._gone()
+                raise self._closed_error()
             self._put(data, flags)
         except Fault as exc:
-            self._put_later(exc, data, self._deadline(timeout, flags))
+            self._send_after_wait(exc, data, self._deadline(timeout, flags))
         except (TypeError, BufferError) as exc:
-            raise not_bytes(data, self._dumps) from exc
+            raise not_bytes_error(data, self._dumps) from exc
         finally:
             self._busy = False
             if self._closing:
                 self._finish()
 
-    def _put_later(self, exc: Fault, data: Any, deadline: float | None) -> None:
-        while sockets.is_later(exc):
+    def _send_after_wait(self, exc: Fault, data: Any, deadline: float | None) -> None:
+        while sockets.would_block(exc):
             self._wait(WRITABLE, deadline, "no message could be sent")
             try:
                 self._put(data, NOW)
                 return
             except Fault as new:
                 exc = new
-        raise sockets.failure(self._place, exc)
+        raise sockets.socket_error(self._socket_address, exc)

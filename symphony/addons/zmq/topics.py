@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from symphony.addons.zmq import protocol, sockets
-from symphony.addons.zmq.options import USUAL, Timeout
+from symphony.addons.zmq.options import OWN_TIMEOUT, Timeout
 from symphony.addons.zmq.sockets import MORE
-from symphony.addons.zmq.sync import Receiving, Sending
+from symphony.addons.zmq.sync import SyncReceiver, SyncSender
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from symphony.addons.zmq.sockets import Socket
 
 
-class ZmqPub(Sending):
+class ZmqPub(SyncSender):
     """Publishes messages under topics. It binds, unless ``bind=False``.
 
     It never waits. A subscriber misses messages that were sent before it connected, and messages
@@ -33,7 +33,7 @@ class ZmqPub(Sending):
         """Publish a message. Raises `ZmqClosedError`, `ZmqMessageError`, and `ZmqOptionError`
         for an invalid topic.
         """
-        self._send(protocol.publication(topic, message, self._dumps), None)
+        self._send(protocol.publication_frames(topic, message, self._dumps), None)
 
     def _use(self, socket: Socket) -> None:
         super()._use(socket)
@@ -46,7 +46,7 @@ class ZmqPub(Sending):
         self._put = put_both
 
 
-class ZmqSub(Receiving):
+class ZmqSub(SyncReceiver):
     """Receives messages of topics. It connects, unless ``bind=True``.
 
     ``topics`` is one or several prefixes of topics: ``"a"`` matches ``"a"``, ``"ab"`` and
@@ -58,14 +58,14 @@ class ZmqSub(Receiving):
     _own: ClassVar[tuple[str, ...]] = ("topics",)
 
     def __init__(self, *, topics: str | Iterable[str] = "", **options: Unpack[Options]) -> None:
-        self._topics = protocol.encoded_topics(topics)
+        self._topics = protocol.encode_topics(topics)
         super().__init__(**options)
 
-    def recv(self, *, timeout: Timeout = USUAL) -> tuple[str, Any]:
+    def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> tuple[str, Any]:
         """Return the topic and the message of the next publication. Otherwise it works like
         `ZmqPull.recv`.
         """
-        return protocol.published(self._receive(timeout), self._loads)
+        return protocol.parse_publication(self._receive(timeout), self._loads)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic. The publisher learns of it after a moment."""
@@ -77,13 +77,13 @@ class ZmqSub(Receiving):
 
     def _change(self, topic: str, *, on: bool) -> None:
         if self._closing:
-            raise self._gone()
+            raise self._closed_error()
         if self._busy:
-            raise self._taken()
-        sockets.subscribe(self._socket, protocol.encoded(topic), on=on)
+            raise self._busy_error()
+        sockets.subscribe(self._socket, protocol.encode_topic(topic), on=on)
 
     def _open(self, *, again: str | None = None) -> Socket:
-        return sockets.opened(self._kind, self._setup, topics=self._topics, again=again)
+        return sockets.open_socket(self._kind, self._setup, topics=self._topics, again=again)
 
     def _use(self, socket: Socket) -> None:
         super()._use(socket)

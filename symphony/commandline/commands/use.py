@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -272,6 +271,8 @@ def _keyboard_signals_left_to_command() -> Iterator[None]:
     react. The signals get an empty handler because the command would inherit the setting to ignore
     them.
     """
+    import signal
+
     previous = {}
     for number in (signal.SIGINT, signal.SIGQUIT):
         previous[number] = signal.signal(number, lambda *_: None)
@@ -344,6 +345,8 @@ def _keep_open(tunnel: Tunnel, address: str) -> int:
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
     """Turn SIGTERM into KeyboardInterrupt, so that forwarded ports are closed in an orderly way."""
+    import signal
+
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -121,7 +121,10 @@ class BaseCommands(CommandLine):
     # --- helpers for commands that take an experiment file ---
 
     def _load_experiment(self, args: argparse.Namespace) -> Experiment:
-        """Load the experiment from ``args.file``. Raise `SpecError` or `NotFound` if that fails."""
+        """Load the experiment from ``args.file``.
+
+        Raises `SpecError` or `NotFound` if that fails.
+        """
         from pathlib import Path
 
         from symphony.commandline.commands.experiment_files import load_experiment_file

@@ -49,9 +49,8 @@ class CheckReport:
     ) -> None:
         """Open the cluster of each backend.
 
-        Raises `PluginError` if a requested backend cannot be used.
         If no backend is named, or ``"all"`` is, the report covers every installed backend that can
-        be used.
+        be used. Raises `PluginError` if a backend that is named cannot be used.
         """
         self._path = path
         self._open_cluster = open_cluster
@@ -63,47 +62,38 @@ class CheckReport:
             self.targets = self._installed_targets()
 
     def collect(self, load: Callable[[], LoadResult], *, offline: bool) -> None:
-        """Load the experiment and collect all findings.
+        """Load the experiment and collect all findings, in the order of the file.
 
-        If the file cannot be parsed, that error is the only finding. The rules check the valid
-        parts of an experiment.
+        If the file cannot be parsed, that error is the only finding. Otherwise, the rules check the
+        valid parts of the experiment.
         """
         try:
             result = load()
         except SpecError as exc:
             self.findings.append(self._load_error(exc))
             return
-        self.findings += [self._load_error(error) for error in result.errors]
+        found = [self._load_error(error) for error in result.errors]
         if result.experiment is not None:
             self.experiment = result.experiment.name
-            self._check(result.experiment, result.errors, offline=offline)
+            found += self._apply_rules(result.experiment, result.errors, offline=offline)
+        if all(position.line for position, _ in found):
+            found.sort(key=lambda item: (item[0].line or 0, item[0].column or 0))
+        self.findings += found
 
-    def _check(
+    def _apply_rules(
         self, experiment: Experiment, load_errors: Sequence[SpecError], *, offline: bool
-    ) -> None:
+    ) -> list[tuple[Position, Finding]]:
         base_directory = experiment.base_dir or Path.cwd()
         machine = Machine(
             home=str(Path.home()),
             base=str(base_directory),
             exists=lambda path: Path(path).exists(),
         )
+        findings = lint(
+            experiment, self.targets, machine=machine, offline=offline, load_errors=load_errors
+        )
         position_of = _position_finder(self._path)
-        found = [
-            (position_of(finding.path), finding)
-            for finding in lint(
-                experiment,
-                self.targets,
-                machine=machine,
-                offline=offline,
-                load_errors=load_errors,
-            )
-        ]
-        self.findings += found
-        notes = [item for item in self.findings if item[1].rule == "target"]
-        others = [item for item in self.findings if item[1].rule != "target"]
-        if all(position.line for position, _ in others):
-            others.sort(key=lambda item: (item[0].line or 0, item[0].column or 0))
-        self.findings = [*notes, *others]
+        return [(position_of(finding.path), finding) for finding in findings]
 
     def _requested_targets(self, backends: Sequence[str]) -> list[Target]:
         from symphony.cluster.plugins import find_backend
@@ -112,7 +102,7 @@ class CheckReport:
         return [Target(name, self._open_cluster(name)) for name in names]
 
     def _installed_targets(self) -> list[Target]:
-        """Return every installed backend that can be used; each other backend becomes a note."""
+        """Return every installed backend that can be used, and report the others as notes."""
         from symphony.cluster.plugins import installed_backends
 
         targets = []
@@ -167,7 +157,7 @@ class CheckReport:
         ]
 
     def summary(self) -> str:
-        """Return the number of findings of each level in one line."""
+        """Return a line with the number of findings of each level."""
         counts = _count_levels(finding for _, finding in self.findings)
         targets = join_names(target.name for target in self.targets)
         return f"{self._path}: {counts} for {targets}"
@@ -259,7 +249,7 @@ def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
 
 
 def _key_in_file(data: Any, step: str | int) -> str | int | None:
-    """Return the key of a mapping that ``step`` stands for, or None if there is none."""
+    """Return the key of the file that corresponds to ``step``, or None if there is none."""
     if not isinstance(data, dict):
         return None
     if step in data:

@@ -14,7 +14,7 @@ from symphony.host.run.directory import state_root
 
 
 def require_current(backend: str) -> str:
-    """Return the current experiment. Raise `UsageError` if none is set."""
+    """Return the current experiment. Raises `UsageError` if none is set."""
     current = get_current(backend)
     if current is None:
         raise UsageError(

@@ -170,7 +170,7 @@ class Deletion:
         show_json(list(names))
 
     def _describe(self, name: str) -> ExistingExperiment:
-        """Describe an experiment. Raise `NotFound` if it does not exist.
+        """Describe an experiment. Raises `NotFound` if it does not exist.
 
         An experiment with a broken record can still be deleted, so the error becomes its summary.
         """
@@ -203,7 +203,7 @@ class Deletion:
             return None
 
     def _confirm(self) -> bool:
-        """Ask the user for confirmation. Raise `UsageError` if there is no terminal."""
+        """Ask the user for confirmation. Raises `UsageError` if there is no terminal."""
         from symphony.commandline.commands.resolve_names import describe_resolved
 
         interactive = is_terminal(sys.stdin) and is_terminal(sys.stderr)

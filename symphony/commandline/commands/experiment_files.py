@@ -62,8 +62,8 @@ def load_with_errors(
 ) -> LoadResult:
     """Load the valid parts of an experiment, with all errors in the other parts.
 
-    The arguments are those of `load`. Raises `SpecError` or `NotFound` if the file cannot be read or
-    parsed, and for the first error of a Python file.
+    The arguments are those of `load_experiment_file`. Raises `SpecError` or `NotFound` if the file
+    cannot be read or parsed, and for the first error of a Python file.
     """
     from symphony.model.load import LoadResult
 
@@ -123,7 +123,7 @@ def _load_python(
 
 
 def _compile(path: Path) -> CodeType:
-    """Compile a Python file. Raise `NotFound` or `SpecError` if that fails."""
+    """Compile a Python file. Raises `NotFound` or `SpecError` if that fails."""
     try:
         return compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
     except FileNotFoundError:
@@ -149,7 +149,7 @@ def _other_files_hint(path: Path) -> str:
 
 
 def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
-    """Return the function ``build`` of a file. Raise `SpecError` if it has none."""
+    """Return the function ``build`` of a file. Raises `SpecError` if it has none."""
     build = vars(module).get(BUILD_FUNCTION)
     if not callable(build):
         functions = [

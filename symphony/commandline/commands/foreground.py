@@ -81,7 +81,7 @@ class Interruptions:
         try:
             stop_or_delete(self._cluster, self._name, at_once=at_once)
         except NotFound:
-            pass  # Another command deleted the experiment, so it is stopped.
+            pass  # Another command deleted the experiment, so there is nothing to stop.
         except Exception as exc:
             self._errors.append(exc)
 
@@ -113,8 +113,8 @@ def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: boo
 def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
     """Show a message as soon as Ctrl-C interrupts the launch.
 
-    The rollback of a launch takes seconds on a cluster. Without the message, the user might believe
-    that Ctrl-C had no effect.
+    The rollback of a launch can take several seconds on a cluster. Without the message, the user
+    might believe that Ctrl-C had no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread can install signal handlers.

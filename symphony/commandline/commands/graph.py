@@ -46,10 +46,10 @@ class GraphCommands(BaseCommands):
     def action_graph(self, args: argparse.Namespace) -> int | None:
         """Draw the processes, groups and services of an experiment.
 
-        For a file, the drawing shows the processes that it describes. If an experiment of that name
-        exists, the drawing also shows the state of each process. For the name of an
-        experiment, the drawing shows the experiment as it was launched, with its actual ports.
-        Similar processes are drawn as one.
+        If the argument is a file, the drawing shows the processes that it describes. If an
+        experiment of that name exists, the drawing also shows the state of each process. If the
+        argument is the name of an experiment, the drawing shows the experiment as it was launched,
+        with its actual ports. Similar processes are drawn as one.
 
         An arrow points from a process that connects to a service to the service, and from there to
         the process that binds it. A dashed arrow points to a process that must start first.

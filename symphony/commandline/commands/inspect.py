@@ -69,7 +69,7 @@ class InspectCommands(BaseCommands):
         return statuses, code
 
     def _watch(self, args: argparse.Namespace, table: Callable[[], list[str]]) -> int:
-        """Refresh a table until Ctrl-C. Raise `UsageError` if JSON was requested too."""
+        """Refresh a table until Ctrl-C. Raises `UsageError` if JSON was requested too."""
         from symphony.commandline.output.watch import watch_lines
 
         if args.json:

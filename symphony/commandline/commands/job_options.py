@@ -124,7 +124,7 @@ def build_experiment(request: JobRequest) -> Experiment:
 
 
 def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
-    """Return the path of each secret by name. Raise `SpecError` if two files get the same name."""
+    """Return the path of each secret by name. Raises `SpecError` if two files get the same name."""
     paths = dict(pairs)
     for name, path in pairs:
         if paths[name] != path:

@@ -269,9 +269,10 @@ def _missing_command(prog: str, args: argparse.Namespace) -> UsageError:
 
 
 def _argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a type for argparse that shows the message of a `SpecError`.
+    """Return an argparse type that shows the message of a `SpecError`.
 
-    `SpecError` is a ValueError, and argparse replaces the message of a ValueError by a generic one.
+    `SpecError` is a ValueError, and argparse replaces the message of a ValueError with a generic
+    one.
     """
     from symphony.errors import SpecError
 

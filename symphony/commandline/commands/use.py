@@ -125,8 +125,8 @@ class UseCommands(BaseCommands):
     def action_cp(self, args: argparse.Namespace) -> int | None:
         """Copy files or directories to or from a process.
 
-        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. If it is relative, it
-        begins in the working directory of the process.
+        A path in a process is written as PROCESS:PATH or GROUP/PROCESS:PATH. A relative
+        path begins in the working directory of the process.
 
         The command works like cp -r: if TARGET is an existing directory, the copy is created in it.
         Write DIRECTORY/. to copy the contents of a directory. An existing file is replaced only

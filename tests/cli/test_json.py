@@ -46,7 +46,7 @@ def names(row: str) -> list[str]:
 
 def of_command(command: str) -> set[str]:
     """Return the fields of a command in the last table of the page."""
-    rows = PAGE.read_text(encoding="utf-8").split("## The others")[1].splitlines()
+    rows = PAGE.read_text(encoding="utf-8").split("## Other commands")[1].splitlines()
     (row,) = (row for row in rows if row.startswith(f"| `{command}`"))
     return set(re.findall(r"`([^`]+)`", re.sub(r"\(.*\)", "", row.split("|")[2])))
 

@@ -94,7 +94,7 @@ def test_what_is_said_to_be_ignored_is_what_local_ignores() -> None:
     from symphony.model.settings import SETTINGS
 
     written = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    said = written.partition("**Kept and ignored on `local` and `tmux`:**")[2].partition(
+    said = written.partition("**Ignored on `local` and `tmux`:**")[2].partition(
         ". `symphony render`"
     )[0]
     ignored = {key for key in SETTINGS if key not in HONOURED and not key.startswith("resource_")}

@@ -1,11 +1,10 @@
-"""The reference pages: in step with the code, whole, and refusing to be silent about a key."""
+"""Test the generated reference pages: they match the code and are complete."""
 
 from __future__ import annotations
 
 import argparse
 import copy
 import importlib
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,11 +24,11 @@ from symphony.testing import BackendContract
 API = pages.REFERENCE / "api"
 
 
-def test_the_pages_say_what_the_code_says() -> None:
-    assert pages.outdated() == [], "write them again: scripts/docs pages"
+def test_generated_pages_match_the_code() -> None:
+    assert pages.outdated() == [], "write them again with scripts/docs pages"
 
 
-def test_a_page_that_is_missing_is_out_of_date(
+def test_missing_and_changed_pages_are_outdated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)
@@ -45,132 +44,124 @@ def test_a_page_that_is_missing_is_out_of_date(
 
 
 @pytest.fixture(scope="module")
-def commands() -> dict[str, str]:
-    """The section of each command."""
-    head, *sections = re.split(r"(?m)^## ", command_line.page())
-    return {"": head, **{section.partition("\n")[0]: section for section in sections}}
+def sections() -> dict[str, str]:
+    """The section of each command on the page."""
+    head, *rest = re.split(r"(?m)^## ", command_line.page())
+    return {"": head, **{section.partition("\n")[0]: section for section in rest}}
 
 
-def test_every_command_is_there_with_all_that_it_takes(commands: dict[str, str]) -> None:
+def test_every_command_has_its_options_and_no_others(sections: dict[str, str]) -> None:
     line = SymphonyParser(prog="symphony")
     for verb in line.verbs:
         parser = line.get_subparser(verb)
-        assert f"[`{verb}`](#{verb})" in commands[""]
-        for word, made in line.subparsers.choices.items():
-            assert made is not parser or word == verb or f"`{word}`" in commands[verb]
-        told = commands[verb] + commands["Options of every command"]
+        assert f"[`{verb}`](#{verb})" in sections[""]
+        for word, alias in line.subparsers.choices.items():
+            assert alias is not parser or word == verb or f"`{word}`" in sections[verb]
+        text = sections[verb] + sections["Options of every command"]
         for flag, action in parser._option_string_actions.items():
-            assert action.help == argparse.SUPPRESS or f"`{flag}" in told, (verb, flag)
+            assert action.help == argparse.SUPPRESS or f"`{flag}" in text, (verb, flag)
+        documented = re.findall(r"(?m)^\| `(--?[-\w]+)", sections[verb])
+        assert set(documented) <= set(parser._option_string_actions)
 
 
-def test_all_that_is_told_is_taken(commands: dict[str, str]) -> None:
-    line = SymphonyParser(prog="symphony")
-    for verb in line.verbs:
-        told = re.findall(r"(?m)^\| `(--?[-\w]+)", commands[verb])
-        assert set(told) <= set(line.get_subparser(verb)._option_string_actions)
-
-
-def test_every_option_of_a_backend_is_there(commands: dict[str, str]) -> None:
-    flags = [
-        flag for info in installed_backends() for option in info.options for flag in option.flags
-    ]
+def test_options_of_backends_are_documented(sections: dict[str, str]) -> None:
+    options = [option for info in installed_backends() for option in info.options]
+    flags = [flag for option in options for flag in option.flags]
     assert flags
     for flag in flags:
-        assert f"`{flag}" in commands["Options of every command"]
+        assert f"`{flag}" in sections["Options of every command"]
 
 
-def test_what_is_shown_as_on_a_terminal_fits_one(commands: dict[str, str]) -> None:
-    for section in commands.values():
+def test_blocks_fit_a_terminal(sections: dict[str, str]) -> None:
+    for section in sections.values():
         for block in re.findall(r"```text\n(.*?)```", section, re.DOTALL):
-            assert max(map(len, block.splitlines())) <= md.WIDTH, block
+            assert max(map(len, block.splitlines())) <= md.TERMINAL_COLUMNS, block
 
 
 # --- the experiment file ---
 
 
-def keys(given: Any) -> Iterator[str]:
-    """All keys of an experiment's file, however deep, but for the kinds of volumes."""
-    if isinstance(given, dict):
-        if given.get("additionalProperties") is False and set(given["properties"]) != set(
-            VOLUME_KINDS
-        ):
-            yield from given["properties"]
-        for item in given.values():
+def keys(value: Any) -> Iterator[str]:
+    """Yield all keys of an experiment file, except the kinds of volumes."""
+    if isinstance(value, dict):
+        is_mapping = value.get("additionalProperties") is False
+        if is_mapping and set(value["properties"]) != set(VOLUME_KINDS):
+            yield from value["properties"]
+        for item in value.values():
             yield from keys(item)
-    elif isinstance(given, list):
-        for item in given:
+    elif isinstance(value, list):
+        for item in value:
             yield from keys(item)
 
 
-def test_every_key_is_there_and_described() -> None:
+def test_every_key_has_a_description() -> None:
     rows = re.findall(r"(?m)^\| (?:\[)?`(\w+)`.* \| (.*) \|$", experiment_file.page())
-    told = dict(rows)
-    assert set(told) == set(keys(schema.build()))
-    assert all(told.values())
+    descriptions = dict(rows)
+    assert set(descriptions) == set(keys(schema.build()))
+    assert all(descriptions.values())
     for kind in VOLUME_KINDS:
         assert f"\n#### {kind}\n" in experiment_file.page()
 
 
 @pytest.mark.parametrize(
-    "place", ["processes", "$defs/setting-binds", "$defs/setting-ready/anyOf/0/properties/log"]
+    "path", ["processes", "$defs/setting-binds", "$defs/setting-ready/anyOf/0/properties/log"]
 )
-def test_a_key_without_a_description_is_refused(place: str) -> None:
+def test_key_without_description_is_an_error(path: str) -> None:
     built = copy.deepcopy(schema.build())
-    found = built if "$defs" in place else built["properties"]
-    for step in place.split("/"):
-        found = found[int(step) if step.isdecimal() else step]
-    del found["description"]
-    with pytest.raises(experiment_file.Undescribed, match=f"key '{re.split('[/-]', place)[-1]}'"):
+    value = built if "$defs" in path else built["properties"]
+    for step in path.split("/"):
+        value = value[int(step) if step.isdecimal() else step]
+    del value["description"]
+    key = re.split("[/-]", path)[-1]
+    with pytest.raises(experiment_file.Undescribed, match=f"key '{key}'"):
         experiment_file.page(built)
 
 
-def test_defaults_are_told() -> None:
+def test_defaults_are_documented() -> None:
     page = experiment_file.page()
     for row in (
         "`termination_grace_period`](#termination_grace_period) | whole number | `30`",
         "| number | `60` |",
+        "`mount_path` | absolute path | required",
+        "`[7000, 8999]`",
     ):
         assert row in page
-    assert "`mount_path` | absolute path | required" in page
-    assert "`[7000, 8999]`" in page
 
 
-def test_every_setting_has_an_example_that_loads() -> None:
+def test_every_setting_has_a_valid_example() -> None:
     assert set(examples.SETTINGS) == set(SETTINGS)
     for key in examples.SETTINGS:
         assert key in examples.body(key)
     with examples.experiment() as experiment:
         assert [image.repository for image in experiment.list_images()] == ["registry.example/rl"]
-        assert set(parity.settings_of(experiment)) >= {f"volumes.{kind}" for kind in VOLUME_KINDS}
+        volumes = {f"volumes.{kind}" for kind in VOLUME_KINDS}
+        assert set(parity.settings_of(experiment)) >= volumes
 
 
-# --- what each backend does ---
+# --- the comparison of backends ---
 
 
-def test_the_tests_of_the_contract_are_those_that_run() -> None:
-    promises = parity.contract(pages.ROOT)
-    assert [promise.test for promise in promises] == [
+def test_page_lists_all_contract_tests() -> None:
+    tests = parity.contract(pages.ROOT)
+    assert [test.name for test in tests] == [
         name for name in vars(BackendContract) if name.startswith("test_")
     ]
     page = parity.page(pages.ROOT)
-    for promise in promises:
-        assert f"| {md.text(promise.says)} |" in page
-        assert promise.section
+    for test in tests:
+        assert f"| {md.text(test.description)} |" in page
+        assert test.section
 
 
-def test_every_setting_is_there_with_what_becomes_of_it() -> None:
+def test_page_lists_all_settings() -> None:
     page = parity.page(pages.ROOT)
-    rows = {
-        row[0]: row[1:]
-        for row in re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \|$", page)
-    }
-    assert {name.partition(".")[0] for name in rows} == {*SETTINGS, "container_image"}
-    for name, (local, tmux, _) in rows.items():
-        honoured = name in HONOURED or name.partition(".")[0] in HONOURED
-        assert (local, tmux) == ((("yes",) if honoured else ("ignored",)) * 2)
+    rows = re.findall(r"(?m)^\| `([\w.]+)` \| (\w+) \| (\w+) \| (\w+) \|$", page)
+    assert {name.partition(".")[0] for name, *_ in rows} == {*SETTINGS, "container_image"}
+    for name, local, tmux, _ in rows:
+        is_supported = name in HONOURED or name.partition(".")[0] in HONOURED
+        assert local == tmux == ("yes" if is_supported else "ignored")
 
 
-def test_what_is_ignored_is_what_a_dry_run_lists(tmp_path: Path) -> None:
+def test_settings_have_the_names_of_dry_runs(tmp_path: Path) -> None:
     experiment = Cluster.new("local", state_dir=tmp_path).new_experiment("one")
     experiment.new_process("a", command="true").add_label("team", "red")
     assert parity.settings_of(experiment) == ["labels"]
@@ -179,73 +170,79 @@ def test_what_is_ignored_is_what_a_dry_run_lists(tmp_path: Path) -> None:
 CONTRACT = """
 class BackendContract:
     # --- one ---
-    def test_a_thing_holds(self): ...
-    def test_another_holds(self):
-        '''Another holds, in words of its own.'''
+    def test_first_rule_holds(self): ...
+    def test_second_rule_holds(self):
+        '''The second rule holds in other words.'''
         self.can("exec")
 """
 
 
-def project(tmp_path: Path, bound: str | None) -> Path:
-    (tmp_path / "symphony" / "testing").mkdir(parents=True)
-    (tmp_path / "symphony" / "testing" / "contract.py").write_text(CONTRACT)
-    folder = tmp_path / "tests" / "backends" / "local"
-    folder.mkdir(parents=True)
-    if bound is not None:
-        (folder / "test_contract.py").write_text(bound)
-    return tmp_path
-
-
 @pytest.mark.parametrize(
-    ("bound", "said"),
+    ("tests", "cells"),
     [
         (None, ["not tested", "not tested"]),
         ("class TestIt(BackendContract): ...", ["yes", "yes"]),
-        ("class Base(testing.BackendContract): ...\nclass TestIt(Base):\n def test_a_thing_holds(self): ...",
-         ["in its own way", "yes"]),
-        ("class TestIt(BackendContract):\n test_a_thing_holds = None", ["no", "yes"]),
-        ("class TestIt(BackendContract):\n @pytest.mark.skip(reason='too slow')\n def test_another_holds(self): ...",
-         ["yes", "skipped: too slow"]),
-        ("@pytest.mark.xfail(reason='later')\nclass TestIt(BackendContract): ...", ["not yet: later"] * 2),
-        ("pytestmark = [pytest.mark.skipif(True, reason='no tool')]\nclass TestIt(BackendContract): ...",
-         ["skipped: no tool"] * 2),
+        (
+            "class Base(testing.BackendContract): ...\n"
+            "class TestIt(Base):\n"
+            " def test_first_rule_holds(self): ...",
+            ["differs", "yes"],
+        ),
+        ("class TestIt(BackendContract):\n test_first_rule_holds = None", ["no", "yes"]),
+        (
+            "class TestIt(BackendContract):\n"
+            " @pytest.mark.skip(reason='too slow')\n"
+            " def test_second_rule_holds(self): ...",
+            ["yes", "skipped: too slow"],
+        ),
+        (
+            "@pytest.mark.xfail(reason='later')\nclass TestIt(BackendContract): ...",
+            ["not yet: later"] * 2,
+        ),
+        (
+            "pytestmark = [pytest.mark.skipif(True, reason='no tool')]\n"
+            "class TestIt(BackendContract): ...",
+            ["skipped: no tool"] * 2,
+        ),
         ("@pytest.mark.client\nclass TestIt(BackendContract): ...", ["yes", "yes"]),
     ],
-)  # fmt: skip
-def test_what_a_backend_does_not_hold_to_is_told(
-    tmp_path: Path, bound: str | None, said: list[str]
+)
+def test_exceptions_from_the_contract_are_shown(
+    tmp_path: Path, tests: str | None, cells: list[str]
 ) -> None:
-    root = project(tmp_path, bound)
-    against = parity.exceptions(root, "local")
-    promises = parity.contract(root)
-    assert [promise.says for promise in promises] == [
-        "A thing holds.",
-        "Another holds, in words of its own.",
+    contract = tmp_path / "symphony" / "testing" / "contract.py"
+    contract.parent.mkdir(parents=True)
+    contract.write_text(CONTRACT)
+    backend = tmp_path / "tests" / "backends" / "local"
+    backend.mkdir(parents=True)
+    if tests is not None:
+        (backend / "test_contract.py").write_text(tests)
+    found = parity.contract(tmp_path)
+    assert [(test.description, test.capability) for test in found] == [
+        ("First rule holds.", None),
+        ("The second rule holds in other words.", "exec"),
     ]
-    assert [promise.needs for promise in promises] == [None, "exec"]
-    assert [parity.cell(promise, "local", against) for promise in promises] == said
+    reasons = parity.exceptions(tmp_path, "local")
+    assert [parity.cell(test, "local", reasons) for test in found] == cells
 
 
-def test_what_a_backend_does_not_claim_it_does_not_do(tmp_path: Path) -> None:
-    promise = parity.Promise(test="test_x", section="one", says="X.", needs="forward")
-    assert [parity.cell(promise, name, {}) for name in parity.BACKENDS] == ["no", "no", "yes"]
+def test_missing_capability_is_shown() -> None:
+    test = parity.ContractTest(name="test_x", section="one", description="X.", capability="forward")
+    assert [parity.cell(test, name, {}) for name in parity.BACKENDS] == ["no", "no", "yes"]
 
 
 # --- the Python API ---
 
-PUBLIC = ("symphony", "symphony.commandline", "symphony.kube", "symphony.tmux", "symphony.addons",
-          "symphony.addons.zmq", "symphony.testing")  # fmt: skip
-
-
-def public() -> set[str]:
-    """All public names, but for those that are there by another path too."""
-    names = {
-        f"{module}.{name}" for module in PUBLIC for name in importlib.import_module(module).__all__
-    }
-    return {name for name in names if name not in ANOTHER_PATH}
-
-
-ANOTHER_PATH = {
+PUBLIC_MODULES = (
+    "symphony",
+    "symphony.commandline",
+    "symphony.kube",
+    "symphony.tmux",
+    "symphony.addons",
+    "symphony.addons.zmq",
+    "symphony.testing",
+)
+ALIASES = {
     "symphony.kube.Process": "symphony.Process",
     "symphony.kube.ProcessGroup": "symphony.ProcessGroup",
     "symphony.tmux.Process": "symphony.Process",
@@ -256,82 +253,83 @@ ANOTHER_PATH = {
     "symphony.engine.SymphonyConfig": "symphony.SymphonyConfig",
     "symphony.engine.AddressBook": "symphony.AddressBook",
 }
-FOR_BACKENDS = {
+# Names in other modules that are also part of the documented API.
+OTHER_NAMES = {
     "symphony.hookspecs.BackendInfo",
     "symphony.hookspecs.Option",
     "symphony.hookspecs.hookimpl",
     "symphony.host.cluster.HostCluster",
+    "symphony.status.ReasonCode",
 }
 
 
-def found(name: str) -> Any:
+def load(name: str) -> Any:
     module, _, attribute = name.rpartition(".")
     return getattr(importlib.import_module(module), attribute)
 
 
-def test_every_public_name_is_on_one_page_and_no_other_is() -> None:
-    told = [
+def test_every_public_name_is_documented_once() -> None:
+    public = {
+        f"{module}.{name}"
+        for module in PUBLIC_MODULES
+        for name in importlib.import_module(module).__all__
+    }
+    documented = [
         name
         for page in sorted(API.glob("*.md"))
         for name in re.findall(r"(?m)^::: (\S+)$", page.read_text())
     ]
-    assert sorted(told) == sorted(public() | FOR_BACKENDS)
+    assert sorted(documented) == sorted((public - set(ALIASES)) | OTHER_NAMES)
+    assert all(load(name) for name in OTHER_NAMES)
 
 
-def test_what_is_left_out_is_another_path() -> None:
-    for name, same in ANOTHER_PATH.items():
-        assert found(name) is found(same)
+def test_aliases_are_the_same_objects() -> None:
+    for name, original in ALIASES.items():
+        assert load(name) is load(original)
     engine = importlib.import_module("symphony.engine")
-    assert {f"symphony.engine.{name}" for name in engine.__all__} <= set(ANOTHER_PATH)
+    assert {f"symphony.engine.{name}" for name in engine.__all__} <= set(ALIASES)
 
 
-def test_all_that_is_told_of_backends_is_there() -> None:
-    assert all(found(name) for name in FOR_BACKENDS)
-
-
-# --- words ---
+# --- Markdown ---
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("text", "markdown"),
     [
         ("with --force, -f or --dry-run=server", "with `--force`, `-f` or `--dry-run=server`"),
         ("--with-secrets FILE writes", "`--with-secrets FILE` writes"),
         ("a -- b, a-b and a - b", "a -- b, a-b and a - b"),
         ("*.py <x> [y]", r"\*.py \<x\> \[y\]"),
-        (
-            "$HOME, ${index} and SYMPHONY_SECRETS_DIR",
-            "`$HOME`, `${index}` and `SYMPHONY_SECRETS_DIR`",
-        ),
+        ("$HOME, ${index} and A_B", "`$HOME`, `${index}` and `A_B`"),
         ("or {name: port or null}", "or `{name: port or null}`"),
         ("_x_ and a_b", r"\_x\_ and a_b"),
     ],
 )
-def test_words_are_shown_as_they_are(words: str, shown: str) -> None:
-    assert md.text(words) == shown
+def test_plain_text_is_escaped(text: str, markdown: str) -> None:
+    assert md.text(text) == markdown
 
 
-def test_a_bar_does_not_end_a_cell() -> None:
+def test_bar_in_a_cell_is_escaped() -> None:
     assert md.table(("a", "b"), [("x|y", "")]) == "| a | b |\n| --- | --- |\n| x\\|y |  |"
 
 
-def test_examples_of_docstrings_become_blocks() -> None:
-    assert md.fenced("Do it.\n\nFor example:\n  symphony ls\n  symphony ps rl\n\nEnd.") == (
-        "Do it.\n\nFor example:\n\n```text\nsymphony ls\nsymphony ps rl\n```\n\nEnd."
-    )
-    assert (
-        md.fenced("Add.\n\n>>> add(1,\n... 2)\n3\n")
-        == "Add.\n\n```pycon\n>>> add(1,\n... 2)\n3\n```\n"
-    )
-    assert md.fenced("No example: none.\nNext line.") == "No example: none.\nNext line."
+@pytest.mark.parametrize(
+    ("docstring", "markdown"),
+    [
+        (
+            "Do it.\n\nFor example:\n  symphony ls\n  symphony ps rl\n\nEnd.",
+            "Do it.\n\nFor example:\n\n```text\nsymphony ls\nsymphony ps rl\n```\n\nEnd.",
+        ),
+        ("Add.\n\n>>> add(1,\n... 2)\n3\n", "Add.\n\n```pycon\n>>> add(1,\n... 2)\n3\n```\n"),
+        ("No example: none.\nNext line.", "No example: none.\nNext line."),
+    ],
+)
+def test_examples_in_docstrings_become_blocks(docstring: str, markdown: str) -> None:
+    assert md.fence_examples(docstring) == markdown
 
 
-def test_names_in_docstrings_lead_to_their_places() -> None:
-    places = {"Process": "symphony.Process"}
-    assert md.linked("A `Process`, ``Process``, `process` or `Process.name`.", places) == (
+def test_names_in_docstrings_become_links() -> None:
+    paths = {"Process": "symphony.Process"}
+    assert md.link_names("A `Process`, ``Process``, `process` or `Process.name`.", paths) == (
         "A [`Process`][symphony.Process], ``Process``, `process` or `Process.name`."
     )
-
-
-def test_the_schema_file_is_where_the_page_says() -> None:
-    assert json.loads(schema.path().read_text())["title"] == "symphony experiment"

@@ -1,5 +1,8 @@
-"""The reference pages of the documentation, written from the code that they are about.
+"""Tools that write the generated parts of the documentation.
 
-Each generated page is checked in, so that a plain checkout can be read, and compared with the code by a test.
-`pages` knows them all; every other module makes one. `hooks` is what the site's builder calls.
+Each generated page is committed, so that a checkout can be read without building it, and a test
+compares it with the code. The module `pages` lists the generated pages. The modules `command_line`,
+`experiment_file` and `parity` generate them. The module `hooks` extends MkDocs, `docstrings`
+extends its API reference, `pictures` records the pictures of the home page, and `code_width`
+checks the built site in a browser.
 """

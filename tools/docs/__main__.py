@@ -1,13 +1,24 @@
-"""Write the generated pages: `python -m docs`, or tell which are out of date: `python -m docs --check`."""
+"""Write the generated files of the documentation.
+
+``python -m docs`` writes the generated pages. ``python -m docs --check`` reports pages that are out
+of date. ``python -m docs pictures`` records the pictures of the home page.
+"""
 
 import sys
 
-from docs.pages import outdated, write
+from docs import pages, pictures
 
-if sys.argv[1:] == ["--check"]:
-    stale = outdated()
-    if stale:
-        sys.exit(f"out of date: {', '.join(map(str, stale))}; write them again: scripts/docs pages")
+arguments = sys.argv[1:]
+if arguments == ["--check"]:
+    outdated = pages.outdated()
+    if outdated:
+        names = ", ".join(map(str, outdated))
+        sys.exit(f"out of date: {names}; write them again with scripts/docs pages")
+elif arguments == ["pictures"]:
+    for path in pictures.record():
+        print(f"wrote {path.relative_to(pages.ROOT)}")
+elif arguments:
+    sys.exit("usage: python -m docs [--check | pictures]")
 else:
-    for path in write():
+    for path in pages.write():
         print(f"wrote {path}")

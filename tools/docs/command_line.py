@@ -1,4 +1,4 @@
-"""The page of all commands, from the parser that reads them."""
+"""Generate the reference page of all commands from the argument parser."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from symphony.hookspecs import Option
 PROG = "symphony"
 
 HEAD = """
-What each command takes, as `symphony COMMAND --help` tells it. This page is written from the parser itself.
-[The command line](command-line-usage.md) explains what commands have in common: names, exit codes, output for scripts.
+This page lists all commands and their options. It is generated from the argument parser and has the
+same texts as `symphony COMMAND --help`. [Command-line conventions](command-line-usage.md) describes
+names, exit codes and output for scripts, which are the same for all commands.
 """
 
 
 def page() -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     line = SymphonyParser(prog=PROG)
     parsers = {verb: line.get_subparser(verb) for verb in line.verbs}
     names = {verb: _names(line, parser) for verb, parser in parsers.items()}
@@ -31,16 +32,16 @@ def page() -> str:
         HEAD,
         md.fence("text", f"{PROG} [options] COMMAND [options] [ARGUMENT ...]"),
         md.table(
-            ("command", "short", "what it does"),
+            ("Command", "Aliases", "Description"),
             [
                 (f"[`{verb}`](#{verb})", md.codes(names[verb]), _summary(parsers[verb]))
                 for verb in parsers
             ],
         ),
         "## Options of every command",
-        "They stand before the command or after it.",
-        _rows("option", _options(line.master_parser)),
-        *_of_backends(),
+        "These options may be placed before or after the command.",
+        _rows("Option", _options(line.master_parser)),
+        *_options_of_backends(),
         *(
             part
             for verb, parser in parsers.items()
@@ -50,7 +51,7 @@ def page() -> str:
 
 
 def _names(line: SymphonyParser, parser: argparse.ArgumentParser) -> list[str]:
-    """The short names of a command."""
+    """Return the aliases of a command."""
     verb = parser.get_default("verb")
     return [
         word for word, made in line.subparsers.choices.items() if made is parser and word != verb
@@ -72,22 +73,26 @@ def _description(parser: argparse.ArgumentParser) -> str:
 # --- options of backends ---
 
 
-def _of_backends() -> Iterator[str]:
+def _options_of_backends() -> Iterator[str]:
     for info in installed_backends():
         if info.options:
-            yield f"### Options of the {info.name} backend"
-            yield f"They are there where it is chosen: with `-b {info.name}`, `$SYMPHONY_BACKEND` or by configuration."
-            yield md.table(("option", ""), [_option_of_backend(option) for option in info.options])
+            name = info.name
+            yield f"### Options of the {name} backend"
+            yield (
+                f"These options are available if the backend is selected with `-b {name}`, with "
+                "`$SYMPHONY_BACKEND` or in the configuration."
+            )
+            rows = [_option_of_backend(option) for option in info.options]
+            yield md.table(("Option", "Description"), rows)
 
 
 def _option_of_backend(option: Option) -> tuple[str, str]:
-    value = (
-        ""
-        if option.switch
-        else "{" + ",".join(option.choices) + "}"
-        if option.choices
-        else option.metavar or ""
-    )
+    if option.switch:
+        value = ""
+    elif option.choices:
+        value = "{" + ",".join(option.choices) + "}"
+    else:
+        value = option.metavar or ""
     return _invocation(option.flags, value), md.text(option.help)
 
 
@@ -103,18 +108,17 @@ def _command(
     ]
     yield f"## {verb}"
     if short:
-        yield f"Also {md.codes(short)}."
+        yield f"Aliases: {md.codes(short)}."
     paragraphs = _description(parser).split("\n\n")
-    shown = [part for part in paragraphs if "\n " not in part]
-    yield from map(md.paragraph, shown)
+    examples = [paragraph for paragraph in paragraphs if "\n " in paragraph]
+    yield from (md.paragraph(text) for text in paragraphs if text not in examples)
     yield md.fence("text", _synopsis(verb, positional, own, parser))
-    yield _rows("argument", positional)
-    yield _rows("option", own)
-    for part in paragraphs:
-        if part not in shown:
-            first, _, rest = part.partition("\n")
-            yield first
-            yield md.fence("text", textwrap.dedent(rest))
+    yield _rows("Argument", positional)
+    yield _rows("Option", own)
+    for example in examples:
+        introduction, _, commands = example.partition("\n")
+        yield introduction
+        yield md.fence("text", textwrap.dedent(commands))
 
 
 def _is_shown(action: argparse.Action) -> bool:
@@ -131,22 +135,24 @@ def _synopsis(
     own: Sequence[argparse.Action],
     parser: argparse.ArgumentParser,
 ) -> str:
-    """How the command is typed, in lines that a terminal of 80 columns holds."""
+    """Return the general form of a command, wrapped for a terminal of 80 columns."""
     if parser.usage:
-        typed = re.sub(r"^usage:\s*", "", parser.usage % {"prog": parser.prog})
+        synopsis = re.sub(r"^usage:\s*", "", parser.usage % {"prog": parser.prog})
     else:
-        typed = " ".join([parser.prog, *(["[options]"] if own else []), *map(_typed, positional)])
-    return textwrap.fill(typed, md.WIDTH, subsequent_indent=" " * (len(f"{PROG} {verb}") + 1))
+        options = ["[options]"] if own else []
+        synopsis = " ".join([parser.prog, *options, *map(_form, positional)])
+    indent = " " * (len(f"{PROG} {verb}") + 1)
+    return textwrap.fill(synopsis, md.TERMINAL_COLUMNS, subsequent_indent=indent)
 
 
-def _typed(action: argparse.Action) -> str:
+def _form(action: argparse.Action) -> str:
     name = _value(action)
     forms = {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ...", None: name}
     return forms[action.nargs if action.nargs is None else str(action.nargs)]
 
 
 def _value(action: argparse.Action) -> str:
-    """What stands for the value of an argument or option; nothing for a switch."""
+    """Return the placeholder for a value. It is empty for a switch."""
     if action.nargs == 0:
         return ""
     if action.metavar is None and action.choices is not None:
@@ -154,27 +160,29 @@ def _value(action: argparse.Action) -> str:
     return str(action.metavar or action.dest.upper())
 
 
-def _rows(what: str, actions: Sequence[argparse.Action]) -> str:
-    rows = [
-        (_invocation(action.option_strings, _value(action)), _help(action)) for action in actions
-    ]
-    return (
-        md.table((what, ""), [row for row in rows if row[1] != argparse.SUPPRESS]) if rows else ""
-    )
+def _rows(kind: str, actions: Sequence[argparse.Action]) -> str:
+    shown = [action for action in actions if _is_shown(action) and action.help is not None]
+    if not shown:
+        return ""
+    rows = [(_invocation(action.option_strings, _value(action)), _help(action)) for action in shown]
+    return md.table((kind, "Description"), rows)
 
 
 def _invocation(flags: Sequence[str], value: str) -> str:
-    """`-b`, `--backend BACKEND`; of an argument, its name."""
-    *others, last = flags or [value]
-    return md.codes([*others, f"{last} {value}" if value and flags else last])
+    """Return the form of an option, such as `-b`, `--backend BACKEND`, or of an argument."""
+    if not flags:
+        return md.code(value)
+    *others, last = flags
+    return md.codes([*others, f"{last} {value}" if value else last])
 
 
 def _help(action: argparse.Action) -> str:
-    if action.help is argparse.SUPPRESS or action.help is None:
-        return argparse.SUPPRESS
     choices = [] if action.choices is None else [str(choice) for choice in action.choices]
-    words = {key: value for key, value in vars(action).items() if value is not argparse.SUPPRESS}
-    told = action.help % {**words, "prog": PROG, "choices": ", ".join(choices)}
-    if action.metavar is not None and not all(choice in told for choice in choices):
-        told += f" ({', '.join(choices)})"
-    return md.text(_joined(told))
+    attributes = {
+        key: value for key, value in vars(action).items() if value is not argparse.SUPPRESS
+    }
+    placeholders = {**attributes, "prog": PROG, "choices": ", ".join(choices)}
+    text = (action.help or "") % placeholders
+    if action.metavar is not None and not all(choice in text for choice in choices):
+        text += f" ({', '.join(choices)})"
+    return md.text(_joined(text))

@@ -1,4 +1,7 @@
-"""Docstrings as Markdown: examples become blocks of code, and public names lead to where they are told of."""
+"""An extension of the API reference that converts docstrings to Markdown.
+
+Examples become code blocks, and public names become links to their descriptions.
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ from typing import Any
 
 from griffe import Extension
 
-from docs.md import fenced, linked
+from docs.md import fence_examples, link_names
 
 API = Path(__file__).resolve().parents[2] / "docs" / "reference" / "api"
+_DOCUMENTED_OBJECT = re.compile(r"(?m)^::: (\S+)")
 
 
 class Readable(Extension):
-    """Rewrites each docstring that is read, before it is shown."""
+    """Converts each docstring before it is shown."""
 
     def __init__(self) -> None:
         super().__init__()
-        paths = (
-            path
-            for page in API.glob("*.md")
-            for path in re.findall(r"(?m)^::: (\S+)", page.read_text("utf-8"))
-        )
-        self.places = {path.rpartition(".")[2]: path for path in paths}
+        self.paths: dict[str, str] = {}
+        for page in API.glob("*.md"):
+            for path in _DOCUMENTED_OBJECT.findall(page.read_text("utf-8")):
+                self.paths[path.rpartition(".")[2]] = path
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Rewrite the docstring of an object, if it has one; its own name is no link in it."""
-        if not obj.is_alias and obj.docstring is not None:
-            own = {obj.name, obj.parent.name if obj.parent else ""}
-            others = {name: path for name, path in self.places.items() if name not in own}
-            obj.docstring.value = linked(fenced(obj.docstring.value), others)
+        """Convert the docstring of an object. Names of the object and its parent are not linked."""
+        if obj.is_alias or obj.docstring is None:
+            return
+        own_names = {obj.name, obj.parent.name if obj.parent else ""}
+        others = {name: path for name, path in self.paths.items() if name not in own_names}
+        obj.docstring.value = link_names(fence_examples(obj.docstring.value), others)

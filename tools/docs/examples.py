@@ -1,4 +1,4 @@
-"""An example of each setting, as it stands under a process; all of them make one experiment that loads."""
+"""Examples of all settings. Together, the examples form one valid experiment."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ images:
 
 SETTINGS = {
     "env": "env: {SEED: 7, DEBUG: true}",
-    "env_secrets": "env_secrets: {API_TOKEN: token}     # of the experiment's secrets: {token: token.txt}",
+    "env_secrets": "env_secrets: {API_TOKEN: token}     # token is a secret of the experiment",
     "binds": "binds: [replay, parameters]           # or a name, or {replay: 7100}",
     "connects": "connects: [store]",
-    "exposes": "exposes: {tensorboard: 6006}          # or a name, or names",
+    "exposes": "exposes: {tensorboard: 6006}          # or a name, or a list of names",
     "encrypted": "binds: private\nencrypted: private",
     "resource_request": "resource_request: {cpu: 0.5, memory: 2Gi}",
     "resource_limit": "resource_limit: {cpu: 4, memory: 8Gi, gpu: 1}",
@@ -85,14 +85,16 @@ tolerations:
 
 @contextmanager
 def experiment() -> Iterator[Experiment]:
-    """All settings in one experiment, a process for each, beside the processes and files that they name.
+    """Yield an experiment with a process for each setting.
 
-    Its services have no fixed ports: whether one is free is a matter of the machine.
+    It also contains the processes and files that the settings name. Its services have no fixed
+    ports, because these could be in use on the machine.
     """
-    with TemporaryDirectory(prefix="symphony-docs-") as folder:
+    with TemporaryDirectory(prefix="symphony-docs-") as name:
+        directory = Path(name)
         for file in ("token.txt", "settings.yml"):
-            (Path(folder) / file).write_text("")
-        path = Path(folder) / "experiment.yml"
+            (directory / file).write_text("")
+        path = directory / "experiment.yml"
         path.write_text(json.dumps(_experiment()), encoding="utf-8")
         yield Experiment.load_file(path)
 
@@ -107,7 +109,7 @@ def _experiment() -> dict[str, Any]:
 
 
 def body(key: str) -> dict[str, Any]:
-    """What the example of a setting says of its process."""
+    """Return the example of a setting as the body of a process."""
     given: dict[str, Any] = yaml.safe_load(SETTINGS[key])
     return given
 

@@ -1,4 +1,4 @@
-"""The page of all keys of an experiment's file, from its JSON Schema."""
+"""Generate the reference page of the experiment file from its JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from symphony.model.value_types import PARAMETER_REFERENCE
 
 Schema = Mapping[str, Any]
 
-_REFERENCE = PARAMETER_REFERENCE  # the pattern of text that has a parameter in it, which may stand for any value
+# The pattern of a text that contains a parameter. Such a text is allowed for every value.
+_REFERENCE = PARAMETER_REFERENCE
 
-# How the schema's kinds of values are called, and what may be said of them once.
+_DEFAULT_IN_DESCRIPTION = re.compile(r"; the default is (\[.*\]|\S+?)\.?$")
+
+# The names of the kinds of values by their names in the schema.
 KINDS = {
     "name": "name",
     "text": "text",
@@ -36,127 +39,147 @@ KINDS = {
     "group": "group",
 }
 WORDS = {
-    "name": "1 to 63 of a-z, 0-9 and `-`, a letter first and no `-` last",
-    "text": "text; a number or a boolean is taken as it is written",
-    "shell line": "text that a shell reads; a list is joined by `&&`",
-    "amount": "a number, or text with a unit: `2`, `0.5`, `500m`, `4Gi`",
-    "port": "1 to 65535",
-    "services": "a name, a list of names, or `{name: port}`, where `null` lets symphony choose the port",
-    "files": "a path, a list of paths, or `{name: path}`; relative ones begin in the folder of the file",
+    "name": (
+        "1 to 63 of the characters a-z, 0-9 and `-`. It begins with a letter and does not end with "
+        "`-`."
+    ),
+    "text": "A text. A number or boolean is converted to text.",
+    "shell line": "A text that a shell runs. A list is joined by `&&`.",
+    "amount": "A number, or a text with a unit: `2`, `0.5`, `500m`, `4Gi`.",
+    "port": "A number from 1 to 65535.",
+    "services": (
+        "A name, a list of names, or `{name: port}`. With `null`, symphony chooses the port."
+    ),
+    "files": (
+        "A path, a list of paths, or `{name: path}`. Relative paths are relative to the directory "
+        "of the experiment file."
+    ),
 }
 
 HEAD = """
-An experiment is a file in YAML or JSON; this page has every key of it. It is written from the JSON Schema that the
-loader is tested against. The same settings are methods of [`Process`](api/experiment.md) in Python.
+An experiment file is a YAML or JSON file. This page describes all its keys. It is generated from
+the JSON Schema of the file. The same settings are methods of [`Process`](api/experiment.md) in
+Python.
 
-A key that is not known is an error with its line and the near miss. `null` is as if the key were not there. Any value
-may have [parameters](../howto/parameters.md), `${name}`, where the file declares some.
+An unknown key is an error that names the line and the most similar key. A value of `null` has the
+same effect as omitting the key. If the file declares [parameters](../howto/parameters.md), every
+value can contain `${name}`.
 """
 
 EDITORS = """
-## In an editor
+## Use the schema in an editor
 
-The schema comes with the package. This prints where it is:
+The schema is part of the package. This command prints its path:
 
 ```console
 $ symphony config schema
 ...experiment.schema.json
 ```
 
-Editors with the YAML language server (VS Code with its YAML extension, Neovim, Emacs and others) read it from the first
-line of the file, and then complete keys, explain them, and mark what is wrong:
+Editors with the YAML language server, such as VS Code with its YAML extension, Neovim and Emacs,
+read the path from the first line of the file. They then complete keys, show their descriptions, and
+mark errors:
 
 ```text
 # yaml-language-server: $schema=/path/to/experiment.schema.json
 ```
 
-A JSON file says the same in a key of its own, `"$schema": "/path/to/experiment.schema.json"`, which symphony passes
-over.
+In a JSON file, write the key `"$schema": "/path/to/experiment.schema.json"`. symphony ignores this
+key.
 """
 
 SETTINGS = """
-Of a process or a group. The last column is what a setting of a group is about: it reaches every member, those added
-later too, or it belongs to the Pod that they share, and then a member cannot have it; or to the group alone. Which
-backend honours which is in [what each backend does](parity.md).
+These settings can be set on a process or a group. The last column shows the effect of a setting on
+a group. A setting for every member also applies to members that are added later. A setting of the Pod
+cannot be set on a member. [Comparison of backends](parity.md) lists the settings that each backend
+supports.
 """
 
 
 class Undescribed(Exception):
-    """A key of the schema says nothing of itself."""
+    """Raised if a key of the schema has no description."""
 
 
 def page(built: Schema | None = None) -> str:
-    """The page as Markdown. Raises `Undescribed` for a key of the schema ``built`` that has no description."""
+    """Return the page as Markdown.
+
+    ``built`` is the schema, by default that of the package. Raises `Undescribed` if one of its keys
+    has no description.
+    """
     keys = Keys(schema.build() if built is None else built)
     process, group = keys.of("process"), keys.of("group")
     return md.page(
-        "# The experiment file",
+        "# Experiment file",
         HEAD,
         md.fence("yaml", examples.WHOLE),
         EDITORS,
-        "## The experiment",
-        keys.table(keys.root, links={"images": "an-image", "processes": "a-process"}),
-        "## An image",
-        "What stands under `images`, by the repository that it is pushed to. [How images are built](../howto/images.md).",
+        "## Experiment",
+        keys.table(keys.root, links={"images": "images", "processes": "processes"}),
+        "## Images",
+        "`images` maps repositories to descriptions of images. [Build images](../howto/images.md) "
+        "explains how they are built.",
         md.fence("yaml", examples.IMAGES),
         keys.table(keys.image, links={"context_directories": "context_directories"}),
         "### context_directories",
-        "A list of these:",
+        "Each element of the list has these keys:",
         keys.table(keys.items(keys.image["properties"]["context_directories"])),
-        "## A process",
-        "What stands under `processes`, by the name of the process. All of it may be left out.",
+        "## Processes",
+        "`processes` maps names to processes. All keys of a process are optional.",
         keys.table(process, leave_out=settings.SETTINGS),
-        "`cmd`, `cmds`, and `command` with `args` exclude one another. Besides these keys it has the "
-        "[settings](#settings), `env` among them.",
+        "Use only one of `cmd`, `cmds`, and `command` with `args`. A process also has the "
+        "[settings](#settings) below.",
         "## Settings",
         SETTINGS,
         keys.table(
             process,
             leave_out=set(process["properties"]) - set(settings.SETTINGS),
             links={key: key for key in settings.SETTINGS},
-            more={"group": _of_group},
+            more={"In a group": _effect_in_group},
         ),
         *(part for key in settings.SETTINGS for part in keys.setting(key)),
-        "## A group",
-        "A member that has `processes` of its own is a group: a Pod of several containers on Kubernetes. Besides these "
-        "keys it has the [settings](#settings).",
+        "## Groups",
+        "An element of `processes` that has the key `processes` is a group. On Kubernetes, a group "
+        "is a Pod with several containers. A group also has the [settings](#settings) above.",
         keys.table(group, leave_out=settings.SETTINGS),
         "## Kinds of values",
-        md.table(("kind", ""), WORDS.items()),
+        md.table(("Kind", "Values"), WORDS.items()),
     )
 
 
-def _of_group(key: str) -> str:
-    """What a setting of a group is to its members."""
-    return {settings.POD: "the Pod", settings.CONTAINER: "every member", settings.OWN: "the group"}[
-        settings.SETTINGS[key].level
-    ]
+def _effect_in_group(key: str) -> str:
+    """Return the part of a group to which a setting applies."""
+    effects = {
+        settings.POD: "the Pod",
+        settings.CONTAINER: "every member",
+        settings.OWN: "the group",
+    }
+    return effects[settings.SETTINGS[key].level]
 
 
 class Keys:
-    """A schema, and how its keys are told."""
+    """Describes the keys of a schema."""
 
     def __init__(self, built: Schema) -> None:
         self.root = built
         self.image = self.inside(built["properties"]["images"]["additionalProperties"])
 
     def of(self, name: str) -> Schema:
-        """A definition by its name."""
+        """Return a definition of the schema."""
         found: Schema = self.root["$defs"][name]
         return found
 
-    def seen(self, given: Schema) -> Schema:
-        """A setting, which is said once and referred to, where it is said."""
+    def resolve(self, given: Schema) -> Schema:
+        """Return the definition of a setting that is a reference, or ``given``."""
         name = given.get("$ref", "").rpartition("/")[2]
         return self.of(name) if name.startswith("setting-") else given
 
     def inside(self, given: Schema) -> Schema:
-        """The form of a value that has keys of its own; an empty one where there is none."""
+        """Return the alternative of a value that has keys, or an empty mapping if there is none."""
         forms = [given, *given.get("anyOf", ())]
         return next((form for form in forms if "properties" in form), {})
 
     def items(self, given: Schema) -> Schema:
-        """The form of the items of a list."""
+        """Return the schema of the elements of a list."""
         forms = [given, *given.get("anyOf", ())]
         found: Schema = next(
             form["items"] for form in forms if isinstance(form.get("items"), Mapping)
@@ -171,24 +194,28 @@ class Keys:
         links: Mapping[str, str] | None = None,
         more: Mapping[str, Callable[[str], str]] | None = None,
     ) -> str:
-        """A row for each key of a mapping; those of ``links`` lead to a section, ``more`` makes further columns."""
+        """Return a table with a row for each key of a mapping.
+
+        ``links`` maps keys to anchors. ``more`` maps the headers of additional columns to functions
+        of the key.
+        """
         more = more or {}
         rows = []
-        for key, found in given["properties"].items():
-            if key not in leave_out:
-                item = self.seen(found)
-                about = _description(key, item)
-                row = [
-                    _key(key, links or {}),
-                    self.kind(item),
-                    _default(key, item, given),
-                    md.text(about),
-                ]
-                rows.append([*row, *(tell(key) for tell in more.values())])
-        return md.table(["key", "kind", "default", "what it is", *more], rows)
+        for key, value in given["properties"].items():
+            if key in leave_out:
+                continue
+            item = self.resolve(value)
+            row = [
+                _key(key, links or {}),
+                self.kind(item),
+                _default(key, item, given),
+                md.text(_description(key, item)),
+            ]
+            rows.append(row + [describe(key) for describe in more.values()])
+        return md.table(["Key", "Kind", "Default", "Description", *more], rows)
 
     def setting(self, key: str) -> Iterator[str]:
-        """A section with an example, and the keys that a setting has below it."""
+        """Yield the section of a setting: its description, an example and its keys."""
         item = self.of(f"setting-{key}")
         yield f"### {key}"
         yield md.text(item["description"])
@@ -207,7 +234,7 @@ class Keys:
             yield self.table(self.inside(volume))
 
     def kind(self, given: Schema) -> str:
-        """In words, what may stand there. What is true of any value (null, a parameter) is left out."""
+        """Describe the allowed values. Null and parameters are always allowed and are omitted."""
         words = dict.fromkeys(self._kinds(given))
         return " or ".join(words)
 
@@ -224,9 +251,10 @@ class Keys:
             yield from self._plain(given)
 
     def _choices(self, forms: list[Schema]) -> Iterator[str]:
-        words = any("enum" in form for form in forms)
+        has_enum = any("enum" in form for form in forms)
         for form in forms:
-            if not (words and form.get("pattern") == _REFERENCE):  # words may come from a parameter
+            # An enumeration is followed by an alternative for texts with a parameter.
+            if not (has_enum and form.get("pattern") == _REFERENCE):
                 yield from self._kinds(form)
 
     def _plain(self, given: Schema) -> Iterator[str]:
@@ -282,10 +310,10 @@ def _description(key: str, item: Schema) -> str:
 
 
 def _default(key: str, item: Schema, around: Schema) -> str:
-    """What holds where a key is not there: as the schema has it, else as its description says."""
+    """Return the default of a key from the schema, or else from the description of the key."""
     if key in around.get("required", ()):
         return "required"
     if "default" in item:
         return md.code(str(item["default"]).lower())
-    told = re.search(r"; the default is (\[.*\]|\S+?)\.?$", item["description"])
-    return md.code(told[1]) if told and told[1] not in {"nothing", "chosen", "all"} else ""
+    found = _DEFAULT_IN_DESCRIPTION.search(_description(key, item))
+    return "none" if found is None else md.code(found[1])

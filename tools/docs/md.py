@@ -1,4 +1,4 @@
-"""Markdown as the generated pages need it: text that means nothing else, code, tables and fences."""
+"""Functions that format text, code and tables as Markdown."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-WIDTH = 80  # of what is shown as on a terminal
+# The width of blocks that look like a terminal.
+TERMINAL_COLUMNS = 80
+PAGE_COLUMNS = 120
 
-# What is code wherever it stands in plain words: options, variables and ${parameters}, {forms: of values}.
+# Words that are formatted as code in plain text: options, variables, ${parameters} and {key:
+# value}.
 _CODE = re.compile(
     r"(?<![-\w`])(--?[a-z][-a-z]*(?:=[a-z]+| [A-Z]{2,})?(?![-\w`])"
     r"|\$\{?\w+\}?|\b[A-Z]+(?:_[A-Z]+)+\b|\{\w+: [^}]*\})"
@@ -20,7 +23,7 @@ _EDGE_OF_WORD = re.compile(r"(?<!\w)_|_(?!\w)")
 
 
 def text(words: str) -> str:
-    """Plain words as Markdown that shows just them, options such as ``--force`` as code."""
+    """Convert plain text to Markdown. Options such as ``--force`` become code."""
     parts = re.split(r"(`[^`]+`)", words)
     return "".join(
         part if part.startswith("`") and len(part) > 1 else _plain(part) for part in parts
@@ -28,9 +31,9 @@ def text(words: str) -> str:
 
 
 def paragraph(words: str) -> str:
-    """Plain words, in lines of the length that the other pages have."""
+    """Convert plain text to a paragraph of Markdown with wrapped lines."""
     return textwrap.fill(
-        text(" ".join(words.split())), 120, break_long_words=False, break_on_hyphens=False
+        text(" ".join(words.split())), PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False
     )
 
 
@@ -46,17 +49,17 @@ def _escaped(words: str) -> str:
 
 
 def code(words: str) -> str:
-    """Words as code on one line."""
+    """Format words as inline code."""
     return f"`` {words} ``" if "`" in words else f"`{words}`"
 
 
 def codes(words: Iterable[str], between: str = ", ") -> str:
-    """Each of the words as code."""
+    """Format each of the words as inline code."""
     return between.join(map(code, words))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; the cells are Markdown of one line."""
+    """Return a table. Each cell is one line of Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
@@ -64,17 +67,17 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def fence(language: str, body: str) -> str:
-    """A block of code."""
+    """Return a fenced block of code."""
     return f"```{language}\n{body.strip(chr(10))}\n```"
 
 
 def page(*parts: str) -> str:
-    """The parts with an empty line between any two."""
+    """Join parts of a page with empty lines. Empty parts are skipped."""
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
-def fenced(text: str) -> str:
-    """A docstring with its examples in fences."""
+def fence_examples(text: str) -> str:
+    """Convert the examples of a docstring to fenced blocks."""
     text = _PROMPTS.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text)
     return _INDENTED.sub(_block, text)
 
@@ -84,10 +87,14 @@ def _block(found: re.Match[str]) -> str:
     return f"{lead}:\n\n```text\n{textwrap.dedent(found['lines']).rstrip()}\n```\n"
 
 
-def linked(text: str, places: Mapping[str, str]) -> str:
-    """A docstring with links from the names in it, such as `Process`, to the places that they have in the pages."""
+def link_names(text: str, paths: Mapping[str, str]) -> str:
+    """Convert names in a docstring, such as `Process`, to links.
+
+    ``paths`` maps names to the full names of the objects.
+    """
 
     def link(found: re.Match[str]) -> str:
-        return f"[`{found[1]}`][{places[found[1]]}]" if found[1] in places else found[0]
+        name = found[1]
+        return f"[`{name}`][{paths[name]}]" if name in paths else found[0]
 
     return re.sub(r"(?<![`\w])`(\w+)`(?!`)", link, text)

@@ -1,4 +1,4 @@
-"""The generated pages: where each is, and what it says now."""
+"""List, compare and write the generated pages."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def outdated() -> list[Path]:
-    """The pages, by their places in the project, that are not what would be written."""
-    return [_place(name) for name, page in PAGES.items() if _read(REFERENCE / name) != page()]
+    """Return the paths of the pages that differ from the code, relative to the project."""
+    return [
+        (REFERENCE / name).relative_to(ROOT)
+        for name, generate in PAGES.items()
+        if _read(REFERENCE / name) != generate()
+    ]
 
 
 def write() -> list[Path]:
-    """Write those that are out of date; their places in the project."""
-    written = outdated()
-    for place in written:
-        (ROOT / place).parent.mkdir(parents=True, exist_ok=True)
-        (ROOT / place).write_text(PAGES[place.name](), encoding="utf-8")
-    return written
-
-
-def _place(name: str) -> Path:
-    return (REFERENCE / name).relative_to(ROOT)
+    """Write the pages that are out of date, and return their paths relative to the project."""
+    paths = outdated()
+    for path in paths:
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / path).write_text(PAGES[path.name](), encoding="utf-8")
+    return paths
 
 
 def _read(path: Path) -> str | None:

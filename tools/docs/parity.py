@@ -1,4 +1,8 @@
-"""The page of what each backend does, from what backends claim, what they ignore, and the tests that they pass."""
+"""Generate the comparison of backends.
+
+The page contains the capabilities that backends declare, the settings that they ignore, and the
+contract tests that they pass.
+"""
 
 from __future__ import annotations
 
@@ -17,62 +21,56 @@ BACKENDS = ("local", "tmux", "kube")
 BASE = "BackendContract"
 
 HEAD = """
-One experiment runs on every backend. What differs is here. This page is written from the backends themselves: from what
-they claim, from the settings that their dry runs list as ignored, and from the tests of the contract that each of them
-inherits, so that it says no more than is tested.
+Every experiment runs on all backends. This page lists the differences. It is generated from the
+capabilities that the backends declare, from the settings that their dry runs list as ignored, and
+from the contract tests that each backend inherits.
 """
 
 
 def page(root: Path) -> str:
-    """The page as Markdown; ``root`` is the folder of the project."""
+    """Return the page as Markdown. ``root`` is the directory of the project."""
     return md.page(
-        "# What each backend does",
+        "# Comparison of backends",
         HEAD,
         "## Capabilities",
-        "A call for what a backend does not claim raises `Unsupported`.",
-        md.table(("a backend that ...", "", *BACKENDS), _capabilities()),
+        "A backend raises `Unsupported` for a method whose capability it does not have.",
+        md.table(("Capability", "Description", *BACKENDS), _capabilities()),
         "## Settings",
-        "A setting that a backend cannot honour is checked, kept, and listed by the dry run as ignored. It is never an "
-        "error and never lost.",
-        md.table(("setting", *BACKENDS), _settings()),
-        "## Behaviour",
-        "Each line is a test of `symphony.testing.BackendContract`, run against the real thing: processes, a tmux "
-        "server, a Kubernetes (there in a namespace shared with others, and in namespaces of their own).",
-        *_behaviour(root),
+        "A backend validates and keeps settings that it does not support, and a dry run lists them "
+        "as ignored. They are not an error.",
+        md.table(("Setting", *BACKENDS), _settings()),
+        "## Behavior",
+        "Each row is a test of `symphony.testing.BackendContract`. The tests run real processes, a "
+        "real tmux server and a real Kubernetes cluster. On Kubernetes, they run in a shared "
+        "namespace and in a namespace for each experiment.",
+        *_behavior(root),
     )
 
 
-# --- what is claimed, and what is ignored ---
+# --- capabilities and settings ---
 
 
 def _capabilities() -> Iterator[Sequence[str]]:
-    claimed = {name: find_backend(name).capabilities for name in BACKENDS}
-    for capability, about in CAPABILITIES.items():
-        yield [
-            about,
-            md.code(capability),
-            *("yes" if capability in claimed[name] else "no" for name in BACKENDS),
+    for capability, description in CAPABILITIES.items():
+        support = [
+            "yes" if capability in find_backend(name).capabilities else "no" for name in BACKENDS
         ]
+        yield [md.code(capability), md.text(description), *support]
 
 
 def _settings() -> Iterator[Sequence[str]]:
     with examples.experiment() as experiment:
-        clusters = {
-            name: open_backend(name)() for name in BACKENDS
-        }  # as nobody has configured them
-        ignored = {
-            name: {item.setting for item in cluster.manifest(experiment).ignored}
-            for name, cluster in clusters.items()
-        }
+        ignored = {}
+        for name in BACKENDS:
+            manifest = open_backend(name)().manifest(experiment)
+            ignored[name] = {item.setting for item in manifest.ignored}
         for setting in settings_of(experiment):
-            yield [
-                md.code(setting),
-                *("ignored" if setting in ignored[name] else "yes" for name in BACKENDS),
-            ]
+            support = ["ignored" if setting in ignored[name] else "yes" for name in BACKENDS]
+            yield [md.code(setting), *support]
 
 
 def settings_of(experiment: Any) -> list[str]:
-    """All settings of an experiment, by the names that dry runs have for them."""
+    """Return the names of all settings of an experiment, as dry runs list them."""
     from symphony.plan.addresses import AddressScheme
     from symphony.plan.resolve import resolve
 
@@ -80,21 +78,24 @@ def settings_of(experiment: Any) -> list[str]:
     return [item.setting for item in ignored_settings(plan, frozenset())]
 
 
-# --- what is tested ---
+# --- behavior ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
-    """A test of the contract: its section, what it says, and the capability that it needs, if any."""
+class ContractTest:
+    """Represents a test of the contract.
 
-    test: str
+    ``capability`` is the capability without which the test is skipped, if any.
+    """
+
+    name: str
     section: str
-    says: str
-    needs: str | None
+    description: str
+    capability: str | None
 
 
-def contract(root: Path) -> list[Promise]:
-    """The tests of the contract in their order."""
+def contract(root: Path) -> list[ContractTest]:
+    """Return the tests of the contract in their order."""
     path = root / "symphony" / "testing" / "contract.py"
     text = path.read_text(encoding="utf-8")
     base = next(
@@ -102,23 +103,26 @@ def contract(root: Path) -> list[Promise]:
         for item in ast.parse(text).body
         if isinstance(item, ast.ClassDef) and item.name == BASE
     )
-    return [_promise(item, text.splitlines()) for item in base.body if _is_test(item)]
+    return [_contract_test(item, text.splitlines()) for item in base.body if _is_test(item)]
 
 
 def _is_test(item: ast.stmt) -> bool:
     return isinstance(item, ast.FunctionDef) and item.name.startswith("test_")
 
 
-def _promise(test: Any, lines: Sequence[str]) -> Promise:
-    above = (line.strip() for line in reversed(lines[: test.lineno - 1]))
-    section = next(line for line in above if line.startswith("# --- "))
+def _contract_test(test: Any, lines: Sequence[str]) -> ContractTest:
+    lines_above = (line.strip() for line in reversed(lines[: test.lineno - 1]))
+    section = next(line for line in lines_above if line.startswith("# --- "))
     calls = (item for item in ast.walk(test) if isinstance(item, ast.Call))
-    needs = [call.args[0].value for call in calls if ast.unparse(call.func) == "self.can"]  # type: ignore[attr-defined]
-    return Promise(
-        test=test.name,
+    capabilities = [
+        ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func) == "self.can"
+    ]
+    description = ast.get_docstring(test) or _sentence(test.name)
+    return ContractTest(
+        name=test.name,
         section=section.strip("#- "),
-        says=(ast.get_docstring(test) or _sentence(test.name)).partition("\n")[0],
-        needs=needs[0] if needs else None,
+        description=description.partition("\n")[0],
+        capability=capabilities[0] if capabilities else None,
     )
 
 
@@ -128,87 +132,94 @@ def _sentence(name: str) -> str:
 
 
 def exceptions(root: Path, backend: str) -> dict[str, str]:
-    """By test of the contract, what a backend's own tests say against it: overridden, left out, marked.
+    """Return the contract tests that a backend does not run unchanged, with the reasons.
 
-    The key ``"*"`` is for what holds of all of them.
+    A backend can override, remove or mark tests. The key ``"*"`` applies to all tests.
     """
-    found: dict[str, str] = {}
-    paths = sorted((root / "tests" / "backends" / backend).glob("test_contract*.py"))
-    bound = False
-    for path in paths:
+    reasons: dict[str, str] = {}
+    inherits_contract = False
+    for path in sorted((root / "tests" / "backends" / backend).glob("test_contract*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for item in _contracts(tree):
-            bound = True
-            found.update(_said_against(item))
-        found.update(("*", mark) for mark in _marks(_module_marks(tree)))
-    return found if bound else {"*": "not tested"}
+        for item in _contract_classes(tree):
+            inherits_contract = True
+            reasons.update(_changed_tests(item))
+        reasons.update(("*", reason) for reason in _skip_reasons(_module_marks(tree)))
+    return reasons if inherits_contract else {"*": "not tested"}
 
 
-def _contracts(tree: ast.Module) -> list[ast.ClassDef]:
-    """The classes that inherit the contract, at first hand or through one another."""
-    known = {BASE}
-    result = []
+def _contract_classes(tree: ast.Module) -> list[ast.ClassDef]:
+    """Return the classes that inherit the contract, directly or indirectly."""
+    names = {BASE}
+    classes = []
     for item in tree.body:
-        if isinstance(item, ast.ClassDef) and known & {
-            ast.unparse(base).rpartition(".")[2] for base in item.bases
-        }:
-            known.add(item.name)
-            result.append(item)
-    return result
+        if not isinstance(item, ast.ClassDef):
+            continue
+        bases = {ast.unparse(base).rpartition(".")[2] for base in item.bases}
+        if names & bases:
+            names.add(item.name)
+            classes.append(item)
+    return classes
 
 
 def _module_marks(tree: ast.Module) -> list[ast.expr]:
     return [
         item.value
         for item in tree.body
-        if isinstance(item, ast.Assign)
-        and any(ast.unparse(target) == "pytestmark" for target in item.targets)
+        if isinstance(item, ast.Assign) and "pytestmark" in map(ast.unparse, item.targets)
     ]
 
 
-def _said_against(case: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    yield from (("*", mark) for mark in _marks(case.decorator_list))
+def _changed_tests(case: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """Yield the tests that a class overrides, removes or marks, with the reasons."""
+    for reason in _skip_reasons(case.decorator_list):
+        yield "*", reason
     for item in case.body:
         if isinstance(item, ast.FunctionDef) and item.name.startswith("test_"):
-            marks = list(_marks(item.decorator_list))
-            yield item.name, marks[0] if marks else "in its own way"
+            reasons = list(_skip_reasons(item.decorator_list))
+            yield item.name, reasons[0] if reasons else "differs"
         elif isinstance(item, ast.Assign):
-            for target in map(ast.unparse, item.targets):
-                if target.startswith("test_"):
-                    yield target, "no"
-                elif target == "pytestmark":
-                    yield from (("*", mark) for mark in _marks([item.value]))
+            yield from _assigned_tests(item)
 
 
-def _marks(given: Sequence[ast.expr]) -> Iterator[str]:
-    """What marks of pytest say that keep a test from counting."""
-    for mark in given:
-        text = ast.unparse(mark)
-        if any(f"mark.{word}" in text for word in ("skip", "skipif", "xfail")):
-            reasons = [
-                item.value
-                for item in ast.walk(mark)
-                if isinstance(item, ast.keyword) and item.arg == "reason"
-            ]
-            reason = f": {ast.literal_eval(reasons[0])}" if reasons else ""
-            yield ("not yet" if "mark.xfail" in text else "skipped") + reason
+def _assigned_tests(item: ast.Assign) -> Iterator[tuple[str, str]]:
+    for target in map(ast.unparse, item.targets):
+        if target.startswith("test_"):
+            yield target, "no"
+        elif target == "pytestmark":
+            for reason in _skip_reasons([item.value]):
+                yield "*", reason
 
 
-def _behaviour(root: Path) -> Iterator[str]:
-    promises = contract(root)
-    against = {name: exceptions(root, name) for name in BACKENDS}
-    for section in dict.fromkeys(promise.section for promise in promises):
-        yield f"### {section[0].upper()}{section[1:]}"
-        rows = [
-            [md.text(promise.says), *(cell(promise, name, against[name]) for name in BACKENDS)]
-            for promise in promises
-            if promise.section == section
+def _skip_reasons(expressions: Sequence[ast.expr]) -> Iterator[str]:
+    """Yield the reasons of marks that skip a test or expect it to fail."""
+    for expression in expressions:
+        text = ast.unparse(expression)
+        if not any(f"mark.{name}" in text for name in ("skip", "skipif", "xfail")):
+            continue
+        reasons = [
+            ast.literal_eval(item.value)
+            for item in ast.walk(expression)
+            if isinstance(item, ast.keyword) and item.arg == "reason"
         ]
-        yield md.table(("", *BACKENDS), rows)
+        kind = "not yet" if "mark.xfail" in text else "skipped"
+        yield f"{kind}: {reasons[0]}" if reasons else kind
 
 
-def cell(promise: Promise, backend: str, against: Mapping[str, str]) -> str:
-    """What is said of a promise and a backend."""
-    if promise.needs is not None and promise.needs not in find_backend(backend).capabilities:
+def _behavior(root: Path) -> Iterator[str]:
+    tests = contract(root)
+    reasons = {name: exceptions(root, name) for name in BACKENDS}
+    for section in dict.fromkeys(test.section for test in tests):
+        yield f"### {section[0].upper()}{section[1:]}"
+        rows = []
+        for test in tests:
+            if test.section == section:
+                cells = [cell(test, name, reasons[name]) for name in BACKENDS]
+                rows.append([md.text(test.description), *cells])
+        yield md.table(("Behavior", *BACKENDS), rows)
+
+
+def cell(test: ContractTest, backend: str, reasons: Mapping[str, str]) -> str:
+    """Return the result of a test for a backend."""
+    if test.capability is not None and test.capability not in find_backend(backend).capabilities:
         return "no"
-    return against.get(promise.test, against.get("*", "yes"))
+    return reasons.get(test.name, reasons.get("*", "yes"))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from symphony.errors import NotFound
-from symphony.names import did_you_mean, env_name, join_names
+from symphony.names import did_you_mean, join_names, service_env_name
 from symphony.plan.addresses import PREFIX
 
 
@@ -44,7 +44,7 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
     service is missing or wrong. The message contains the variable, and the services that exist.
     """
     environ = os.environ if environ is None else environ
-    prefix = PREFIX + env_name(service)
+    prefix = PREFIX + service_env_name(service)
     for variable in (f"{prefix}_HOST", f"{prefix}_PORT"):
         if variable not in environ:
             hint = _hint_for_missing(service, environ)

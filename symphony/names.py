@@ -45,7 +45,7 @@ def suggested_name(name: str) -> str:
     return words[:MAX_LENGTH].rstrip("-")
 
 
-def env_name(service: str) -> str:
+def service_env_name(service: str) -> str:
     """Return the name of a service in environment variables: ``REPLAY_SERVER``."""
     return service.upper().replace("-", "_")
 

@@ -196,7 +196,7 @@ class SymphonyConfig:
         Relative paths are relative to the working directory. Raises `SpecError` if a key or a value
         is wrong; then nothing is set.
         """
-        from symphony.config.sources import from_program
+        from symphony.config.read_sources import from_program
 
         self._add_source(from_program(settings, PROGRAM_SOURCE, self._own_fields()))
 
@@ -207,7 +207,7 @@ class SymphonyConfig:
         """
         from pathlib import Path
 
-        from symphony.config.files import read_file
+        from symphony.config.file_formats import read_file
 
         self._add_source(read_file(Path(path), self._own_fields(), is_found_file=False))
 
@@ -284,7 +284,7 @@ class SymphonyConfig:
         external = self._external_sources()
         if self._merged is None:
             from symphony.config.merging import merge_sources
-            from symphony.config.sources import from_command_line
+            from symphony.config.read_sources import from_command_line
 
             command_line = from_command_line(self._command_line)
             self._merged = merge_sources([command_line, *self._program_sources, *external])
@@ -389,6 +389,6 @@ def _read_external_sources(directory: Path | None) -> list[ConfigSource]:
     if not (has_variables or project_files or named_file or user_files):
         return []
     # Import the readers only if there is something to read, because most programs have nothing.
-    from symphony.config.sources import read_sources
+    from symphony.config.read_sources import read_sources
 
     return read_sources(environ, project_files, named_file, user_files)

@@ -113,7 +113,7 @@ KNOWN = (*FIELDS, *GROUPS, PROFILES)
 IN_PROFILES = tuple(name for name in (*FIELDS, *GROUPS) if name != "profile")
 
 
-def is_text(path: tuple[str | int, ...], key: str, inherited: bool) -> bool:
+def is_text_field(path: tuple[str | int, ...], key: str, inherited: bool) -> bool:
     """Return whether the value of ``key`` is text, even if YAML would read it as another type."""
     is_top_level = not path or (len(path) == 2 and path[0] == PROFILES)
     return inherited or (is_top_level and key in FIELDS)

@@ -41,6 +41,6 @@ def draw(topology: Topology, file_format: str, states: Mapping[str, str] | None 
         from symphony.drawing.svg import svg
 
         return svg(topology, states)
-    from symphony.drawing.text import text
+    from symphony.drawing.text_tree import text_tree
 
-    return "\n".join(text(topology, states)) + "\n"
+    return "\n".join(text_tree(topology, states)) + "\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from symphony.drawing.labels import (
+from symphony.drawing.captions import (
     COLOURS,
     group_title,
     most_important_state,

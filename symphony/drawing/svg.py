@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from xml.sax.saxutils import escape
 
-from symphony.drawing.labels import (
+from symphony.drawing.captions import (
     COLOURS,
     group_title,
     most_important_state,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from symphony.lint.texts import START_DIR, Text, texts
 from symphony.model.component import mount_path_of
-from symphony.names import env_name
+from symphony.names import service_env_name
 from symphony.plan.findings import ERROR, WARNING, finding_of
 from symphony.plan.services import served_services
 
@@ -216,7 +216,7 @@ def _address_hint(
 
 
 def _variable_prefix(service: str) -> str:
-    return f"SYMPH_{env_name(service)}"
+    return f"SYMPH_{service_env_name(service)}"
 
 
 # --- paths ---

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from symphony.errors import NotFound, SpecError
-from symphony.names import did_you_mean, env_name, join_names
+from symphony.names import did_you_mean, join_names, service_env_name
 
 PREFIX = "SYMPH_"
 
@@ -50,7 +50,7 @@ class Endpoint:
 
     def environment(self) -> dict[str, str]:
         """Return the variables that describe the endpoint."""
-        prefix = PREFIX + env_name(self.service)
+        prefix = PREFIX + service_env_name(self.service)
         return {
             f"{prefix}_HOST": self.host,
             f"{prefix}_PORT": str(self.port),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from symphony.errors import NotFound, PluginError
-from symphony.names import env_name
+from symphony.names import service_env_name
 from symphony.plan.addresses import PREFIX
 
 SERVER_PUBLIC, SERVER_SECRET = "SYMPHONY_CURVE_SERVER_PUBLIC", "SYMPHONY_CURVE_SERVER_SECRET"
@@ -39,7 +39,7 @@ class Keys:
 
 def variable(service: str) -> str:
     """Return the variable that marks a service as encrypted. Its value is ``curve``."""
-    return f"{PREFIX}{env_name(service)}_ENCRYPTED"
+    return f"{PREFIX}{service_env_name(service)}_ENCRYPTED"
 
 
 def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from symphony.model import Process
-from symphony.names import env_name, join_names
+from symphony.names import join_names, service_env_name
 from symphony.plan.addresses import PREFIX, ServiceRequest
 from symphony.plan.findings import Finding, finding_of, suggestion
 
@@ -161,7 +161,7 @@ def _services_that_share_a_variable(experiment: Experiment) -> Iterator[Finding]
                     component,
                     "shared-variable",
                     f"services {name!r} and {other!r} share the variable "
-                    f"{PREFIX}{env_name(name)}_BIND_HOST",
+                    f"{PREFIX}{service_env_name(name)}_BIND_HOST",
                     "rename one of them",
                     below=(key, name),
                 )

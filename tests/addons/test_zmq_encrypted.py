@@ -319,7 +319,9 @@ def test_an_experiment_talks_and_a_stranger_does_not(cluster: Cluster, tmp_path:
     assert tried == "0 []"
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
     kept = {
-        path.name: path.read_bytes() for path in files if path.name in encryption_keys.SERVER_VARIABLES
+        path.name: path.read_bytes()
+        for path in files
+        if path.name in encryption_keys.SERVER_VARIABLES
     }
     assert set(kept) == set(encryption_keys.SERVER_VARIABLES)
     assert all(

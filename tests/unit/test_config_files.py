@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from symphony import NotFound, SpecError, SymphonyConfig
-from symphony.config import files, sources
+from symphony.config import file_formats, read_sources
 from symphony.config.locations import file_locations
 from tests.unit.config_environment import ConfigEnvironment, environment
 
@@ -91,7 +91,7 @@ def test_a_file_is_read_once(
 ) -> None:
     environment.write_project("username: a\n")
     monkeypatch.setenv("SYMPHONY_CONFIG", str(environment.project_file))
-    found = sources.read_sources({}, [environment.project_file], ".symphony.yml", [])
+    found = read_sources.read_sources({}, [environment.project_file], ".symphony.yml", [])
     assert len(found) == 1
     assert SymphonyConfig().username == "a"
 
@@ -192,7 +192,7 @@ def test_every_format_can_be_read(
     ],
 )
 def test_the_format_is_detected_by_content(text: str, expected: str) -> None:
-    assert files.detect_format(Path("rc"), text) == expected
+    assert file_formats.detect_format(Path("rc"), text) == expected
 
 
 def test_text_fields_keep_the_text_of_the_file(environment: ConfigEnvironment) -> None:
@@ -271,6 +271,6 @@ def test_a_missing_parser_of_toml(
     def import_module(name: str) -> None:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(files.importlib, "import_module", import_module)
+    monkeypatch.setattr(file_formats.importlib, "import_module", import_module)
     message = error_message(environment)
     assert re.search(r"this version of Python needs the package 'toml(i|lib)'", message)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from symphony.drawing import FORMATS, draw
 from symphony.drawing.layout import Size, layout
-from symphony.drawing.text import ASCII, text
+from symphony.drawing.text_tree import ASCII, text_tree
 from symphony.model import Experiment
 from symphony.plan.topology import Topology, folded, topology
 from tests.unit import strategies
@@ -80,14 +80,14 @@ def test_drawings_do_not_depend_on_the_hash_seed() -> None:
     "exp", [example_experiment(), ring(12), keyword_names()], ids=lambda exp: exp.name
 )
 def test_text_fits_the_terminal(exp: Experiment, width: int) -> None:
-    lines = text(folded(topology(exp)), example_states(), width=width)
+    lines = text_tree(folded(topology(exp)), example_states(), width=width)
     assert max(map(len, lines)) <= width
     assert all(line == line.rstrip() for line in lines)
 
 
 @given(experiments(), st.sampled_from([60, 80, None]))
 def test_text_contains_every_name(exp: Experiment, width: int | None) -> None:
-    shown = "\n".join(text(topology(exp), width=width))
+    shown = "\n".join(text_tree(topology(exp), width=width))
     if width is None:
         assert all(process.name in shown for process in exp.list_all_processes())
         assert all(service.label in shown for service in topology(exp).services)
@@ -96,14 +96,16 @@ def test_text_contains_every_name(exp: Experiment, width: int | None) -> None:
 
 
 def test_ascii_signs() -> None:
-    lines = text(folded(topology(example_experiment())), example_states(), width=60, signs=ASCII)
+    lines = text_tree(
+        folded(topology(example_experiment())), example_states(), width=60, signs=ASCII
+    )
     assert all(line.isascii() for line in lines)
 
 
 def test_only_states_are_painted() -> None:
     exp = Experiment("running")
     exp.new_process("failed")
-    lines = text(topology(exp), {"failed": "running"}, paint=lambda words: f"<{words}>")
+    lines = text_tree(topology(exp), {"failed": "running"}, paint=lambda words: f"<{words}>")
     assert lines == ["running  <1 running>", "└─ failed  <running>"]
 
 

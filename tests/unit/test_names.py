@@ -13,8 +13,8 @@ from symphony.names import (
     MAX_LENGTH,
     check_name,
     did_you_mean,
-    env_name,
     join_names,
+    service_env_name,
     suggested_name,
 )
 from tests.unit.strategies import names
@@ -88,12 +88,12 @@ def test_a_name_must_be_text(name: object) -> None:
 
 
 def test_env_name() -> None:
-    assert env_name("replay-server-2") == "REPLAY_SERVER_2"
+    assert service_env_name("replay-server-2") == "REPLAY_SERVER_2"
 
 
 @given(names, names)
 def test_different_names_have_different_variables(one: str, other: str) -> None:
-    assert (env_name(one) == env_name(other)) == (one == other)
+    assert (service_env_name(one) == service_env_name(other)) == (one == other)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from symphony.drawing import draw
-from symphony.drawing.text import ASCII, text
+from symphony.drawing.text_tree import ASCII, text_tree
 from symphony.model import Experiment
 from symphony.plan.topology import folded, topology
 
@@ -99,9 +99,9 @@ def golden_drawings() -> dict[str, str]:
     """Return every golden drawing by the name of its file."""
     whole = topology(example_experiment())
     short = folded(whole)
-    found = {f"rl-{width}.txt": text(short, example_states(), width=width) for width in WIDTHS}
-    found["rl-ascii.txt"] = text(short, example_states(), width=80, signs=ASCII)
-    found["rl-plain.txt"] = text(short)
+    found = {f"rl-{width}.txt": text_tree(short, example_states(), width=width) for width in WIDTHS}
+    found["rl-ascii.txt"] = text_tree(short, example_states(), width=80, signs=ASCII)
+    found["rl-plain.txt"] = text_tree(short)
     files = {name: "\n".join(lines) + "\n" for name, lines in found.items()}
     for form, suffix in SUFFIXES.items():
         files[f"rl.{suffix}"] = draw(short, form)

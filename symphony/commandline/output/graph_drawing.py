@@ -25,7 +25,7 @@ from symphony.plan.topology import Topology, folded, of_status
 
 if TYPE_CHECKING:
     from symphony.cluster import Cluster
-    from symphony.drawing.text import Signs
+    from symphony.drawing.text_tree import Signs
     from symphony.status import ExperimentStatus
 
 JSON = "json"
@@ -165,9 +165,9 @@ def _to_json(
 
 def _for_terminal(topology: Topology, states: Mapping[str, str] | None) -> str:
     """Return a drawing with the width, the characters and the colours of standard output."""
-    from symphony.drawing.text import text
+    from symphony.drawing.text_tree import text_tree
 
-    lines = text(
+    lines = text_tree(
         topology,
         states,
         width=terminal_width(sys.stdout),
@@ -183,7 +183,7 @@ def _paint_states(words: str) -> str:
 
 def _choose_signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
     """Return the signs that the stream can encode and the user's locale can display."""
-    from symphony.drawing.text import ASCII, UNICODE
+    from symphony.drawing.text_tree import ASCII, UNICODE
 
     if not re.search("utf-?8", _locale(environ), re.IGNORECASE):
         return ASCII

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from symphony.names import env_name
+from symphony.names import service_env_name
 from symphony.plan.addresses import PREFIX
 from symphony.plan.encryption_keys import variable
 from symphony.plan.topology import Service, Topology, of_status
@@ -59,7 +59,7 @@ def build_topology(
     positions = {name: position for position, name in enumerate(environment)}
 
     def declaration_order(service: Service) -> int:
-        return positions.get(f"{PREFIX}{env_name(service.name)}_ADDR", len(positions))
+        return positions.get(f"{PREFIX}{service_env_name(service.name)}_ADDR", len(positions))
 
     found.sort(key=declaration_order)
     return of_status(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from symphony.drawing.labels import NOT_BOUND, group_title, state_label, summary
+from symphony.drawing.captions import NOT_BOUND, group_title, state_label, summary
 from symphony.plan.topology import Node, Service, Topology
 
 # The number of spaces between the text and the state of a process.
@@ -59,7 +59,7 @@ class _Row(NamedTuple):
     state: str
 
 
-def text(
+def text_tree(
     topology: Topology,
     states: Mapping[str, str] | None = None,
     *,

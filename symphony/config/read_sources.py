@@ -91,23 +91,23 @@ def _read_files(
     project_files: Sequence[Path], named_file: str | None, user_files: Sequence[Path]
 ) -> list[ConfigSource]:
     # This module imports the parsers of YAML and JSON.
-    from symphony.config import files
+    from symphony.config import file_formats
 
     paths = []
     if project_files:
-        paths.append(files.only_file(project_files))
+        paths.append(file_formats.only_file(project_files))
     if named_file:
         paths.append(_named_path(named_file))
     if user_files:
-        paths.append(files.only_file(user_files))
+        paths.append(file_formats.only_file(user_files))
     sources: dict[Path, ConfigSource] = {}
     for path in paths:
         resolved = path.resolve()
         if resolved in sources:
             continue
         if path in project_files:
-            files.refuse_untrusted(path)
-        sources[resolved] = files.read_file(path, is_found_file=True)
+            file_formats.refuse_untrusted(path)
+        sources[resolved] = file_formats.read_file(path, is_found_file=True)
     return list(sources.values())
 
 

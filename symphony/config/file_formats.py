@@ -71,7 +71,7 @@ def detect_format(path: Path, text: str) -> str:
 
 
 def _parse_yaml(path: Path, text: str) -> tuple[Any, Locator]:
-    return from_yaml(path, text, fields.is_text)
+    return from_yaml(path, text, fields.is_text_field)
 
 
 def _parse_json(path: Path, text: str) -> tuple[Any, Locator]:

@@ -460,7 +460,7 @@ def test_launcher_that_creates_nothing_has_exited():
     later = describe([done], ORDER, 80)
     why = "never started: the launcher exited before it was created"
     assert later["team/a"] == (UNKNOWN, None, Code.NEVER_STARTED, why)
-    assert later["last"] == never("a ended")
+    assert later["last"] == never("a exited")
 
 
 def test_launcher_that_created_a_pod_recently_is_running():

@@ -75,12 +75,12 @@ def test_without_encrypted_services_there_is_nothing_of_it() -> None:
     ("change", "message"),
     [
         (lambda exp: exp.get_process("server").encrypts("repay"),
-         "'server' encrypts 'repay', which it does not bind; did you mean 'replay'?"),
+         "'server': encrypts service 'repay', which it does not bind; did you mean 'replay'?"),
         (lambda exp: exp.get_process("other").encrypts("replay"),
-         "'other' encrypts 'replay', which it does not bind; it binds none"),
+         "'other': encrypts service 'replay', which it does not bind"),
         (lambda exp: exp.get_process("client").set_env(encryption_keys.CLIENT_SECRET, "mine"),
-         "'client' gets a key in the variable 'SYMPHONY_CURVE_CLIENT_SECRET': leave that name to symphony"),
-        (lambda exp: exp.set_env(encryption_keys.SERVER_PUBLIC, "mine"), "'server' gets a key in the variable"),
+         "'SYMPHONY_CURVE_CLIENT_SECRET' is reserved for an encryption key"),
+        (lambda exp: exp.set_env(encryption_keys.SERVER_PUBLIC, "mine"), "is reserved for an encryption key"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_one_line(change: Any, message: str) -> None:
@@ -112,7 +112,7 @@ def test_without_pyzmq_there_are_no_keys(monkeypatch: pytest.MonkeyPatch, tmp_pa
     exp.new_process("server", command="true").binds("replay", encrypted=True)
     cluster = Cluster.new("local", state_dir=str(tmp_path))
     with pytest.raises(
-        PluginError, match=r"made with the package 'pyzmq'; install it with: pip install 'symphony"
+        PluginError, match=r"require the package 'pyzmq'; install it with: pip install 'symphony"
     ):
         cluster.launch(exp)
     assert cluster.list_experiments() == []
@@ -181,7 +181,7 @@ def test_the_classes_find_the_keys_by_themselves(environ: dict[str, str]) -> Non
         server.start_loop(bytes)
         assert client.request(b"x") == b"x"
         assert not any(
-            environ[key] in f"{server!r}{client!r}{client._place}"
+            environ[key] in f"{server!r}{client!r}{client._socket_address}"
             for key in encryption_keys.SERVER_VARIABLES
         )
         server.stop()
@@ -253,7 +253,7 @@ def test_a_process_without_keys_is_told_to_name_the_service(
         monkeypatch.delenv(key)
     with pytest.raises(
         NotFound,
-        match=f"is encrypted, and this process has no key .* in the {verb} of this process",
+        match=f"is encrypted, and this process has no key .*to the {verb} of this process",
     ):
         kind(service="replay")
 

@@ -42,7 +42,8 @@ NOT_READY = Track(
     reason_code=ReasonCode.NOT_READY,
 )
 COPIED_FIELDS = (
-    "state", "ready", "exit_code", "reason", "reason_code", "restarts", "started", "ended", "stopped",
+    "state", "ready", "exit_code", "reason", "reason_code", "restarts", "started", "ended",
+    "stopped",
 )  # fmt: skip
 
 

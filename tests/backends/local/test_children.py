@@ -95,7 +95,10 @@ def test_variable_without_a_name_is_inherited() -> None:
     assert {b"=x", b"OWN=1"} < set(output.split(b"\0"))
 
 
-REPORT = "import json, os; print(json.dumps({k: os.environ.get(k) for k in ('OWN', 'COLOUR', 'OTHERS')}))"
+REPORT = """
+import json, os
+print(json.dumps({name: os.environ.get(name) for name in ("OWN", "COLOUR", "OTHERS")}))
+"""
 
 
 def test_restarts_and_probes_have_the_environment_of_their_process(
@@ -109,7 +112,10 @@ def test_restarts_and_probes_have_the_environment_of_their_process(
     report = [sys.executable, "-S", "-c", REPORT]
     first = experiment.new_process("first", command=report).set_envs({"OWN": "1", "COLOUR": "red"})
     first.restart_policy("Always")
-    probe = f"test $OWN$COLOUR = 2green && test -z $OTHERS && echo $OWN$COLOUR$OTHERS > {tmp_path}/probed"
+    probe = (
+        "test $OWN$COLOUR = 2green && test -z $OTHERS"
+        f" && echo $OWN$COLOUR$OTHERS > {tmp_path}/probed"
+    )
     second = experiment.new_process("second", command=["sleep", "1000"]).set_envs(
         {"OWN": "2", "COLOUR": "green"}
     )
@@ -155,7 +161,8 @@ cluster.launch(experiment)
 MANY = """
 for number in range(120):
     experiment.new_process(f"p-{number}", cmd=f"exit {number % 3}")
-experiment.new_process("again", cmd="test -e again && exit 0; touch again; exit 7", start_dir=sys.argv[1])
+fails_once = "test -e again && exit 0; touch again; exit 7"
+experiment.new_process("again", cmd=fails_once, start_dir=sys.argv[1])
 experiment.get_process("again").restart_policy("OnFailure")
 experiment.new_process("lives", command=["sleep", "1000"])
 """

@@ -84,7 +84,10 @@ def test_directory_is_the_same_after_a_round_trip(cp, sample, home, here):
 
 
 def test_copy_from_a_running_process(cluster, experiment, home, here):
-    program = "import os, time; os.mkdir('out'); open('out/model.pt', 'w').write('weights'); print('saved'); time.sleep(1000)"
+    program = (
+        "import os, time; os.mkdir('out'); open('out/model.pt', 'w').write('weights');"
+        "print('saved'); time.sleep(1000)"
+    )
     python(experiment, "learner", program, start_dir=str(home)).ready(log="saved")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=60, until="ready")

@@ -24,7 +24,8 @@ import os, sys
 from symphony import Cluster
 experiment = Cluster.new("local", state_dir=sys.argv[1]).new_experiment("exp")
 for number in range(20):
-    experiment.new_process(f"p-{number}", command=["sleep", "1000"]).set_env("TEST_MARK", sys.argv[2])
+    process = experiment.new_process(f"p-{number}", command=["sleep", "1000"])
+    process.set_env("TEST_MARK", sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
 Cluster.new("local", state_dir=sys.argv[1]).launch(experiment)
@@ -102,9 +103,11 @@ def test_launcher_killed_at_a_random_moment(launcher, cluster, state, seed):
 
 def test_launcher_killed_before_its_supervisor_starts(cluster, experiment, state):
     code = (
-        "import os, signal, sys; from symphony import Cluster; from symphony.host.supervisor import handover;"
+        "import os, signal, sys; from symphony import Cluster;"
+        "from symphony.host.supervisor import handover;"
         "handover._spawn_supervisor = lambda *_: os.kill(os.getpid(), signal.SIGKILL);"
-        "cluster = Cluster.new('local', state_dir=sys.argv[1]); experiment = cluster.new_experiment('exp');"
+        "cluster = Cluster.new('local', state_dir=sys.argv[1]);"
+        "experiment = cluster.new_experiment('exp');"
         "experiment.new_process('p', command='true'); cluster.launch(experiment)"
     )
     assert subprocess.run([sys.executable, "-c", code, str(state)], check=False).returncode == -9
@@ -196,7 +199,10 @@ def test_supervisor_killed_during_delete(cluster, experiment):
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all(item.ready for item in now))
     run_id, supervisor = run_id_of(cluster), supervisor_of(cluster)
-    code = "import sys; from symphony import Cluster; Cluster.new('local', state_dir=sys.argv[1]).delete('exp')"
+    code = (
+        "import sys; from symphony import Cluster;"
+        "Cluster.new('local', state_dir=sys.argv[1]).delete('exp')"
+    )
     deleting = subprocess.Popen([sys.executable, "-c", code, str(cluster._root)])
     eventually(lambda: all(cluster.get_log("exp", name) == "up\nsignal\n" for name in names))
     kill(supervisor)
@@ -274,8 +280,10 @@ def test_experiment_outlives_the_terminal_and_the_group_of_the_launcher(state):
     import pty
 
     code = (
-        "import sys; from symphony import Cluster; cluster = Cluster.new('local', state_dir=sys.argv[1]);"
-        "experiment = cluster.new_experiment('exp'); experiment.new_process('p', command=['sleep', '1000']);"
+        "import sys; from symphony import Cluster;"
+        "cluster = Cluster.new('local', state_dir=sys.argv[1]);"
+        "experiment = cluster.new_experiment('exp');"
+        "experiment.new_process('p', command=['sleep', '1000']);"
         "cluster.launch(experiment); print('launched', flush=True); input()"
     )
     pid, terminal = pty.fork()

@@ -60,7 +60,7 @@ cluster.launch(experiment)
 def interrupt(
     state: Path, moment: str, number: signal.Signals, mark: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a launcher that receives a signal at a moment of its launch. Its processes have a mark."""
+    """Run a launcher that receives a signal. Its processes have the mark in their environment."""
     return subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(state), MOMENTS[moment], str(int(number))],
         env={**os.environ, "TEST_MARK": mark},

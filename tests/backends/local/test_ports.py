@@ -32,7 +32,7 @@ except AlreadyExists:
 
 
 def launch_concurrently(states, names):
-    """Launch each experiment in a process of its own, all at the same moment. Return the outputs."""
+    """Launch every experiment in its own process, all at the same moment. Return the outputs."""
     read, write = os.pipe()
     launchers = [
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Running processes: restarts, readiness, GPUs, private files, inherited state, refused launches."""
+"""Running processes: restarts, readiness, GPUs, private files and inherited state."""
 
 import json
 import os
@@ -207,7 +207,10 @@ def test_launch_is_rolled_back_if_a_process_cannot_start(cluster, experiment, tm
             "TEST_MARK", "rolled-back"
         )
     experiment.new_process("broken", command=str(broken))
-    message = "'broken' cannot be started .*Exec format error; the processes that had started were stopped"
+    message = (
+        "'broken' cannot be started .*Exec format error; "
+        "the processes that had started were stopped"
+    )
     with pytest.raises(LaunchFailed, match=message):
         cluster.launch(experiment)
     assert cluster.list_experiments() == []

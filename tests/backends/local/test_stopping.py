@@ -17,7 +17,11 @@ from symphony.testing.programs import FOREVER
 
 from .conftest import eventually, kill, marked, python, run_id_of, supervisor_of
 
-STUBBORN = "import signal, time; signal.signal(15, lambda *_: None); print('up')\nwhile True: time.sleep(100)"
+STUBBORN = (
+    "import signal, time; signal.signal(15, lambda *_: None); print('up')\n"
+    "while True: time.sleep(100)"
+)
+SPAWN = "import subprocess, sys, time; subprocess.Popen({}); print('up'); time.sleep(1000)"
 SAVES = """
 import signal, sys, time
 signal.signal(15, lambda *_: (time.sleep(float(sys.argv[1])), print("saved"), exit(0)))
@@ -93,21 +97,15 @@ def test_pending_processes_are_stopped(cluster, experiment):
 @pytest.mark.parametrize(
     "program",
     [
+        pytest.param(SPAWN.format("['sleep', '1000']"), id="same-group"),
+        pytest.param(DAEMON + "time.sleep(1000)", id="daemon"),
         pytest.param(
-            "import subprocess as s; s.Popen(['sleep', '1000']); print('up'); input() or 1",
-            id="same-group",
-        ),
-        pytest.param(DAEMON + "time.sleep(1000)", id="a-daemon"),
-        pytest.param(
-            f"import subprocess as s, sys; s.Popen([sys.executable, '-c', {STUBBORN!r}]); print('up'); input() or 1",
-            id="a-stubborn-child",
+            SPAWN.format(f"[sys.executable, '-c', {STUBBORN!r}]"), id="child-ignores-sigterm"
         ),
     ],
 )
 def test_delete_stops_grandchildren(cluster, experiment, program):
-    process = python(
-        experiment, "parent", program.replace("input() or 1", "import time; time.sleep(1000)")
-    )
+    process = python(experiment, "parent", program)
     process.ready(log="up").termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", all_ready)

@@ -59,101 +59,61 @@ def test_long_run_resets_the_delay(in_row: int, run_seconds: float, expected: Re
 
 # --- the start order ---
 
-# The state of the process "db", and the verdict for a process that starts after it, by condition.
-WAITS: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
-    "pending": (
-        {"reason": "waiting for x to start"},
-        {
-            "ready": "waiting for db to be ready",
-            "started": "waiting for db to start",
-            "succeeded": "waiting for db to succeed",
-        },
-    ),
-    "running": (
-        {"state": State.RUNNING, "started": 1.0},
-        {
-            "ready": "waiting for db to be ready",
-            "started": "start",
-            "succeeded": "waiting for db to succeed",
-        },
-    ),
+# The state of the process "db", and what it means for a process that starts after it is ready,
+# has started, or has succeeded: "start", "wait", or the reason why it never starts.
+CONDITIONS = {"ready": "be ready", "started": "start", "succeeded": "succeed"}
+KILLED = "db failed (killed by SIGKILL)"
+NEVER_STARTED = "db failed (never started: x failed)"
+WAITS: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
+    "pending": ({"reason": "waiting for x to start"}, ("wait", "wait", "wait")),
+    "running": ({"state": State.RUNNING, "started": 1.0}, ("wait", "start", "wait")),
     "ready": (
         {"state": State.RUNNING, "started": 1.0, "ready": True, "was_ready": True},
-        {"ready": "start", "started": "start", "succeeded": "waiting for db to succeed"},
+        ("start", "start", "wait"),
     ),
     "not ready in time": (
-        {
-            "state": State.RUNNING,
-            "started": 1.0,
-            "never_ready": True,
-            "reason": "not ready within 5 s",
-        },
-        {
-            "ready": "never started: db was not ready within 5 s",
-            "started": "start",
-            "succeeded": "waiting for db to succeed",
-        },
+        {"state": State.RUNNING, "started": 1.0, "never_ready": True, "reason": "not ready"},
+        ("db was not ready", "start", "wait"),
     ),
     "succeeded": (
-        {"state": State.SUCCEEDED, "started": 1.0, "was_ready": True, "exit_code": 0},
-        {"ready": "start", "started": "start", "succeeded": "start"},
+        {"state": State.SUCCEEDED, "started": 1.0, "was_ready": True},
+        ("start", "start", "start"),
     ),
     "succeeded before it was ready": (
-        {"state": State.SUCCEEDED, "started": 1.0, "exit_code": 0},
-        {
-            "ready": "never started: db exited before it was ready",
-            "started": "start",
-            "succeeded": "start",
-        },
+        {"state": State.SUCCEEDED, "started": 1.0},
+        ("db exited before it was ready", "start", "start"),
     ),
-    "failed": (
-        {"state": State.FAILED, "started": 1.0, "exit_code": 1},
-        {
-            "ready": "never started: db failed",
-            "started": "start",
-            "succeeded": "never started: db failed",
-        },
-    ),
+    "failed": ({"state": State.FAILED, "started": 1.0}, ("db failed", "start", "db failed")),
     "failed with a reason": (
         {"state": State.FAILED, "started": 1.0, "reason": "killed by SIGKILL"},
-        {
-            "ready": "never started: db failed (killed by SIGKILL)",
-            "started": "start",
-            "succeeded": "never started: db failed (killed by SIGKILL)",
-        },
+        (KILLED, "start", KILLED),
     ),
     "failed after it was ready": (
-        {"state": State.FAILED, "started": 1.0, "was_ready": True, "exit_code": 1},
-        {"ready": "start", "started": "start", "succeeded": "never started: db failed"},
+        {"state": State.FAILED, "started": 1.0, "was_ready": True},
+        ("start", "start", "db failed"),
     ),
     "never started": (
         {"state": State.FAILED, "ended": 2.0, "reason": "never started: x failed"},
-        dict.fromkeys(
-            ("ready", "started", "succeeded"),
-            "never started: db failed (never started: x failed)",
-        ),
+        (NEVER_STARTED, NEVER_STARTED, NEVER_STARTED),
     ),
     "backing off": (
-        {"state": State.PENDING, "started": 1.0, "exit_code": 1, "reason": "restarts in 10 s"},
-        {
-            "ready": "waiting for db to be ready",
-            "started": "start",
-            "succeeded": "waiting for db to succeed",
-        },
+        {"state": State.PENDING, "started": 1.0, "reason": "restarts in 10 s"},
+        ("wait", "start", "wait"),
     ),
 }
 
 
-@pytest.mark.parametrize("condition", ["ready", "started", "succeeded"])
 @pytest.mark.parametrize("state", WAITS)
-def test_verdict_depends_on_the_awaited_process(state: str, condition: str) -> None:
+def test_verdict_depends_on_the_awaited_process(state: str) -> None:
     fields, expected = WAITS[state]
-    found = verdict({"db": condition}, {"db": Track(**fields)})
-    if expected[condition] == "start":
-        assert found is START
-    else:
-        word = "never" if expected[condition].startswith("never") else "wait"
-        assert found == Verdict(word, expected[condition])
+    for (condition, words), outcome in zip(CONDITIONS.items(), expected, strict=True):
+        found = verdict({"db": condition}, {"db": Track(**fields)})
+        if outcome == "start":
+            assert found is START
+        elif outcome == "wait":
+            assert found == Verdict("wait", f"waiting for db to {words}")
+        else:
+            assert found == Verdict("never", f"never started: {outcome}")
 
 
 def test_process_without_conditions_may_start() -> None:

@@ -1,4 +1,4 @@
-"""The rule on GPUs: a process cannot get more than a machine has."""
+"""The rule on GPUs: no process or group may request more GPUs than a machine has."""
 
 from __future__ import annotations
 

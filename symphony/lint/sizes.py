@@ -1,8 +1,8 @@
 """Rules on the size of arguments and environments.
 
 * On Linux, an argument or a variable (``NAME=value`` with a NUL at its end) may have at most 32
-  pages, 128 KiB. All of them together may have a quarter of the limit of the stack, which is 2 MiB
-  of the usual 8 MiB. See execve(2), "Limits on size of arguments and environment".
+  pages, which are 128 KiB. Their total size is limited to a quarter of the stack limit, which is
+  2 MiB for the usual stack limit of 8 MiB. See execve(2), "Limits on size of arguments and environment".
 * Kubernetes stores an object in etcd, whose requests have at most 1.5 MiB by default. See
   ``--max-request-bytes`` in https://etcd.io/docs/latest/dev-guide/limit/.
 

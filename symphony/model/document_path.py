@@ -32,8 +32,8 @@ TEXT_KEYS = frozenset(
     }
 )
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
-# Below these keys, the document has keys of the user: names of services and processes, and fields
-# of Kubernetes. A key such as `name` has no special meaning there.
+# The user defines the keys below these: they are names of services or processes, or fields of
+# Kubernetes. A key such as `name` has no special meaning there.
 USER_DEFINED_KEYS = frozenset(
     {"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"}
 )

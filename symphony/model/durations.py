@@ -20,29 +20,29 @@ _WITH_UNITS_PATTERN = re.compile(rf"(?:{_NUMBER}(?:{_UNIT}))+")
 _SLURM_PATTERN = re.compile(r"(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})")
 
 
-def parse_duration(value: float | str, what: str = "a duration") -> float:
+def parse_duration(value: float | str, subject: str = "a duration") -> float:
     """Return a duration in seconds.
 
     ``value`` is a number of seconds, the same number as text, or text with units such as
-    ``"90s"`` or ``"1h30m"``. ``what`` names the value in the error message. Raises `SpecError` if
+    ``"90s"`` or ``"1h30m"``. ``subject`` names the value in the error message. Raises `SpecError` if
     ``value`` is not a duration or is too long to be represented.
 
     >>> parse_duration("1m30s"), parse_duration("90"), parse_duration(0.5)
     (90.0, 90.0, 0.5)
     """
     if isinstance(value, bool):
-        raise _not_a_duration(value, what)
+        raise _not_a_duration(value, subject)
     if isinstance(value, (int, float)) or _PLAIN_PATTERN.fullmatch(value):
         seconds = float(value)
     elif _WITH_UNITS_PATTERN.fullmatch(value):
         parts = _PART_PATTERN.findall(value)
         seconds = sum(float(number) * _SECONDS_PER_UNIT[unit] for number, unit in parts)
     else:
-        raise _not_a_duration(value, what)
+        raise _not_a_duration(value, subject)
     if seconds < 0 or math.isnan(seconds):
-        raise _not_a_duration(value, what)
+        raise _not_a_duration(value, subject)
     if math.isinf(seconds):
-        raise SpecError(f"{what} is too long: {value!r}")
+        raise SpecError(f"{subject} is too long: {value!r}")
     return seconds
 
 
@@ -51,12 +51,12 @@ def has_units(text: str) -> bool:
     return _WITH_UNITS_PATTERN.fullmatch(text) is not None
 
 
-def parse_whole_seconds(value: float | str, what: str = "a duration") -> int:
+def parse_whole_seconds(value: float | str, subject: str = "a duration") -> int:
     """Return a duration in whole seconds, rounded up and at most `MAX_TIME_LIMIT_SECONDS`.
 
     Raises `SpecError` if ``value`` is not a duration.
     """
-    return min(math.ceil(parse_duration(value, what)), MAX_TIME_LIMIT_SECONDS)
+    return min(math.ceil(parse_duration(value, subject)), MAX_TIME_LIMIT_SECONDS)
 
 
 def parse_time_limit(text: str) -> int:
@@ -108,5 +108,5 @@ def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
     return (total_hours * 60 + minutes) * 60 + seconds
 
 
-def _not_a_duration(value: object, what: str) -> SpecError:
-    return SpecError(f"{what} must be seconds or a duration such as 90s or 5m, not {value!r}")
+def _not_a_duration(value: object, subject: str) -> SpecError:
+    return SpecError(f"{subject} must be seconds or a duration such as 90s or 5m, not {value!r}")

@@ -30,17 +30,17 @@ class ErrorCollector:
         return _Context(self, keys)
 
     def enter(self, path: DocumentPath) -> DocumentPath:
-        """Append to the current path, and return the path as it was."""
+        """Append to the current path, and return the previous path."""
         outer_path = self._current_path
         self._current_path = (*outer_path, *path)
         return outer_path
 
     def leave(self, outer_path: DocumentPath) -> None:
-        """Set the current path to that before `enter`."""
+        """Restore the path that `enter` returned."""
         self._current_path = outer_path
 
     def add(self, error: SpecError) -> None:
-        """Add an error, whose path is relative to the current path."""
+        """Add an error. Its path is relative to the current path."""
         error.path = (*self._current_path, *error.path)
         if error.path in self._reported:
             return
@@ -79,6 +79,6 @@ class _Context:
 
 
 def _is_related(path: DocumentPath, other: DocumentPath) -> bool:
-    """Return whether one path leads to a part of what the other leads to."""
+    """Return whether one of the paths is a prefix of the other."""
     length = min(len(path), len(other))
     return path[:length] == other[:length]

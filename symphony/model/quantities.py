@@ -41,10 +41,10 @@ _FACTORS: Mapping[str, Fraction] = {
 }
 
 
-def parse_quantity(value: object, what: str = "the amount") -> Fraction:
+def parse_quantity(value: object, subject: str = "the amount") -> Fraction:
     """Return an amount in its base unit: cores, bytes or devices.
 
-    ``what`` names the value in the error message. Raises `SpecError` if ``value`` is not a
+    ``subject`` names the value in the error message. Raises `SpecError` if ``value`` is not a
     quantity.
 
     >>> parse_quantity("1930m"), parse_quantity("4Gi"), parse_quantity(2)
@@ -53,7 +53,7 @@ def parse_quantity(value: object, what: str = "the amount") -> Fraction:
     text = _as_text(value)
     match = None if text is None else _REPORTED_PATTERN.fullmatch(text)
     if match is None or len(match[1]) > MAX_NUMBER_LENGTH:
-        raise _not_a_quantity(value, what)
+        raise _not_a_quantity(value, subject)
     number, suffix = match[1], match[2] or ""
     if suffix in _FACTORS:
         return Fraction(number) * _FACTORS[suffix]
@@ -61,7 +61,7 @@ def parse_quantity(value: object, what: str = "the amount") -> Fraction:
     return Fraction(number) * Fraction(10) ** exponent
 
 
-def quantity_text(value: object, what: str) -> str:
+def quantity_text(value: object, subject: str) -> str:
     """Return an amount as the text that Kubernetes accepts, without changing its notation.
 
     Raises `SpecError` if ``value`` is not a quantity. Nano and micro units are refused, because no
@@ -73,11 +73,11 @@ def quantity_text(value: object, what: str) -> str:
     text = _as_text(value)
     match = None if text is None else QUANTITY_PATTERN.fullmatch(text)
     if text is None or match is None or len(match[1]) > MAX_NUMBER_LENGTH:
-        raise _not_a_quantity(value, what)
+        raise _not_a_quantity(value, subject)
     return text
 
 
-def parse_number(value: object, what: str) -> Fraction:
+def parse_number(value: object, subject: str) -> Fraction:
     """Return a plain number of at least 0, given as a number or as text without a suffix.
 
     Raises `SpecError` if ``value`` is not such a number, or is above `MAX_NUMBER`.
@@ -86,37 +86,37 @@ def parse_number(value: object, what: str) -> Fraction:
     (Fraction(1, 2), Fraction(3, 1))
     """
     if isinstance(value, str):
-        number = _parse_number_text(value.strip(), what)
+        number = _parse_number_text(value.strip(), subject)
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise SpecError(f"{what} must be a number, not {value!r}")
+        raise SpecError(f"{subject} must be a number, not {value!r}")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise SpecError(f"{what} must be a number, not {value!r}")
+            raise SpecError(f"{subject} must be a number, not {value!r}")
         # Use the decimal notation that the user wrote, not the binary fraction that a float stores.
         number = Fraction(repr(value))
     else:
         number = Fraction(value)
     if number < 0:
-        raise SpecError(f"{what} must be at least 0, not {_shortened(value)}")
+        raise SpecError(f"{subject} must be at least 0, not {_shortened(value)}")
     if number > MAX_NUMBER:
-        raise SpecError(f"{what} must be at most 10^15, not {_shortened(value)}")
+        raise SpecError(f"{subject} must be at most 10^15, not {_shortened(value)}")
     return number
 
 
-def parse_whole_number(value: object, what: str, *, least: int = 0) -> int:
+def parse_whole_number(value: object, subject: str, *, least: int = 0) -> int:
     """Return a whole number of at least ``least``, given as a number or as text.
 
     Raises `SpecError` if ``value`` is not such a number.
     """
-    number = parse_number(value, what)
+    number = parse_number(value, subject)
     if number.denominator != 1:
-        raise SpecError(f"{what} must be a whole number, not {value!r}")
+        raise SpecError(f"{subject} must be a whole number, not {value!r}")
     if number < least:
-        raise SpecError(f"{what} must be at least {least}, not {value!r}")
+        raise SpecError(f"{subject} must be at least {least}, not {value!r}")
     return int(number)
 
 
-def parse_millicores(value: object, what: str) -> int:
+def parse_millicores(value: object, subject: str) -> int:
     """Return an amount of CPU in thousandths of a core, rounded up.
 
     Raises `SpecError` if ``value`` is neither a number of cores nor text such as ``"500m"``.
@@ -125,16 +125,16 @@ def parse_millicores(value: object, what: str) -> int:
     (2000, 500)
     """
     if isinstance(value, str) and value.strip().endswith("m"):
-        return math.ceil(parse_number(value.strip().removesuffix("m"), what))
-    return math.ceil(parse_number(value, what) * MILLICORES_PER_CORE)
+        return math.ceil(parse_number(value.strip().removesuffix("m"), subject))
+    return math.ceil(parse_number(value, subject) * MILLICORES_PER_CORE)
 
 
-def parse_mebibytes(value: object, what: str) -> int:
+def parse_mebibytes(value: object, subject: str) -> int:
     """Return an amount of memory that is given in MiB, rounded up to a whole number of MiB.
 
     Raises `SpecError` if ``value`` is not a number.
     """
-    return math.ceil(parse_number(value, what))
+    return math.ceil(parse_number(value, subject))
 
 
 def format_cores(millicores: int) -> str:
@@ -157,19 +157,19 @@ def _as_text(value: object) -> str | None:
     return str(value)
 
 
-def _not_a_quantity(value: object, what: str) -> SpecError:
+def _not_a_quantity(value: object, subject: str) -> SpecError:
     return SpecError(
-        f"{what} must be an amount such as 2, '500m' or '4Gi', not {_shortened(value)}"
+        f"{subject} must be an amount such as 2, '500m' or '4Gi', not {_shortened(value)}"
     )
 
 
-def _parse_number_text(text: str, what: str) -> Fraction:
+def _parse_number_text(text: str, subject: str) -> Fraction:
     digits = text.removeprefix("-")
     if not _PLAIN_NUMBER_PATTERN.fullmatch(digits):
-        raise SpecError(f"{what} must be a number, not {_shortened(text)}")
+        raise SpecError(f"{subject} must be a number, not {_shortened(text)}")
     if len(digits) > MAX_NUMBER_LENGTH:
         raise SpecError(
-            f"{what} must be a number of at most {MAX_NUMBER_LENGTH} characters, "
+            f"{subject} must be a number of at most {MAX_NUMBER_LENGTH} characters, "
             f"not {_shortened(text)} ({len(text)} characters)"
         )
     return Fraction(text)

@@ -1,8 +1,8 @@
 """The types of the values in an experiment: how a value is checked, and its JSON Schema.
 
-The schemas refer to `DEFINITIONS`. They accept numbers and booleans in place of text, because the
-loader reads those as text in YAML, and a reference to a parameter (``${name}``) in place of any
-value.
+The schemas refer to `DEFINITIONS`. They accept numbers and booleans as text, because the loader
+reads YAML values as text in these places. They also accept a reference to a parameter
+(``${name}``) as any value.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def definition(name: str) -> Schema:
 
 
 def any_of(*schemas: Schema) -> Schema:
-    """Return a schema that accepts what one of the schemas accepts."""
+    """Return a schema that accepts every value that one of the schemas accepts."""
     return {"anyOf": list(schemas)}
 
 

@@ -2,9 +2,9 @@
 
 An experiment with encrypted services has two CURVE key pairs (CurveZMQ,
 https://rfc.zeromq.org/spec/26): one of the servers and one of the clients. Every launch creates
-new pairs. A process that binds an encrypted service gets both pairs. A process that connects to
-one gets the pair of the clients and the public key of the servers. Other processes get no keys. A
-server accepts connections that use the pair of the clients.
+new pairs. A process that binds an encrypted service receives both pairs. A process that connects to
+one receives the client pair and the public key of the servers. Other processes receive no keys. A
+server accepts only clients that use the client pair.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CURVE = "curve"
 class Keys:
     """The keys of one side of an encrypted service, encoded in Z85.
 
-    ``public`` and ``secret`` are the pair of this side, and ``other`` is the public key of the
+    ``public`` and ``secret`` are the key pair of this side, and ``other`` is the public key of the
     other side. ``serves`` is whether this side is the server.
     """
 

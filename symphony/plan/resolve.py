@@ -127,7 +127,7 @@ def resolve(
 ) -> Plan:
     """Return the plan of an experiment on one backend.
 
-    The experiment is only read, and later changes to it do not affect the plan. Raises `SpecError`
+    The experiment is not modified, and later changes to it do not affect the plan. Raises `SpecError`
     for the first error in the experiment, or if a port is not available.
     """
     settings = {

@@ -1,7 +1,8 @@
-"""What hypothesis draws from: valid names, awkward text, and whole experiments in their file form.
+"""Hypothesis strategies: valid names, awkward text, and whole experiments in their file form.
 
-Experiments are drawn as the plain data of a file, so that one strategy tests the loader, the schema, the dump and
-the plan alike. Whatever is drawn here is accepted by the loader and resolves to a plan.
+Experiments are drawn as the plain data of a file, so that one strategy tests the loader, the
+schema, the dump and the plan. The loader accepts every experiment that is drawn, and it resolves to
+a plan.
 """
 
 from __future__ import annotations
@@ -17,11 +18,27 @@ SCHEME = AddressScheme(
     backend="paper", host=lambda service: f"{service}.example", bind_host="0.0.0.0"
 )
 
-# Names that are also words of the file form: a reader that mixes up the two is caught with these.
+# Names that are also keys of the file form. A reader must not confuse the two.
 WORDS = (
-    "name", "env", "command", "args", "cmd", "cmds", "labels", "value", "log", "processes", "volumes", "ready",
-    "binds", "y", "on", "no", "null", "true",
-)  # fmt: skip
+    "name",
+    "env",
+    "command",
+    "args",
+    "cmd",
+    "cmds",
+    "labels",
+    "value",
+    "log",
+    "processes",
+    "volumes",
+    "ready",
+    "binds",
+    "y",
+    "on",
+    "no",
+    "null",
+    "true",
+)
 names = st.one_of(
     st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True),
     st.sampled_from(WORDS),
@@ -29,12 +46,57 @@ names = st.one_of(
 )
 
 AWKWARD = (
-    "", " ", "'", '"', "a b", "$HOME", "`id`", "$(id)", "a\nb", "\n", "\r\n", "\t", "\x01\x1b[0m", "\x7f",
-    "\x85", "\u2028",
-    "é", "日本", "🎻", "\ufeff", "yes", "no", "null", "~", "010", "1e3", "0x10", "1:30", "2024-01-01", "=", "<<", "- a",
-    "a: b", "#c", "%d", "{}", "[]", "&a", "*a", "!x", "|", ">", "-", "--", "?", "\\", "\\n", " a ", "a\n ",
+    "",
+    " ",
+    "'",
+    '"',
+    "a b",
+    "$HOME",
+    "`id`",
+    "$(id)",
+    "a\nb",
+    "\n",
+    "\r\n",
+    "\t",
+    "\x01\x1b[0m",
+    "\x7f",
+    "\x85",
+    "\u2028",
+    "é",
+    "日本",
+    "🎻",
+    "\ufeff",
+    "yes",
+    "no",
+    "null",
+    "~",
+    "010",
+    "1e3",
+    "0x10",
+    "1:30",
+    "2024-01-01",
+    "=",
+    "<<",
+    "- a",
+    "a: b",
+    "#c",
+    "%d",
+    "{}",
+    "[]",
+    "&a",
+    "*a",
+    "!x",
+    "|",
+    ">",
+    "-",
+    "--",
+    "?",
+    "\\",
+    "\\n",
+    " a ",
+    "a\n ",
     "trailing\n\n",
-)  # fmt: skip
+)
 texts = st.one_of(
     st.sampled_from(AWKWARD),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
@@ -60,14 +122,14 @@ environments = st.dictionaries(env_names, texts, max_size=3)
 
 
 def strings(element: st.SearchStrategy[str] = texts) -> st.SearchStrategy[Any]:
-    """One string or a list of them."""
+    """Draw a string or a list of strings."""
     return st.one_of(element, st.lists(element, min_size=1, max_size=3))
 
 
 def record(
     required: dict[str, st.SearchStrategy[Any]] | None = None, **optional: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """A mapping with some keys always and others at times."""
+    """Draw a mapping with required and optional keys."""
     return st.fixed_dictionaries(required or {}, optional=optional)
 
 
@@ -84,7 +146,9 @@ volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "nfs": record({"server": filled, "path": absolute, **_mount}, name=names),
     "host_path": record(
         {"path": absolute, **_mount},
-        type=st.sampled_from(model_settings.HOST_PATH_TYPES), read_only=st.booleans(), name=names,
+        type=st.sampled_from(model_settings.HOST_PATH_TYPES),
+        read_only=st.booleans(),
+        name=names,
     ),
     "pvc": record({"claim": filled, **_mount}, read_only=st.booleans(), name=names),
     "empty_dir": record(_mount, memory=st.booleans(), size=quantities, name=names),
@@ -92,7 +156,7 @@ volumes: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "secret": record({"secret": filled, **_mount}, files=_files, name=names),
     "config": record({"config": filled, **_mount}, files=_files, name=names),
     "git_repo": record({"repository": filled, **_mount}, revision=filled, name=names),
-}  # fmt: skip
+}
 volume = st.one_of(
     *(settings.map(lambda drawn, kind=kind: {kind: drawn}) for kind, settings in volumes.items())
 )  # type: ignore[misc]
@@ -156,9 +220,10 @@ _place = {"start_dir": filled, "preamble_cmds": strings(lines)}
 
 @st.composite
 def processes(draw: st.DrawFn, *, grouped: bool) -> dict[str, Any]:
-    """A process, without services and start order, which only the whole can give it.
+    """Draw a process without services and start dependencies, which depend on other processes.
 
-    One in a group has no volumes, which might be mounted where those of the group are.
+    A process in a group has no volumes, because they might have the mount path of a volume of the
+    group.
     """
     own = draw(st.one_of(_argv, _shell))
     level = (
@@ -203,7 +268,7 @@ images = st.dictionaries(
 
 @st.composite
 def experiments(draw: st.DrawFn) -> dict[str, Any]:
-    """A whole experiment in its file form."""
+    """Draw an experiment in its file form."""
     taken = draw(st.lists(names, min_size=1, max_size=6, unique=True))
     members: dict[str, Any] = {}
     while taken:
@@ -220,14 +285,21 @@ def experiments(draw: st.DrawFn) -> dict[str, Any]:
             members[name] = draw(processes(grouped=False))
     _join(draw, members)
     _order(draw, members)
-    own = draw(record(secrets=_files, preamble_cmds=strings(lines), start_dir=filled, env=environments,
-                      images=images))  # fmt: skip
+    own = draw(
+        record(
+            secrets=_files,
+            preamble_cmds=strings(lines),
+            start_dir=filled,
+            env=environments,
+            images=images,
+        )
+    )
     _tell_secrets(draw, members, own.get("secrets", {}))
     return {"name": draw(names), **own, "processes": members}
 
 
 def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
-    """Let some bind, expose and connect: each service has one owner, each fixed port one service."""
+    """Add services: each has one owner, and each fixed port belongs to one service."""
     owners = _owners(members)
     services = draw(st.lists(names, max_size=4, unique=True))
     fixed = draw(st.lists(ports, min_size=len(services), max_size=len(services), unique=True))
@@ -251,7 +323,7 @@ def _join(draw: st.DrawFn, members: dict[str, Any]) -> None:
 
 
 def _tell_secrets(draw: st.DrawFn, members: dict[str, Any], secrets: Any) -> None:
-    """Let some have a secret as a variable, by a name that no other variable has."""
+    """Add variables with secrets, whose names no other variable has."""
     given = [secrets] if isinstance(secrets, str) else secrets
     known = [source.rpartition("/")[2] for source in given]
     for owner in _owners(members):
@@ -262,7 +334,7 @@ def _tell_secrets(draw: st.DrawFn, members: dict[str, Any], secrets: Any) -> Non
 
 
 def _order(draw: st.DrawFn, members: dict[str, Any]) -> None:
-    """Let some start after those before them, which makes no cycle."""
+    """Add start dependencies on earlier processes, which cannot form a cycle."""
     earlier: list[str] = []
     for name, member in members.items():
         if earlier and draw(st.booleans()):

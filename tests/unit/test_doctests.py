@@ -1,4 +1,4 @@
-"""The examples in docstrings say what happens."""
+"""The examples in docstrings have the documented results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULES = [
     info.name
     for package in (symphony, symphony_kube.node_pools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    # Programs, which are run and not imported, and what needs pytest.
+    # Programs cannot be imported, and symphony.testing needs pytest.
     if not info.name.endswith(("__main__", "host.supervise"))
     and not info.name.startswith("symphony.testing")
 ]
@@ -33,7 +33,7 @@ def examples(name: str) -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_examples_of_a_module(name: str) -> None:
+def test_examples_of_a_module(name: str) -> None:
     found = examples(name)
     runner = doctest.DocTestRunner()
     for test in found:

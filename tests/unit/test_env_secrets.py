@@ -87,7 +87,7 @@ def test_a_command_receives_its_secrets_when_it_runs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cluster(machine: Cluster) -> Cluster:
-    """Local processes, and tmux."""
+    """The local and the tmux backend."""
     return machine
 
 

@@ -42,7 +42,7 @@ YAML: list[tuple[str, str]] = [
     (HEAD + "    command: d\n", "e.yml:5:5: not YAML: duplicate key 'command'"),
     (HEAD + "    env: {A: 1, 'A': 2}\n", "e.yml:5:17: not YAML: duplicate key 'A'"),
     # keys that are not text, such as the placeholders of a template
-    ("name: {{ name }}\n", "e.yml:1:8: a key must be text, not a mapping; put '{{ ... }}' in quotes"),
+    ("name: {{ name }}\n", "e.yml:1:8: a key must be text, not a mapping; put '{{ ... }}' in quot"),
     (HEAD + "    env: {? [a] : b}\n", "e.yml:5:13: a key must be text, not a list"),
     (HEAD + "    env: {<<: {? [a] : b}}\n", "e.yml:5:18: a key must be text, not a list"),
     # too many levels
@@ -55,36 +55,22 @@ YAML: list[tuple[str, str]] = [
     ("processes: {}\n", "e.yml:1:1: an experiment needs a name; for example name: my-experiment"),
     # the position of an error, for each form of a setting
     ("name: My_exp\n", "e.yml:1:1: name: experiment name 'My_exp' is not valid"),
-    ("name: e\nprocesess: {}\n", "e.yml:2:1: procesess: an experiment has the unknown key 'procesess'"),
     ("name: e\nsecrets:\n  a/b: c\n", "e.yml:3:3: secrets.a/b: secrets: 'a/b' is not a plain file"),
-    ("name: e\nstart_dir: ''\n", "e.yml:2:1: start_dir: start_dir is empty"),
     ("name: e\nenv:\n  A: 1\n  1B: 2\n", "e.yml:4:3: env.1B: variable name '1B' is not valid"),
-    ("name: e\nimages:\n  rl: {docker_file: D}\n", "e.yml:3:8: images.rl.docker_file: image 'rl' has"),
-    ("name: e\nimages:\n  rl:\n    context_directories:\n      - {name: a, path: x}\n      - {name: a, path: y}\n",
-     "e.yml:6:9: images.rl.context_directories.1: two context entries are named 'a': x and y; rename"),
+    ("name: e\nimages:\n  rl:\n    context_directories:\n"
+     "      - {name: a, path: x}\n      - {name: a, path: y}\n",
+     "e.yml:6:9: images.rl.context_directories.1: two context entries are named 'a': x and y; ren"),
     ("name: e\nimages:\n  rl:\n    context_directories:\n      - name: ../a\n        path: x\n",
-     "e.yml:5:9: images.rl.context_directories.0.name: the name of a context entry must be a plain name"),
-    ("name: e\nprocesses:\n  P: {command: c}\n", "e.yml:3:3: processes.P: process name 'P' is not valid"),
-    ("name: e\nprocesses:\n  p: c\n", "e.yml:3:3: processes.p: process 'p' must be a mapping, not 'c'"),
-    (HEAD + "    comand: c\n", "e.yml:5:5: processes.p.comand: process 'p' has the unknown key 'comand'"),
-    (HEAD + "    cmd: d\n", "e.yml:5:5: processes.p.cmd: process 'p' has cmd and command"),
-    (HEAD + "    env:\n      A:\n", "e.yml:6:7: processes.p.env.A: variable 'A' must be text, not None"),
-    (HEAD + "    binds: {s: yes}\n", "e.yml:5:5: processes.p.binds: the port of 's' must be a number"),
-    (HEAD + "    resource_limit:\n      gpus: 1\n", "e.yml:6:7: processes.p.resource_limit.gpus: resource_lim"),
-    (HEAD + "    ready:\n      tcp: s\n      http: [s, /]\n", "e.yml:5:5: processes.p.ready: ready takes exactly"),
+     "e.yml:5:9: images.rl.context_directories.0.name: the name of a context entry must be a plai"),
+    (HEAD + "    comand: c\n", "e.yml:5:5: processes.p.comand: process 'p' has the unknown key 'c"),
+    (HEAD + "    env:\n      A:\n", "e.yml:6:7: processes.p.env.A: variable 'A' must be text, not"),
     (HEAD + "    volumes:\n      - pvc: {claim: c, mount_path: /m}\n      - nsf: {server: s}\n",
-     "e.yml:7:9: processes.p.volumes.1.nsf: a volume has the unknown key 'nsf'; did you mean 'nfs'?"),
+     "e.yml:7:9: processes.p.volumes.1.nsf: a volume has the unknown key 'nsf'; did you mean 'nfs"),
     (HEAD + "    volumes:\n      - nfs: {server: s, path: /p}\n",
      "e.yml:6:9: processes.p.volumes.0.nfs: a volume of kind nfs needs mount_path"),
-    (HEAD + "    tolerations:\n      - effect: NoSchedule\n", "e.yml:6:9: processes.p.tolerations.0: a toleration"),
-    (HEAD + "    node_selector: {a b: c}\n", "e.yml:5:21: processes.p.node_selector.a b: label key 'a b' is"),
-    (HEAD + "    starts_after: {q: done}\n", "e.yml:5:20: processes.p.starts_after.q: the condition of"),
-    (HEAD + "    job: {tries: 3}\n", "e.yml:5:11: processes.p.job.tries: job has the unknown key 'tries'"),
-    (HEAD + "    pod_yml: []\n", "e.yml:5:5: processes.p.pod_yml: pod_yml must be a mapping, not []"),
-    ("name: e\nprocesses:\n  g:\n    command: c\n    processes: {}\n",
-     "e.yml:4:5: processes.g.command: group 'g' has the unknown key 'command'"),
+    (HEAD + "    node_selector: {a b: c}\n", "e.yml:5:21: processes.p.node_selector.a b: label ke"),
     ("name: e\nprocesses:\n  g:\n    processes:\n      p: {restart_policy: Always}\n",
-     "e.yml:5:7: processes.g.processes.p: process 'p' has settings that belong to its group: restart_policy"),
+     "e.yml:5:7: processes.g.processes.p: process 'p' has settings that belong to its group: rest"),
     ("name: e\nprocesses:\n  p: {}\n  g:\n    processes:\n      p: {}\n",
      "e.yml:4:3: processes.g: experiment 'e' already has a process 'p'"),
 ]  # fmt: skip
@@ -183,7 +169,8 @@ PLAIN = [
 def test_unquoted_text_is_not_converted(tmp_path: Path, text: str) -> None:
     experiment = load(
         tmp_path,
-        f"name: e\nenv: {{A: {text}}}\npreamble_cmds: [{text}]\nprocesses:\n  p:\n    command: {text}\n"
+        f"name: e\nenv: {{A: {text}}}\npreamble_cmds: [{text}]\n"
+        f"processes:\n  p:\n    command: {text}\n"
         f"    args: [{text}, a]\n    env:\n      A: {text}\n    labels: {{a: a}}\n"
         f"    tolerations: [{{key: k, value: {text}}}]\n  q: {{cmd: {text}}}\n",
     )
@@ -214,8 +201,8 @@ def test_the_values_of_images_are_read_as_text(tmp_path: Path) -> None:
     experiment = load(
         tmp_path,
         "name: e\nimages:\n  env:\n    dockerfile: 010\n    build_options: [yes]\n"
-        "    context_directories: [{name: 1e3, path: 0x10, force_update: true}]\n  127.0.0.1:5000/rl:\n"
-        + HEAD[8:],
+        "    context_directories: [{name: 1e3, path: 0x10, force_update: true}]\n"
+        "  127.0.0.1:5000/rl:\n" + HEAD[8:],
     )
     env, other = experiment.list_images()
     assert env.dump() == {

@@ -187,7 +187,7 @@ def test_an_error_is_reported_if_and_only_if_the_backend_refuses(data: dict[str,
     assert exp.dump_dict() == before
 
 
-# --- addresses of this machine ---
+# --- local addresses ---
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_local_names_are_valid_on_a_local_backend(local: Target) -> None:
     )
 
 
-# --- paths of this machine ---
+# --- local paths ---
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Parameters and counts of a file: what is filled in and where, what is left to the shell, and what is refused."""
+"""Parameters and counts of a file: the replacement of references, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(tmp_path: Path, text: str, name: str = "e.yml", **parameters: object) -
     return Experiment.load_file(path, parameters=parameters)
 
 
-def refusal(tmp_path: Path, text: str, name: str = "e.yml", **parameters: object) -> str:
+def error_message(tmp_path: Path, text: str, name: str = "e.yml", **parameters: object) -> str:
     with pytest.raises(SpecError) as caught:
         load(tmp_path, text, name, **parameters)
     message = str(caught.value)
@@ -38,17 +38,20 @@ def names(experiment: Experiment) -> list[str]:
     return [process.path for process in experiment.list_all_processes()]
 
 
-# --- where a value comes from ---
+# --- the values of parameters ---
 
 
 def arg(experiment: Experiment) -> list[str] | None:
     return experiment.get_process("p").args
 
 
-ONE = "name: e\nparameters: {x: file}\nprocesses:\n  p: {command: c, args: ['${x}', 'a-${x}-${x:-z}']}\n"
+ONE = (
+    "name: e\nparameters: {x: file}\n"
+    "processes:\n  p: {command: c, args: ['${x}', 'a-${x}-${x:-z}']}\n"
+)
 
 
-def test_a_value_is_what_is_given_else_that_of_the_environment_else_that_of_the_file(
+def test_a_given_value_takes_precedence_over_the_environment_and_the_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("x", raising=False)
@@ -79,14 +82,15 @@ def test_a_value_is_what_is_given_else_that_of_the_environment_else_that_of_the_
         ("a", "${SYMPH_DB_ADDR}${SYMPHONY_ROLE:-x}", "${SYMPH_DB_ADDR}${SYMPHONY_ROLE:-x}"),
     ],
 )
-def test_what_a_reference_becomes(
-    tmp_path: Path, declared: str, reference: str, value: str
-) -> None:
-    text = f"name: e\nparameters: {{no_such: {declared}}}\nprocesses:\n  p: {{command: c, args: ['{reference}']}}\n"
+def test_references_are_replaced(tmp_path: Path, declared: str, reference: str, value: str) -> None:
+    text = (
+        f"name: e\nparameters: {{no_such: {declared}}}\n"
+        f"processes:\n  p: {{command: c, args: ['{reference}']}}\n"
+    )
     assert arg(load(tmp_path, text)) == [value]
 
 
-def test_a_file_that_declares_none_is_taken_as_it_is_written(tmp_path: Path) -> None:
+def test_a_file_without_parameters_is_not_changed(tmp_path: Path) -> None:
     text = "${HOME} ${x:-y} $${z} ${"
     experiment = load(tmp_path, f"name: e\nprocesses:\n  p: {{command: c, args: ['{text}']}}\n")
     assert arg(experiment) == [text]
@@ -98,19 +102,17 @@ SHELL = "echo ${x} ${HOME} ${x%.*} $${x} $${HOME} ${SYMPH_S_PORT:?} $x $$ ${"
 
 
 @pytest.mark.parametrize("key", ["cmd", "cmds", "preamble_cmds"])
-def test_in_shell_lines_what_is_not_declared_is_the_shells(tmp_path: Path, key: str) -> None:
+def test_other_names_in_shell_lines_belong_to_the_shell(tmp_path: Path, key: str) -> None:
     line = [SHELL] if key != "cmd" else SHELL
     rest = {"command": "c"} if key == "preamble_cmds" else {}
     data = {"name": "e", "parameters": {"x": 8}, "processes": {"p": {key: line, **rest}}}
     process = load(tmp_path, json.dumps(data), "e.json").get_process("p")
-    found = process.preamble_cmds if key == "preamble_cmds" else process.cmds
-    assert found == ["echo 8 ${HOME} ${x%.*} ${x} $${HOME} ${SYMPH_S_PORT:?} $x $$ ${"]
+    lines = process.preamble_cmds if key == "preamble_cmds" else process.cmds
+    assert lines == ["echo 8 ${HOME} ${x%.*} ${x} $${HOME} ${SYMPH_S_PORT:?} $x $$ ${"]
 
 
 @pytest.mark.parametrize("suffix", [".yml", ".json"])
-def test_a_number_where_a_number_is_wanted_and_text_where_text_is(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_a_value_is_a_number_or_text_depending_on_the_setting(tmp_path: Path, suffix: str) -> None:
     data: dict[str, Any] = {
         "name": "e-${n}",
         "parameters": {
@@ -155,7 +157,7 @@ def test_a_number_where_a_number_is_wanted_and_text_where_text_is(
     assert settings.pod_yml == {"spec": {"priority": 1234, "text": "n1234", "flag": True}}
 
 
-def test_what_python_gives_may_be_a_number() -> None:
+def test_values_in_python_may_be_numbers() -> None:
     data = {
         "name": "e",
         "parameters": {"n": 1},
@@ -169,35 +171,44 @@ HEAD = "name: e\nparameters: {agents: 8, must: null}\nprocesses:\n  p:\n    comm
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "said"),
+    ("text", "given", "message"),
     [
-        (HEAD, {"agnets": 4}, "e.yml:2:1: parameters.agnets: there is no parameter 'agnets'; did you mean 'agents'?"),
-        ("name: e\n", {"n": 4},
-         "e.yml:1:1: the file declares no parameters, so n cannot be set; declare them: parameters"),
-        (HEAD + "    args: [a, 'x${agnets}']\n", {},
-         "e.yml:6:15: processes.p.args.1: there is no parameter 'agnets'; did you mean 'agents'? (declare it in"),
-        (HEAD + "    args: ['${zzz:-3}']\n", {}, "there is no parameter 'zzz'; parameters: agents, must"),
-        (HEAD + "    env:\n      A: ${must}\n", {},
-         "e.yml:7:7: processes.p.env.A: parameter 'must' has no value; give --set must=..., or set the variable must"),
-        (HEAD + "    binds: {s: '${agents}x'}\n", {}, "e.yml:6:5: processes.p.binds: the port of 's' must be a number"),
-        (HEAD + "    restart_policy: ${agents}\n", {}, "e.yml:6:5: processes.p.restart_policy: restart_policy must be one of Al"),
-        (HEAD + "    args: ['${agents']\n", {}, "'${agents' is not a reference: write ${name} or ${name:-default}, or $${ for the text ${"),
+        (HEAD, {"agnets": 4}, "e.yml:2:1: parameters.agnets: there is no parameter 'agnets'; did"),
+        (
+            "name: e\n",
+            {"n": 4},
+            "e.yml:1:1: the file declares no parameters, so n cannot be set; declare them",
+        ),
+        (
+            HEAD + "    args: [a, 'x${agnets}']\n",
+            {},
+            "e.yml:6:15: processes.p.args.1: there is no parameter 'agnets'; did you mean 'agents'",
+        ),
+        (HEAD + "    args: ['${zzz:-3}']\n", {}, "there is no parameter 'zzz'; parameters: agents"),
+        (
+            HEAD + "    env:\n      A: ${must}\n",
+            {},
+            "e.yml:7:7: processes.p.env.A: parameter 'must' has no value; give --set must=...",
+        ),
+        (HEAD + "    binds: {s: '${agents}x'}\n", {}, "e.yml:6:5: processes.p.binds: the port of"),
+        (HEAD + "    restart_policy: ${agents}\n", {}, "e.yml:6:5: processes.p.restart_policy: re"),
+        (HEAD + "    args: ['${agents']\n", {}, "'${agents' is not a reference: write ${name} or"),
         (HEAD + "    args: ['${#a}']\n", {}, "'${#a}' is not a reference"),
         (HEAD + "    args: ['${agents:-${must}}']\n", {}, "'${agents:-${must}' is not a reference"),
-        (HEAD + "    args: ['${index}']\n", {}, "${index} can be used only in a process or a group with a count; write $${index} for the text"),
-        (HEAD + "    env: {count: 1, A: '${index}'}\n", {}, "${index} can be used only in a process or a group with a count"),
-        (HEAD + "    env: {A8: x, 'A${agents}': y}\n", {}, "processes.p.env.A${agents}: the key 'A8' is duplicated after the parameters are replaced"),
-        ("name: e\nparameters: [a]\n", {}, "e.yml:2:1: parameters: parameters must be a mapping, not ['a']"),
-        ("name: e\nparameters:\n  a: [1]\n", {}, "e.yml:3:3: parameters.a: parameter 'a' must be text, not ['1']"),
-        ("name: e\nparameters:\n  a-b: 1\n", {}, "e.yml:3:3: parameters.a-b: parameter name 'a-b' is not valid: use letters"),
-        ("name: e\nparameters:\n  index: 1\n", {}, "'index' cannot be a parameter, because symphony sets its value"),
+        (HEAD + "    args: ['${index}']\n", {}, "${index} can be used only in a process or a grou"),
+        (HEAD + "    env: {count: 1, A: '${index}'}\n", {}, "${index} can be used only in a proce"),
+        (HEAD + "    env: {A8: x, 'A${agents}': y}\n", {}, "processes.p.env.A${agents}: the key '"),
+        ("name: e\nparameters: [a]\n", {}, "e.yml:2:1: parameters: parameters must be a mapping,"),
+        ("name: e\nparameters:\n  a: [1]\n", {}, "e.yml:3:3: parameters.a: parameter 'a' must be"),
+        ("name: e\nparameters:\n  a-b: 1\n", {}, "e.yml:3:3: parameters.a-b: parameter name 'a-b'"),
+        ("name: e\nparameters:\n  index: 1\n", {}, "'index' cannot be a parameter, because sympho"),
         ("name: e\nparameters:\n  SYMPH_X: 1\n", {}, "'SYMPH_X' cannot be a parameter"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(
-    tmp_path: Path, text: str, given: dict[str, object], said: str
+)
+def test_errors_have_a_position(
+    tmp_path: Path, text: str, given: dict[str, object], message: str
 ) -> None:
-    assert said in refusal(tmp_path, text, **given)
+    assert message in error_message(tmp_path, text, **given)
 
 
 # --- counts ---
@@ -209,7 +220,7 @@ def described(**processes: Any) -> Experiment:
     return Experiment.load_dict(data)
 
 
-def test_a_count_makes_several_of_a_process() -> None:
+def test_a_count_creates_copies_of_a_process() -> None:
     experiment = described(
         agent={
             "count": 3,
@@ -226,7 +237,7 @@ def test_a_count_makes_several_of_a_process() -> None:
     assert last.settings.env == {"RANK": "2", "R2": "x"}
 
 
-def test_a_count_in_a_group_and_of_a_group() -> None:
+def test_groups_and_their_members_may_have_counts() -> None:
     member = {"command": ["c", "${index}", "${group_index}"]}
     experiment = described(
         lone={"processes": {"w": {"count": 2, **member}}},
@@ -237,10 +248,15 @@ def test_a_count_in_a_group_and_of_a_group() -> None:
         },
     )
     assert names(experiment) == [
-        "lone/w-0", "lone/w-1",
-        "crew-0/w-crew-0-0", "crew-0/w-crew-0-1", "crew-0/v-0",
-        "crew-1/w-crew-1-0", "crew-1/w-crew-1-1", "crew-1/v-1",
-    ]  # fmt: skip
+        "lone/w-0",
+        "lone/w-1",
+        "crew-0/w-crew-0-0",
+        "crew-0/w-crew-0-1",
+        "crew-0/v-0",
+        "crew-1/w-crew-1-0",
+        "crew-1/w-crew-1-1",
+        "crew-1/v-1",
+    ]
     commands = {process.name: process.command for process in experiment.list_all_processes()}
     assert commands["w-1"] == ["c", "1", "${group_index}"]
     assert commands["w-crew-1-0"] == ["c", "0", "1"]
@@ -249,7 +265,7 @@ def test_a_count_in_a_group_and_of_a_group() -> None:
 
 
 @pytest.mark.parametrize(("count", "made"), [(0, []), (1, ["p-0"]), (None, ["p"])])
-def test_few_and_none(count: int | None, made: list[str]) -> None:
+def test_small_counts(count: int | None, made: list[str]) -> None:
     assert names(described(p={"count": count, "command": "c"})) == made
 
 
@@ -267,7 +283,7 @@ def test_few_and_none(count: int | None, made: list[str]) -> None:
         ({"m": "started"}, {"m-0": "started", "m-1": "started"}),
     ],
 )
-def test_what_starts_after_something_with_a_count_starts_after_all_of_it(
+def test_starting_after_a_replicated_process_waits_for_all_copies(
     after: Any, waits: dict[str, str]
 ) -> None:
     one = {"command": "c"}
@@ -281,7 +297,7 @@ def test_what_starts_after_something_with_a_count_starts_after_all_of_it(
     assert experiment.get_process("last").settings.starts_after == waits
 
 
-def test_a_name_that_is_there_is_not_that_of_copies() -> None:
+def test_a_process_takes_precedence_over_copies_of_the_same_name() -> None:
     one = {"command": "c"}
     experiment = described(
         w=one, crew={"count": 2, "processes": {"w": one}}, last={"starts_after": "w", **one}
@@ -290,7 +306,7 @@ def test_a_name_that_is_there_is_not_that_of_copies() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("count: two", "e.yml:4:5: processes.p.count: count must be a whole number, not 'two'"),
         ("count: true", "count must be a whole number, not True"),
@@ -298,31 +314,34 @@ def test_a_name_that_is_there_is_not_that_of_copies() -> None:
         ("count: 10001", "count must be at most 10000, not 10001"),
         (
             "conut: 1",
-            "e.yml:4:5: processes.p.conut: process 'p-0' has the unknown key 'conut'; did you mean 'count'",
+            "e.yml:4:5: processes.p.conut: process 'p-0' has the unknown key 'conut'; did you mean",
         ),
         ("env: {1A: b}", "e.yml:4:11: processes.p.env.1A: variable name '1A' is not valid"),
     ],
 )
-def test_a_wrong_count_is_told_with_its_place(tmp_path: Path, line: str, said: str) -> None:
+def test_errors_in_a_count_have_a_position(tmp_path: Path, line: str, message: str) -> None:
     rest = "" if line.startswith("count") else "    count: 2\n"
-    assert said in refusal(
+    assert message in error_message(
         tmp_path, f"name: e\nprocesses:\n  p:\n    {line}\n    command: c\n{rest}"
     )
 
 
-def test_what_is_wrong_in_a_member_of_a_group_is_told_where_it_stands(tmp_path: Path) -> None:
-    text = "name: e\nprocesses:\n  g:\n    count: 2\n    processes:\n      p:\n        count: 2\n        comand: c\n"
+def test_errors_in_a_member_of_a_group_have_a_position(tmp_path: Path) -> None:
+    text = (
+        "name: e\nprocesses:\n  g:\n    count: 2\n    processes:\n"
+        "      p:\n        count: 2\n        comand: c\n"
+    )
     assert (
         "e.yml:8:9: processes.g.processes.p.comand: process 'p-0-0' has the unknown key 'comand'"
-        in refusal(tmp_path, text)
+        in error_message(tmp_path, text)
     )
     twice = "name: e\nprocesses:\n  p: {count: 2, command: c}\n  p-1: {command: c}\n"
-    assert "e.yml:4:3: processes.p-1: experiment 'e' already has a process 'p-1'" in refusal(
+    assert "e.yml:4:3: processes.p-1: experiment 'e' already has a process 'p-1'" in error_message(
         tmp_path, twice
     )
 
 
-def test_the_schema_refuses_what_is_no_count() -> None:
+def test_the_schema_refuses_other_counts() -> None:
     for wrong in ("two", -1, 1.5, 10_001, True):
         data = {"name": "e", "processes": {"p": {"count": wrong}}}
         assert not VALIDATOR.is_valid(data), wrong
@@ -330,7 +349,7 @@ def test_the_schema_refuses_what_is_no_count() -> None:
             Experiment.load_dict(data)
 
 
-# --- both ---
+# --- parameters with counts ---
 
 BOTH = """\
 name: e
@@ -357,7 +376,7 @@ print(json.dumps(resolve(Experiment.load_file(sys.argv[1]), SCHEME).to_dict()))
 """
 
 
-def test_a_count_may_be_a_parameter_and_the_dump_is_the_same_experiment_elsewhere(
+def test_a_dump_has_no_parameters_and_no_counts(
     tmp_path: Path,
 ) -> None:
     experiment = load(tmp_path, BOTH, agents="2")
@@ -367,6 +386,10 @@ def test_a_count_may_be_a_parameter_and_the_dump_is_the_same_experiment_elsewher
     experiment.dump_file(tmp_path / "dumped.yml")
     done = subprocess.run(
         [sys.executable, "-c", READER, tmp_path / "dumped.yml"],
-        cwd=Path(__file__).parents[2], env={**os.environ, "agents": "5"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "agents": "5"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(done.stdout) == json.loads(json.dumps(resolve(experiment, SCHEME).to_dict()))

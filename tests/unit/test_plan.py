@@ -57,12 +57,21 @@ ADDRESSES = {
 
 def test_every_process_receives_all_addresses_and_its_identity() -> None:
     assert environment(example(), "learner") == {
-        "LEVEL": "experiment", "E": "1", **ADDRESSES, "SYMPHONY_ROLE": "learner", "SYMPHONY_GROUP": "",
-    }  # fmt: skip
+        "LEVEL": "experiment",
+        "E": "1",
+        **ADDRESSES,
+        "SYMPHONY_ROLE": "learner",
+        "SYMPHONY_GROUP": "",
+    }
     assert environment(example(), "agent") == {
-        "LEVEL": "process", "E": "1", "G": "1", "SYMPH_RAY_ID": "7",
-        **ADDRESSES, "SYMPHONY_ROLE": "agent", "SYMPHONY_GROUP": "agents",
-    }  # fmt: skip
+        "LEVEL": "process",
+        "E": "1",
+        "G": "1",
+        "SYMPH_RAY_ID": "7",
+        **ADDRESSES,
+        "SYMPHONY_ROLE": "agent",
+        "SYMPHONY_GROUP": "agents",
+    }
 
 
 def test_addresses_take_precedence_over_variables_of_the_user() -> None:

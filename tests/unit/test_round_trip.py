@@ -1,4 +1,4 @@
-"""Whatever an experiment says survives being written and read: the plans at both ends are equal."""
+"""An experiment that is written and read again resolves to an equal plan."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def plan(experiment: Experiment) -> dict[str, Any]:
 
 
 def through_file(experiment: Experiment, suffix: str) -> Experiment:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, f"experiment{suffix}")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, f"experiment{suffix}")
         experiment.dump_file(path)
         return Experiment.load_file(path)
 
 
 def with_text(text: str) -> Experiment:
-    """The text wherever text goes."""
+    """Return an experiment with the text in every setting that can contain it."""
     experiment = Experiment(
         "e", env={"A": text}, preamble_cmds=[f"true {text}"], start_dir=f"x{text}"
     )
@@ -63,20 +63,20 @@ def test_a_dumped_file_loads_to_an_equal_plan(suffix: str, data: dict[str, Any])
 
 @pytest.mark.parametrize("suffix", [".yml", ".json"])
 @pytest.mark.parametrize("text", AWKWARD, ids=ascii)
-def test_awkward_text_survives_a_file(suffix: str, text: str) -> None:
+def test_awkward_text_is_not_changed_by_a_file(suffix: str, text: str) -> None:
     experiment = with_text(text)
     assert plan(through_file(experiment, suffix)) == plan(experiment)
 
 
 @given(texts)
-def test_any_text_survives_yaml(text: str) -> None:
+def test_text_is_not_changed_by_yaml(text: str) -> None:
     experiment = with_text(text)
     assert plan(through_file(experiment, ".yml")) == plan(experiment)
 
 
 @pytest.mark.parametrize("suffix", [".yml", ".json"])
 @pytest.mark.parametrize("word", WORDS)
-def test_a_name_may_be_a_word_of_the_file_form(suffix: str, word: str) -> None:
+def test_a_key_of_the_file_form_may_be_a_name(suffix: str, word: str) -> None:
     experiment = Experiment(word)
     one = experiment.new_process(word, command="c", args=["010", "yes", "1e3"]).binds({word: 7100})
     one.resource_limit(cpu=2, gpu=1).termination_grace_period(3).set_env(
@@ -101,10 +101,10 @@ for path in sys.argv[1:]:
 
 @settings(max_examples=3, database=None)
 @given(experiments())
-def test_another_process_reads_an_equal_plan(data: dict[str, Any]) -> None:
+def test_another_interpreter_resolves_an_equal_plan(data: dict[str, Any]) -> None:
     experiment = Experiment.load_dict(data)
-    with tempfile.TemporaryDirectory() as folder:
-        files = [f"{folder}/e.yml", f"{folder}/e.json"]
+    with tempfile.TemporaryDirectory() as directory:
+        files = [f"{directory}/e.yml", f"{directory}/e.json"]
         for file in files:
             experiment.dump_file(file)
         done = subprocess.run(
@@ -116,7 +116,7 @@ def test_another_process_reads_an_equal_plan(data: dict[str, Any]) -> None:
     assert [json.loads(line) for line in done.stdout.splitlines()] == [expected, expected]
 
 
-def test_a_written_file_is_utf_8_and_says_nothing_that_was_not_set(tmp_path: Path) -> None:
+def test_a_file_is_utf_8_and_contains_only_what_is_set(tmp_path: Path) -> None:
     experiment = Experiment("e")
     experiment.new_process("p", command="é")
     experiment.dump_file(tmp_path / "e.yml")

@@ -49,7 +49,10 @@ def test_the_schema_file_is_up_to_date(tmp_path: Path) -> None:
 
 
 def test_building_the_schema_imports_only_the_standard_library() -> None:
-    program = "import sys, symphony.model.schema as s; s.build(); print('yaml' in sys.modules, 'psutil' in sys.modules)"
+    program = (
+        "import sys, symphony.model.schema as s; s.build(); "
+        "print('yaml' in sys.modules, 'psutil' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -136,7 +139,14 @@ FULL: dict[str, Any] = {
             "job": True,
             "volumes": [
                 {"nfs": {"server": "s", "path": "/p", "mount_path": "/a", "name": "n"}},
-                {"host_path": {"path": "/p", "mount_path": "/b", "type": "Directory", "read_only": True}},
+                {
+                    "host_path": {
+                        "path": "/p",
+                        "mount_path": "/b",
+                        "type": "Directory",
+                        "read_only": True,
+                    }
+                },
                 {"pvc": {"claim": "c", "mount_path": "/c"}},
                 {"empty_dir": {"mount_path": "/d", "memory": True, "size": "1Gi"}},
                 {"shared_memory": None},
@@ -145,8 +155,16 @@ FULL: dict[str, Any] = {
                 {"git_repo": {"repository": "r", "mount_path": "/g", "revision": "main"}},
             ],
             "node_selector": {"example.org/zone": "a"},
-            "tolerations": [{"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute",
-                             "toleration_seconds": 1}, {"operator": "Exists"}],
+            "tolerations": [
+                {
+                    "key": "k",
+                    "operator": "Equal",
+                    "value": "v",
+                    "effect": "NoExecute",
+                    "toleration_seconds": 1,
+                },
+                {"operator": "Exists"},
+            ],
             "labels": {"team": "a"},
             "pod_yml": {"spec": {"any": ["thing"]}},
             "container_yml": {},
@@ -155,11 +173,19 @@ FULL: dict[str, Any] = {
             "connects": "db",
             "starts_after": {"db": "started"},
             "job": {"backoff_limit": 1, "active_deadline": 2, "ttl": 3},
-            "processes": {"one": {"cmd": "true", "ready": {"log": "up"}}, "two": {"cmds": ["a", "b"]}},
+            "processes": {
+                "one": {"cmd": "true", "ready": {"log": "up"}},
+                "two": {"cmds": ["a", "b"]},
+            },
         },
-        "last": {"command": ["c"], "starts_after": ["db", "workers"], "connects": {"db": None}, "env": None},
+        "last": {
+            "command": ["c"],
+            "starts_after": ["db", "workers"],
+            "connects": {"db": None},
+            "env": None,
+        },
     },
-}  # fmt: skip
+}
 
 
 def test_every_key_is_accepted_by_both() -> None:
@@ -302,7 +328,10 @@ WRONG: list[Any] = [
     of_process(volumes=["nfs"]),
     volume(),
     volume(disk={}),
-    volume(nfs={"server": "s", "path": "/p", "mount_path": "/m"}, pvc={"claim": "c", "mount_path": "/m"}),
+    volume(
+        nfs={"server": "s", "path": "/p", "mount_path": "/m"},
+        pvc={"claim": "c", "mount_path": "/m"},
+    ),
     volume(nfs=None),
     volume(nfs={"server": "s", "path": "/p"}),
     volume(nfs={"server": "s", "path": "p", "mount_path": "/m"}),
@@ -326,7 +355,7 @@ WRONG: list[Any] = [
     of_process(tolerations=[{"key": "a", "seconds": 1}]),
     of_process(pod_yml=[]),
     of_process(container_yml="spec"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("data", WRONG, ids=ascii)

@@ -241,13 +241,6 @@ def test_refused_connection_is_reported_within_two_seconds(tmp_path, pauses):
     assert "refused" in str(error)
 
 
-def test_unknown_host_name_is_reported(tmp_path, pauses):
-    assert "nowhere.invalid" in str(
-        first_error(config(tmp_path / "k", "https://nowhere.invalid:6443"))
-    )
-    assert sum(pauses) <= 2.0
-
-
 def test_silent_server_is_reported_without_retries(tmp_path, pauses):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"

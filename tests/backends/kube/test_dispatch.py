@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,7 +23,7 @@ from symphony.kube import (
     ProcessGroup,
     Reserve,
 )
-from symphony_kube.node_pools.pools import MachineResources, Taint
+from symphony_kube.node_pools.pools import MachineResources
 
 SAMPLES = sorted((Path(__file__).parent / "tfjson").glob("*.tf.json"))
 LAB = Path(__file__).parent / "tfjson" / "lab.tf.json"
@@ -500,13 +499,6 @@ def test_group_moves_to_a_pool_that_fits_all_members(lab, exp):
     assert [toleration["key"] for toleration in spec["tolerations"]] == ["team", "nvidia.com/gpu"]
 
 
-def test_member_with_a_named_pool_moves_its_group(lab, exp):
-    a, b = group_of(exp, "a", "b")
-    assert lab.assign_to_resource(a, cpu=1).name == "small"
-    assert lab.assign_to_gpu(b, node_pool_name="v100").name == "v100"
-    assert pods(exp)["squad"]["nodeSelector"] == {"name": "v100"}
-
-
 # --- repeated assignments ---
 
 
@@ -791,19 +783,3 @@ def test_type_stub_has_the_same_names():
         for alias in node.names
     }
     assert imported == symphony.kube._MODULES
-
-
-def test_toleration_of_a_taint_without_a_value():
-    assert Taint(key="bare", effect="NoExecute").toleration == {
-        "key": "bare",
-        "operator": "Exists",
-        "effect": "NoExecute",
-    }
-
-
-def test_assignment_is_saved_in_files(lab, exp, tmp_path):
-    lab.assign_to_gpu(new(exp, "p"), node_pool_name="v100-team")
-    exp.dump_file(tmp_path / "exp.json")
-    again = Experiment.load_file(tmp_path / "exp.json")
-    assert json.dumps(again.dump_dict()) == json.dumps(exp.dump_dict())
-    assert pods(again) == pods(exp)

@@ -12,7 +12,7 @@ from symphony.cluster import Cluster, ExecResult
 from symphony.errors import SpecError
 from symphony.names import MAX_LENGTH, is_name
 from symphony_kube.api.labels import Scope
-from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, Options
+from symphony_kube.render.options import EXPOSE, GIT_IMAGE, GPU, Expose, RenderOptions
 
 if TYPE_CHECKING:
     from symphony.cluster import Manifest, OnChange, Progress, Tunnel
@@ -78,7 +78,7 @@ class KubeCluster(Cluster):
         # A default image applies to every process that has none.
         self.requires_image = image is None
         self.namespace = namespace
-        self.options = Options(
+        self.options = RenderOptions(
             image=image,
             expose=expose,
             jobs_only=jobs_only,
@@ -151,7 +151,7 @@ class KubeCluster(Cluster):
         from symphony_kube.render.manifest import KubeManifest
 
         if isinstance(manifest, KubeManifest):
-            server_check.check(self.api, manifest)
+            server_check.check_with_server(self.api, manifest)
 
     def node_gpus(self) -> dict[str, int]:
         """Return the number of allocatable GPUs of each node. Raises `BackendError`."""

@@ -19,7 +19,7 @@ from symphony.plan.resolve import Plan, resolve
 from symphony_kube.api.labels import ROSTER, Scope
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import KubeManifest
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 
 GOLDEN = Path(__file__).with_name("golden")
 IMAGE = "registry.example/rl:1"
@@ -206,7 +206,7 @@ class Specimen:
 
     build: Callable[[Experiment], None]
     secrets: dict[str, str] = dataclasses.field(default_factory=dict)
-    options: Options = Options()
+    options: RenderOptions = RenderOptions()
     namespace: str | None = None
 
     @property
@@ -235,7 +235,7 @@ def planned(exp: Experiment, scope: Scope) -> Plan:
     return resolve(exp, AddressScheme(backend="kube", host=scope.object_name, bind_host="0.0.0.0"))
 
 
-EVERYTHING = Options(
+EVERYTHING = RenderOptions(
     image="fallback:1",
     service_account="trainer",
     image_pull_secrets=("registry", "mirror"),
@@ -249,9 +249,9 @@ SPECIMENS = {
         Specimen(build=group),
         Specimen(build=job),
         Specimen(
-            build=shared, secrets=SECRETS, options=Options(jobs_only=True), namespace="team-a"
+            build=shared, secrets=SECRETS, options=RenderOptions(jobs_only=True), namespace="team-a"
         ),
-        Specimen(build=fleet, options=Options(expose="NodePort")),
+        Specimen(build=fleet, options=RenderOptions(expose="NodePort")),
         Specimen(build=awkward),
         Specimen(build=volumes),
     )

@@ -18,7 +18,7 @@ import pytest
 from symphony.status import ReasonCode as Code
 from symphony.status import State
 from symphony_kube.api import labels
-from symphony_kube.render.roster import Unit, encode
+from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.status import reasons
 from symphony_kube.status.observe import JOBS, PODS, PodObserver, observe
 from symphony_kube.status.pod_status import parse_time
@@ -416,7 +416,7 @@ def test_readiness_by_log_is_ignored_if_no_process_waits():
 
 def describe(pods: list[dict[str, Any]], roster: Any, now: float) -> dict[str, Any]:
     """Return the status without a given roster: it is an annotation of the first Pod."""
-    pods[0]["metadata"]["annotations"] = {labels.ROSTER: encode(roster)}
+    pods[0]["metadata"]["annotations"] = {labels.ROSTER: encode_roster(roster)}
     return {item.path: summary(item) for item in observe("e", pods, now=AT + now).status}
 
 
@@ -492,7 +492,7 @@ def test_long_chain_of_processes():
     assert max(len(item.reason) for item in found.status) < 400
 
 
-@pytest.mark.parametrize("text", ["", "nonsense", encode(())[:-4]])
+@pytest.mark.parametrize("text", ["", "nonsense", encode_roster(())[:-4]])
 def test_pods_without_a_valid_roster(text):
     team = pod(
         {"phase": "Running"},

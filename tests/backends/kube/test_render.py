@@ -17,8 +17,8 @@ from symphony import Cluster, Experiment, SpecError
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, ROSTER, SERVICE, UNIT, Scope
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import REDACTED, KubeManifest
-from symphony_kube.render.options import Options
-from symphony_kube.render.roster import Unit, decode
+from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.roster import Unit, decode_roster
 
 from .specimens import FILES, GOLDEN, IMAGE, SPECIMENS, Specimen, planned, written
 
@@ -26,12 +26,12 @@ Object = dict[str, Any]
 
 
 def rendered(
-    exp: Experiment, options: Options | None = None, *, namespace: str | None = None
+    exp: Experiment, options: RenderOptions | None = None, *, namespace: str | None = None
 ) -> KubeManifest:
     scope = Scope(
         experiment=exp.name, namespace=namespace or exp.name, shared=namespace is not None
     )
-    return render(planned(exp, scope), scope, options or Options(image=IMAGE), FILES)
+    return render(planned(exp, scope), scope, options or RenderOptions(image=IMAGE), FILES)
 
 
 def by_kind(manifest: KubeManifest) -> dict[str, list[Object]]:
@@ -201,7 +201,7 @@ def test_long_names_in_a_shared_namespace_are_refused() -> None:
 def test_services_of_bound_and_exposed_services(expose: Any, kind: str) -> None:
     exp, process = one()
     process.binds(["inner", "both"]).exposes({"both": None, "outer": 80})
-    services = by_kind(rendered(exp, Options(image=IMAGE, expose=expose)))["Service"]
+    services = by_kind(rendered(exp, RenderOptions(image=IMAGE, expose=expose)))["Service"]
     found = {item["metadata"]["name"]: item["spec"]["type"] for item in services}
     assert found == {"inner": "ClusterIP", "both": kind, "outer": kind}
     assert all(item["spec"]["publishNotReadyAddresses"] for item in services)
@@ -248,7 +248,7 @@ def test_job_with_restart_policy_always_is_refused(jobs_only: bool, alternative:
     if not jobs_only:
         process.job()
     with pytest.raises(SpecError) as refusal:
-        rendered(exp, Options(image=IMAGE, jobs_only=jobs_only))
+        rendered(exp, RenderOptions(image=IMAGE, jobs_only=jobs_only))
     assert str(refusal.value) == (
         "process 'p' has the restart policy Always, which a Job cannot have because it runs to "
         f"completion: set OnFailure or Never, or {alternative}"
@@ -275,11 +275,11 @@ def test_missing_images_are_reported() -> None:
         exp.new_process(name, command="c")
     exp.get_process("b").container_yml = {"image": "own:1"}
     with pytest.raises(SpecError, match=r"^processes a, c have no container_image: .*--image"):
-        rendered(exp, Options())
-    assert containers_of(rendered(exp, Options(image="i")))["b"]["image"] == "own:1"
+        rendered(exp, RenderOptions())
+    assert containers_of(rendered(exp, RenderOptions(image="i")))["b"]["image"] == "own:1"
     exp.get_process("c").container_yml = {"image": "own:1"}
     with pytest.raises(SpecError, match="^process 'a' has no container_image: "):
-        rendered(exp, Options())
+        rendered(exp, RenderOptions())
 
 
 def test_entry_point_of_the_image() -> None:
@@ -323,7 +323,7 @@ def test_address_replaces_a_variable_of_the_same_name() -> None:
 def test_custom_gpu_resource() -> None:
     exp, process = one()
     process.resource_limit(gpu=1)
-    item = containers_of(rendered(exp, Options(image=IMAGE, gpu_resource="amd.com/gpu")))["p"]
+    item = containers_of(rendered(exp, RenderOptions(image=IMAGE, gpu_resource="amd.com/gpu")))["p"]
     assert item["resources"] == {"limits": {"amd.com/gpu": "1"}}
 
 
@@ -375,7 +375,7 @@ def test_roster_is_on_the_first_pod_that_does_not_wait() -> None:
     )
     with_roster = [item for item in manifest if ROSTER in item["metadata"].get("annotations", {})]
     assert [item["metadata"]["name"] for item in with_roster] == ["db"]
-    assert decode(with_roster[0]["metadata"]["annotations"][ROSTER]) == manifest.roster
+    assert decode_roster(with_roster[0]["metadata"]["annotations"][ROSTER]) == manifest.roster
 
 
 def test_roster_of_a_job_is_on_its_pod_template() -> None:
@@ -411,7 +411,7 @@ def test_text_keeps_its_last_value(path: str) -> None:
     exp = Experiment("e")
     exp.new_process("w", cmd="true").mount_nfs("server", path, "/data")
     scope = Scope(experiment="e", namespace="e")
-    manifest = render(planned(exp, scope), scope, Options(image=IMAGE), {})
+    manifest = render(planned(exp, scope), scope, RenderOptions(image=IMAGE), {})
     assert list(yaml.safe_load_all(str(manifest))) == list(manifest)
 
 

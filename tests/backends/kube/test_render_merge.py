@@ -10,7 +10,7 @@ import pytest
 from symphony import Experiment, SpecError
 from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, UNIT
 from symphony_kube.render.merge import merge, to_plain_data
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 
 from .test_render import IMAGE, one, rendered, spec_of
 
@@ -146,7 +146,9 @@ def test_pod_yml_that_changes_the_identity_of_a_pod_is_refused(
     exp, process = one()
     process.pod_yml = own
     with pytest.raises(SpecError) as refusal:
-        rendered(exp, Options(image=IMAGE, jobs_only=job), namespace="team-a" if job else None)
+        rendered(
+            exp, RenderOptions(image=IMAGE, jobs_only=job), namespace="team-a" if job else None
+        )
     assert message in str(refusal.value)
     assert len(str(refusal.value).splitlines()) == 1
 

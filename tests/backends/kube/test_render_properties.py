@@ -17,7 +17,7 @@ from symphony.plan.resolve import Plan
 from symphony.plan.shell import argv
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import escape, is_port_name, port_name, unique_name
 from tests.unit.strategies import experiments, names, texts
 
@@ -144,7 +144,7 @@ def made(
     scope = Scope(experiment=exp.name, namespace="team-a" if shared else exp.name, shared=shared)
     plan = planned(exp, scope)
     files = dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish")
-    options = Options(image=IMAGE, jobs_only=jobs_only)
+    options = RenderOptions(image=IMAGE, jobs_only=jobs_only)
     return plan, list(render(plan, scope, options, files))
 
 
@@ -246,7 +246,7 @@ def test_rendering_is_deterministic_plain_data(data: Object) -> None:
     again = render(
         plan,
         scope,
-        Options(image=IMAGE),
+        RenderOptions(image=IMAGE),
         dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish"),
     )
     assert json.dumps(list(again)) == json.dumps(objects)
@@ -261,7 +261,7 @@ def test_yaml_has_the_same_content(data: Object) -> None:
     manifest = render(
         plan,
         scope,
-        Options(image=IMAGE),
+        RenderOptions(image=IMAGE),
         dict.fromkeys([*plan.secrets.values(), *plan.key_variables], b"swordfish"),
     )
     text = str(manifest)

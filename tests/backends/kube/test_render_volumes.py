@@ -14,7 +14,7 @@ from symphony import Experiment, SpecError
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import read_files, render
 from symphony_kube.render.files import MAX_OBJECT_BYTES
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.volumes import CHECKOUT_SCRIPT
 
 from .specimens import IMAGE, SPECIMENS, planned
@@ -257,13 +257,13 @@ def test_files_above_the_limit_are_refused(tmp_path: Path) -> None:
         plan = planned_with({"x": "half", "y": second}, tmp_path)
         files = read_files(plan)
         if fits:
-            render(plan, scope, Options(image=IMAGE), files)
+            render(plan, scope, RenderOptions(image=IMAGE), files)
             continue
         with pytest.raises(
             SpecError,
             match=r"the secret 's' has 1.00 MiB in 2 files, and the limit of Kubernetes is 1 MiB",
         ):
-            render(plan, scope, Options(image=IMAGE), files)
+            render(plan, scope, RenderOptions(image=IMAGE), files)
 
 
 def test_text_in_a_config_is_not_encoded() -> None:
@@ -344,5 +344,7 @@ def test_failed_checkout_can_be_repeated(repository: Path, tmp_path: Path) -> No
 def test_checkout_has_the_resources_of_its_process_without_gpus() -> None:
     exp, process = one()
     process.resource_limit(cpu=1, gpu=2).mount_git_repo("r", "/src")
-    (init,) = spec_of(rendered(exp, Options(image=IMAGE, git_image="g:1")), "p")["initContainers"]
+    (init,) = spec_of(rendered(exp, RenderOptions(image=IMAGE, git_image="g:1")), "p")[
+        "initContainers"
+    ]
     assert (init["image"], init["resources"]) == ("g:1", {"limits": {"cpu": "1"}})

@@ -13,7 +13,7 @@ from symphony import Experiment
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
 from symphony_kube.render.manifest import KubeManifest
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 
 from .specimens import FILES, IMAGE, SPECIMENS, Specimen, planned
 
@@ -146,7 +146,7 @@ def test_special_characters_arrive_in_a_container(kube_cluster: KubeCluster) -> 
     process.args = words
     process.set_env("WORD", "$(TOKEN) $$").set_env_secret("TOKEN", "wandb")
     scope = Scope(experiment="words", namespace=kube_cluster.namespace)
-    for item in render(planned(exp, scope), scope, Options(), FILES):
+    for item in render(planned(exp, scope), scope, RenderOptions(), FILES):
         if item["kind"] != "Namespace":
             kube_cluster.raw.call(
                 "POST", f"/{PLACES[item['kind']].format(kube_cluster.namespace)}", item

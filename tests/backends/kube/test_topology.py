@@ -13,8 +13,8 @@ from symphony.plan.topology import Link, Service, Topology
 from symphony.status import ExperimentStatus, ProcessStatus
 from symphony_kube.api.labels import Scope
 from symphony_kube.render.experiment import render
-from symphony_kube.render.options import Options
-from symphony_kube.render.roster import decode, encode
+from symphony_kube.render.options import RenderOptions
+from symphony_kube.render.roster import decode_roster, encode_roster
 from symphony_kube.status.topology import build_topology
 
 from .conftest import FOREVER, python
@@ -28,8 +28,8 @@ def topology_of(
     scope = Scope(experiment=exp.name, namespace="team-a", shared=True)
     plan = planned(exp, scope)
     files = {**FILES, **dict.fromkeys(plan.key_variables, b"key")}
-    manifest = render(plan, scope, Options(image=IMAGE, expose=expose), files)  # type: ignore[arg-type]
-    roster = decode(encode(manifest.roster))
+    manifest = render(plan, scope, RenderOptions(image=IMAGE, expose=expose), files)  # type: ignore[arg-type]
+    roster = decode_roster(encode_roster(manifest.roster))
     processes = tuple(
         ProcessStatus(name=name, group=unit.name if unit.group else None)
         for unit in roster

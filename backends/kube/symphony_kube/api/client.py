@@ -39,7 +39,7 @@ try:
         SSLError,
     )
 
-    from symphony_kube.api.kubeconfig import api_keys, credentials, load
+    from symphony_kube.api.kubeconfig import api_keys, credentials, load_kubeconfig
 except ModuleNotFoundError as missing:
     raise PluginError(
         f"backend 'kube' needs the package {missing.name!r}; "
@@ -130,7 +130,7 @@ class Api:
         timeouts: Timeouts | None = None,
     ) -> None:
         self._source = (kubeconfig, context)
-        self._configuration, self.namespace, self.context = load(kubeconfig, context)
+        self._configuration, self.namespace, self.context = load_kubeconfig(kubeconfig, context)
         self._configuration.connection_pool_maxsize = connections + SPARE_CONNECTIONS
         self.connections = connections
         self.timeouts = timeouts or Timeouts()

@@ -22,7 +22,7 @@ from symphony_kube.api.errors import one_line
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-def load(
+def load_kubeconfig(
     kubeconfig: str | os.PathLike[str] | None, context: str | None
 ) -> tuple[Configuration, str | None, str | None]:
     """Return the client configuration, the namespace and the name of a context.
@@ -137,7 +137,7 @@ def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str |
 
 def api_keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
     """Read the API keys of a context again, and the hook that refreshes them."""
-    fresh, _, _ = load(kubeconfig, context)
+    fresh, _, _ = load_kubeconfig(kubeconfig, context)
     return fresh.api_key, fresh.refresh_api_key_hook
 
 

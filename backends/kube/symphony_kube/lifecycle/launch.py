@@ -288,7 +288,7 @@ def _create(
         if scope.shared:
             _check_no_other_launch(api, scope, creation, first, body)
         creation.create_all(first_units[1:])
-    start_order.run(api, scope, manifest.roster, units, creation, on_change)
+    start_order.create_in_start_order(api, scope, manifest.roster, units, creation, on_change)
 
 
 def _call(step: Callable[[], object]) -> None:

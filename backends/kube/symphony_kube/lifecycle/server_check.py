@@ -34,7 +34,7 @@ class _Candidate:
     overrides: tuple[Override, ...] = ()
 
 
-def check(api: Api, manifest: KubeManifest) -> None:
+def check_with_server(api: Api, manifest: KubeManifest) -> None:
     """Have the API server validate every object without creating it.
 
     Raises `LaunchFailed` if the server rejects an object, or if an override has a field that the

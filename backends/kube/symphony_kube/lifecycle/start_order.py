@@ -32,7 +32,7 @@ LOG_POLL_SECONDS = 0.5
 ContainerStates = Mapping[str, ContainerStatus]
 
 
-def run(
+def create_in_start_order(
     api: Api,
     scope: Scope,
     roster: Roster,

@@ -10,12 +10,12 @@ from symphony.errors import NotFound, SpecError
 from symphony.model import Process, ProcessGroup, validators
 from symphony.model.quantities import parse_mebibytes, parse_millicores, parse_whole_number
 from symphony.names import did_you_mean, join_names
-from symphony_kube.node_pools import terraform
 from symphony_kube.node_pools.assignments import Owner, Placements
 from symphony_kube.node_pools.choose import Assignment
 from symphony_kube.node_pools.gke_reserve import Reserve, check_reserve
 from symphony_kube.node_pools.live_nodes import read_node_pools
 from symphony_kube.node_pools.pools import NodePool, share
+from symphony_kube.node_pools.terraform import read_terraform
 
 if TYPE_CHECKING:
     from symphony_kube.cluster import KubeCluster
@@ -285,7 +285,7 @@ class GKEDispatcher(NodePoolDispatcher):
                 "tf_json must be the path of a *.tf.json file or its content as a mapping, not "
                 f"{tf_json!r}"
             )
-        super().__init__(terraform.read(tf_json, check_reserve(reserve) or Reserve()))
+        super().__init__(read_terraform(tf_json, check_reserve(reserve) or Reserve()))
 
 
 def _assignment(

@@ -50,7 +50,9 @@ class _Gpus:
     gpu_type: str | None = None
 
 
-def read(source: str | os.PathLike[str] | Mapping[str, Any], reserve: Reserve) -> list[NodePool]:
+def read_terraform(
+    source: str | os.PathLike[str] | Mapping[str, Any], reserve: Reserve
+) -> list[NodePool]:
     """Return the node pools of a description, in its order.
 
     ``source`` is the path of a ``.tf.json`` file, or its content. Raises `NotFound` if the file

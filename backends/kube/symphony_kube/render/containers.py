@@ -15,7 +15,7 @@ from symphony.plan.shell import argv
 from symphony_kube.api.labels import KEYS, SECRETS
 from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.merge import merge, to_plain_data
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, check_variable_names, env_vars, escape, port_name
 
 SHELL = "/bin/sh"
@@ -28,7 +28,7 @@ _NETWORK_PROBE_SECONDS = 1
 _COMMAND_PROBE_SECONDS = 10
 
 
-def check_images(plan: Plan, options: Options) -> None:
+def check_images(plan: Plan, options: RenderOptions) -> None:
     """Raise `SpecError` if a process has no image."""
     if options.image:
         return

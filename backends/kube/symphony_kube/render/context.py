@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from symphony.plan.addresses import Endpoint
 from symphony.plan.resolve import Plan, PlannedProcess
 from symphony_kube.api.labels import UNIT, Scope
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.text import Object, env_vars
 
 SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
@@ -44,7 +44,7 @@ class RenderContext:
 
     plan: Plan
     scope: Scope
-    options: Options
+    options: RenderOptions
     file_objects: Mapping[tuple[str, str], str]
     endpoints: Mapping[str, tuple[Endpoint, ...]]
     common_env: list[Object]
@@ -65,7 +65,7 @@ class RenderContext:
 
 
 def render_context(
-    plan: Plan, scope: Scope, options: Options, file_objects: Mapping[tuple[str, str], str]
+    plan: Plan, scope: Scope, options: RenderOptions, file_objects: Mapping[tuple[str, str], str]
 ) -> RenderContext:
     """Return the context for rendering a plan."""
     endpoints: dict[str, list[Endpoint]] = {}

@@ -23,17 +23,19 @@ from symphony_kube.render.context import (
 )
 from symphony_kube.render.files import paths, read_files
 from symphony_kube.render.manifest import KubeManifest
-from symphony_kube.render.options import Options
+from symphony_kube.render.options import RenderOptions
 from symphony_kube.render.overrides import Override
-from symphony_kube.render.roster import Unit, encode
+from symphony_kube.render.roster import Unit, encode_roster
 from symphony_kube.render.secrets import file_object_name, file_objects, file_sources
-from symphony_kube.render.services import services
+from symphony_kube.render.services import render_services
 from symphony_kube.render.text import Object
 
 __all__ = ["read_files", "render"]
 
 
-def render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, bytes]) -> KubeManifest:
+def render(
+    plan: Plan, scope: Scope, options: RenderOptions, files: Mapping[str, bytes]
+) -> KubeManifest:
     """Return the objects of a plan. ``files`` is the result of `read_files`.
 
     Raises `SpecError` if Kubernetes does not support a setting of the plan.
@@ -58,7 +60,9 @@ def _garbage_collection_disabled() -> Iterator[None]:
             gc.enable()
 
 
-def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, bytes]) -> KubeManifest:
+def _render(
+    plan: Plan, scope: Scope, options: RenderOptions, files: Mapping[str, bytes]
+) -> KubeManifest:
     check_images(plan, options)
     _check_secrets_in_variables(plan, files)
     sources = file_sources(plan)
@@ -75,7 +79,7 @@ def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, byte
         if not entry.starts_after:
             first = index
             break
-    pods.annotate(bodies[first], ROSTER, encode(roster))
+    pods.annotate(bodies[first], ROSTER, encode_roster(roster))
     base_dir = plan.base_dir or Path()
     return KubeManifest(
         experiment=plan.experiment,
@@ -83,7 +87,7 @@ def _render(plan: Plan, scope: Scope, options: Options, files: Mapping[str, byte
         base_objects=(
             *_namespace(scope),
             *file_objects(sources, scope, files),
-            *services(planned, context),
+            *render_services(planned, context),
         ),
         units=bodies,
         roster=roster,

@@ -79,11 +79,11 @@ class KubeManifest(Manifest):
         written. Raises `SpecError` if the path is not a regular file or is a source of the
         experiment, `NotFound` if its directory does not exist, and OSError.
         """
-        target = secret_file.check(os.fspath(path), self.source_files)
+        target = secret_file.check_target(os.fspath(path), self.source_files)
         if not dry_run:
             from symphony.model.files import to_yaml_documents
 
-            secret_file.write(target, to_yaml_documents(list(self)))
+            secret_file.write_private_file(target, to_yaml_documents(list(self)))
 
 
 def redacted(item: Object) -> Object:

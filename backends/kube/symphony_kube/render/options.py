@@ -12,7 +12,7 @@ GIT_IMAGE = "alpine/git"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class RenderOptions:
     """Options for rendering plans.
 
     * ``image``: the image of processes that have none.

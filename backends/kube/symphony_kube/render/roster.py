@@ -42,7 +42,7 @@ class Unit:
 Roster = tuple[Unit, ...]
 
 
-def encode(roster: Roster) -> str:
+def encode_roster(roster: Roster) -> str:
     """Return the roster as the text of an annotation.
 
     The text is compressed, so that ten thousand processes stay far below the limit of 256 KiB.
@@ -52,8 +52,8 @@ def encode(roster: Roster) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
-def decode(text: str) -> Roster:
-    """Return the roster that `encode` wrote. Raises ValueError if the text is not a roster."""
+def decode_roster(text: str) -> Roster:
+    """Return the roster that `encode_roster` wrote. Raises ValueError if it is not a roster."""
     try:
         units: list[Mapping[str, Any]] = json.loads(
             zlib.decompress(base64.b64decode(text, validate=True))

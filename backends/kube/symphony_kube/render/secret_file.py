@@ -20,8 +20,8 @@ _FILE_TYPES = {
 }
 
 
-def check(path: str, sources: Iterable[Path]) -> Path:
-    """Return the path to which `write` may write.
+def check_target(path: str, sources: Iterable[Path]) -> Path:
+    """Return the path to which `write_private_file` may write.
 
     Raises `SpecError` if the path exists and is not a regular file, or is one of the ``sources``,
     which must not be overwritten. Raises `NotFound` if its directory does not exist.
@@ -54,7 +54,7 @@ def check(path: str, sources: Iterable[Path]) -> Path:
     return target
 
 
-def write(target: Path, text: str) -> None:
+def write_private_file(target: Path, text: str) -> None:
     """Write a file, or replace it, in one step. Raises OSError with ``target`` as the file name."""
     temporary = target.with_name(f".symphony-{secrets.token_hex(6)}")
     with _errors_name(target, instead_of=temporary):

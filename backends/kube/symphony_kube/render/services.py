@@ -8,7 +8,7 @@ from symphony_kube.render.context import PlannedUnit, RenderContext
 from symphony_kube.render.text import Object
 
 
-def services(units: tuple[PlannedUnit, ...], context: RenderContext) -> list[Object]:
+def render_services(units: tuple[PlannedUnit, ...], context: RenderContext) -> list[Object]:
     """Return a Service for every bound or exposed service, in declaration order."""
     unit_of: dict[str, str] = {}
     for unit in units:

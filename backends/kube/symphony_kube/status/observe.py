@@ -15,7 +15,7 @@ from typing import Any
 from symphony.plan.start_order import START, verdict
 from symphony.status import ENDED, ExperimentStatus, ProcessStatus, ReasonCode, State
 from symphony_kube.api.errors import one_line
-from symphony_kube.render.roster import Roster, Unit, decode
+from symphony_kube.render.roster import Roster, Unit, decode_roster
 from symphony_kube.status.job_status import JobStatus, parse_job
 from symphony_kube.status.pod_status import (
     ContainerRef,
@@ -205,7 +205,7 @@ class PodObserver:
         texts.update(job.roster for job in self._jobs.values())
         for text in sorted(text for text in texts if text):
             try:
-                self._roster = decode(text)
+                self._roster = decode_roster(text)
             except ValueError:  # a user has edited it; the existing Pods are all that is known
                 continue
             self._unit_statuses.clear()

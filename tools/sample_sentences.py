@@ -78,8 +78,15 @@ def sentences_of(path: Path) -> Iterator[str]:
         return
     for passage in passages:
         for sentence in SENTENCE_END.split(" ".join(passage.split())):
+            if is_code(sentence):
+                continue
             if len(re.findall(r"[A-Za-z]{2,}", sentence)) >= FEWEST_WORDS:
                 yield sentence
+
+
+def is_code(text: str) -> bool:
+    """Return whether a passage is a directive, a command or an expression and not a sentence."""
+    return text.startswith((":::", "symphony ", "$ ", "`")) and not text.endswith((".", ":"))
 
 
 def python_passages(source: str) -> Iterator[str]:

@@ -70,17 +70,17 @@ def _processes(line: CommandLine, experiment: str) -> list[str]:
     return [process.path for process in resolve_experiment(line.cluster, experiment)]
 
 
-def _services(line: CommandLine, experiment: str) -> Sequence[Service]:
+def _experiment_services(line: CommandLine, experiment: str) -> Sequence[Service]:
     name = resolve_experiment(line.cluster, experiment).name
     return line.cluster.describe_topology(name).services
 
 
 def _exposed_services(line: CommandLine, experiment: str) -> list[str]:
-    return [service.name for service in _services(line, experiment) if service.exposed]
+    return [service.name for service in _experiment_services(line, experiment) if service.exposed]
 
 
 def _forward_targets(line: CommandLine, experiment: str) -> list[str]:
-    services = [service.name for service in _services(line, experiment)]
+    services = [service.name for service in _experiment_services(line, experiment)]
     return [*_processes(line, experiment), *services]
 
 

@@ -227,15 +227,16 @@ class SubmitCommands(BaseCommands):
 
         Replacing a finished job deletes its logs and its exit code, which the user may still need.
         """
-        from symphony.commandline.output.views import experiment_state
+        from symphony.commandline.output.views import displayed_experiment_state
         from symphony.errors import AlreadyExists, NotFound
 
         try:
             status = self.cluster.describe_experiment(name)
         except NotFound:
             return
+        state = displayed_experiment_state(status)
         raise AlreadyExists(
-            f"job {name!r} already exists ({experiment_state(status)}) and cannot be changed; "
+            f"job {name!r} already exists ({state}) and cannot be changed; "
             "pass --force to replace it, or choose another --name"
         )
 

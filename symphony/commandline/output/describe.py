@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from symphony.commandline.output.tables import format_age
-from symphony.commandline.output.views import align_pairs, process_state
+from symphony.commandline.output.views import align_pairs, displayed_process_state
 
 if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails, ProcessEvent
@@ -42,7 +42,7 @@ def description_lines(
 
 def _state(status: ProcessStatus, now: float) -> dict[str, str]:
     ready = ", ready" if status.ready else ""
-    facts = {"state": f"{process_state(status)}{ready}"}
+    facts = {"state": f"{displayed_process_state(status)}{ready}"}
     if status.reason:
         facts["reason"] = status.reason
     if status.exit_code is not None:

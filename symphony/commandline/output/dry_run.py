@@ -49,7 +49,7 @@ def preview_forward(
     if not _supports(cluster, "forward"):
         # The base class raises the error.
         Cluster.port_forward(cluster, status.name, target)
-    service_ports = _service_ports(cluster, status.name)
+    service_ports = _ports_by_service(cluster, status.name)
     processes = {name for process in status for name in (process.name, process.path)}
     if target not in service_ports and target not in processes:
         hint = did_you_mean(target, [*processes, *service_ports])
@@ -70,7 +70,7 @@ def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> s
     try:
         address = cluster.external_url(status.name, service)
     except (NotFound, Unsupported):
-        if can_forward and service in _service_ports(cluster, status.name):
+        if can_forward and service in _ports_by_service(cluster, status.name):
             return preview_forward(cluster, status, service, None, None)
         raise
     text = f"would print http://{address}"
@@ -102,7 +102,7 @@ def _supports(cluster: Cluster, capability: str) -> bool:
         return True
 
 
-def _service_ports(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:
+def _ports_by_service(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:
     """Return the ports of services by name, or nothing if the backend does not report them."""
     try:
         services = cluster.describe_topology(experiment).services

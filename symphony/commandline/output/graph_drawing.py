@@ -17,7 +17,7 @@ from symphony.commandline.output.terminal import (
     print_note,
     terminal_width,
 )
-from symphony.commandline.output.views import process_state
+from symphony.commandline.output.views import displayed_process_state
 from symphony.drawing import FORMATS, SUFFIXES, draw
 from symphony.errors import NotFound, SymphonyError
 from symphony.names import join_names
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from symphony.drawing.text_tree import Signs
     from symphony.status import ExperimentStatus
 
-JSON = "json"
-GRAPH_FORMATS = (*FORMATS, JSON)
-_SUFFIXES = {**SUFFIXES, ".json": JSON}
+JSON_FORMAT = "json"
+GRAPH_FORMATS = (*FORMATS, JSON_FORMAT)
+_SUFFIXES = {**SUFFIXES, ".json": JSON_FORMAT}
 # If the locale is C, Python sets LC_CTYPE to one of these (PEP 538).
 _COERCED_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
 _STATES = re.compile(rf"\b({'|'.join(STATE_COLOURS)})\b")
@@ -50,9 +50,9 @@ def choose_format(requested: str | None, as_json: bool, output: str | None) -> s
     Raises `UsageError` if two formats are requested, or if the format of the file is not known.
     """
     if as_json:
-        if requested not in (None, JSON):
+        if requested not in (None, JSON_FORMAT):
             raise UsageError(f"--json and --format {requested} contradict each other; remove one")
-        return JSON
+        return JSON_FORMAT
     if requested is not None:
         return requested
     if output is None or not writes_a_file(output):
@@ -111,10 +111,10 @@ def show_graph(
     """
     states: dict[str, str] | None = None
     if status is not None:
-        states = {process.name: process_state(process) for process in status}
+        states = {process.name: displayed_process_state(process) for process in status}
     _note_undrawn_processes(topology, states)
     shown = topology if every else folded(topology)
-    if form == JSON:
+    if form == JSON_FORMAT:
         drawn = _to_json(topology, status, states)
     elif form == "text" and not writes_a_file(output):
         drawn = _for_terminal(shown, states)

@@ -32,7 +32,7 @@ _USUAL_CODES = {
 }
 _MAX_NAMES = 4
 
-Report = Callable[[str], object]
+ReportLine = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class ReasonReporter:
     A thread, which starts when the first pending process is seen, prints the lines.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReportLine) -> None:
         self._report = report
         self._reasons = PendingReasons()
         self._changed = threading.Condition()

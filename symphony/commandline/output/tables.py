@@ -19,7 +19,7 @@ _MIN_CUT_WIDTH = 8
 _UNITS_SECONDS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 Row = Sequence[object]
-Paint = Callable[[str, str], str]
+PaintCell = Callable[[str, str], str]
 
 
 class Column(NamedTuple):
@@ -42,7 +42,7 @@ def format_table(
     columns: Sequence[Column],
     rows: Sequence[Row],
     width: int | None = None,
-    paint: Paint | None = None,
+    paint: PaintCell | None = None,
 ) -> list[str]:
     """Return the lines of a table. The first line has the titles.
 
@@ -175,7 +175,7 @@ def _cut(text: str, size: int, *, prose: bool) -> str:
     return f"{text[: size - 1 - at_end]}…{text[len(text) - at_end :]}"
 
 
-def _paint_row(cells: Sequence[str], titles: Sequence[str], paint: Paint) -> list[str]:
+def _paint_row(cells: Sequence[str], titles: Sequence[str], paint: PaintCell) -> list[str]:
     from symphony.commandline.output.terminal import RESET
 
     painted: list[str] = []

@@ -52,7 +52,7 @@ _STARTUP_STAGES: Mapping[str, str] = {
 }
 
 
-def process_state(process: ProcessStatus) -> str:
+def displayed_process_state(process: ProcessStatus) -> str:
     """Return the state of a process in one word.
 
     A process that symphony has stopped is ``stopped``, because that is not a failure.
@@ -62,7 +62,7 @@ def process_state(process: ProcessStatus) -> str:
     return str(process.state)
 
 
-def experiment_state(status: ExperimentStatus) -> str:
+def displayed_experiment_state(status: ExperimentStatus) -> str:
     """Return the state of an experiment in one word.
 
     It is ``stopped`` if processes were stopped by symphony and no other process has failed.
@@ -78,7 +78,7 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
     processes = status.processes
     return [
         status.name,
-        experiment_state(status),
+        displayed_experiment_state(status),
         len(processes),
         sum(process.ready for process in processes),
         sum(process.failed for process in processes),
@@ -91,7 +91,7 @@ def process_row(process: ProcessStatus, now: float) -> list[object]:
     """Return a process as a row of `PROCESS_COLUMNS`. Its age begins at its latest start."""
     return [
         process.path,
-        process_state(process),
+        displayed_process_state(process),
         "yes" if process.ready else "no",
         process.exit_code,
         process.restarts,
@@ -142,7 +142,7 @@ def failure_line(process: ProcessStatus) -> str:
 
 def summary_line(status: ExperimentStatus) -> str:
     """Return the state of an experiment and of its processes in one line."""
-    return f"{status.name} {experiment_state(status)}: {_count_states(status)}"
+    return f"{status.name} {displayed_experiment_state(status)}: {_count_states(status)}"
 
 
 def waiting_line(status: ExperimentStatus) -> str:
@@ -169,12 +169,12 @@ def _startup_stage(process: ProcessStatus) -> str:
     if state == "running":
         return "started"
     if state != "pending":
-        return process_state(process)
+        return displayed_process_state(process)
     return _STARTUP_STAGES.get(str(process.reason_code), "pending")
 
 
 def _count_states(status: ExperimentStatus) -> str:
-    counts = _count_words(process_state(process) for process in status)
+    counts = _count_words(displayed_process_state(process) for process in status)
     return ", ".join(counts) or "no processes"
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from symphony.commandline.exit_codes import INTERRUPTED
 from symphony.commandline.output.terminal import is_terminal, terminal_height
 
-INTERVAL_SECONDS = 2.0
+WATCH_INTERVAL_SECONDS = 2.0
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
-def watch_lines(get_lines: Callable[[], Sequence[str]], interval: float = INTERVAL_SECONDS) -> int:
+def watch_lines(
+    get_lines: Callable[[], Sequence[str]], interval: float = WATCH_INTERVAL_SECONDS
+) -> int:
     """Show the result of ``get_lines`` until Ctrl-C, and return the exit code.
 
     ``get_lines`` is called again after ``interval`` seconds.

@@ -10,16 +10,16 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from symphony.commandline.parsing.completion_scripts import DIRECTORIES, FILES
+from symphony.commandline.parsing.completion_scripts import COMPLETE_DIRECTORIES, COMPLETE_FILES
 from symphony.commandline.parsing.intermixed import TypedOption, split_words
 
 # The kind of path that an argument takes, by its metavar.
-_PATHS = {
-    "FILE": FILES,
-    "FILE|EXPERIMENT": FILES,
-    "SOURCE": FILES,
-    "TARGET": FILES,
-    "DIRECTORY": DIRECTORIES,
+_PATH_COMPLETIONS = {
+    "FILE": COMPLETE_FILES,
+    "FILE|EXPERIMENT": COMPLETE_FILES,
+    "SOURCE": COMPLETE_FILES,
+    "TARGET": COMPLETE_FILES,
+    "DIRECTORY": COMPLETE_DIRECTORIES,
 }
 
 
@@ -51,16 +51,20 @@ class Completable(Protocol):
 def completions(line: Completable, words: Sequence[str]) -> list[str]:
     """Return the words that the last of ``words`` can become.
 
-    If a path is possible too, `FILES` or `DIRECTORIES` comes last. The shell completes it.
+    If a path is possible too, the last one is `COMPLETE_FILES` or `COMPLETE_DIRECTORIES`, and the
+    shell completes the path.
     """
     *before, typed = words or [""]
     if "--" in before:
-        return [FILES]
+        return [COMPLETE_FILES]
     option, equals, value = typed.partition("=")
     if not equals or not option.startswith("--"):
         return _with_prefix(_candidates(line, before, typed), typed)
     found = _with_prefix(_candidates(line, [*before, option], value), value)
-    return [word if word in (FILES, DIRECTORIES) else f"{option}={word}" for word in found]
+    return [
+        word if word in (COMPLETE_FILES, COMPLETE_DIRECTORIES) else f"{option}={word}"
+        for word in found
+    ]
 
 
 def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
@@ -72,7 +76,7 @@ def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
     paths: list[str] = []
     words: list[str] = []
     for word in candidates:
-        if word in (FILES, DIRECTORIES):
+        if word in (COMPLETE_FILES, COMPLETE_DIRECTORIES):
             paths.append(word)
         else:
             words.append(word)
@@ -105,7 +109,7 @@ def _candidates(line: Completable, before: Sequence[str], typed: str) -> Iterabl
     names = line.complete_names(action, given)
     if names is None:
         names = _choices(action)
-    return [*names, *_paths(action)]
+    return [*names, *_path_completions(action)]
 
 
 def _verb_index(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | None:
@@ -160,7 +164,7 @@ def _option_values(action: argparse.Action) -> Iterable[str]:
         from symphony.config import SymphonyConfig
 
         return SymphonyConfig().profiles()
-    return [*_choices(action), *_paths(action)]
+    return [*_choices(action), *_path_completions(action)]
 
 
 def _next_argument(parser: argparse.ArgumentParser, number: int) -> argparse.Action | None:
@@ -181,6 +185,6 @@ def _choices(action: argparse.Action) -> list[str]:
     return [str(choice) for choice in action.choices or ()]
 
 
-def _paths(action: argparse.Action) -> list[str]:
-    found = _PATHS.get(str(action.metavar))
+def _path_completions(action: argparse.Action) -> list[str]:
+    found = _PATH_COMPLETIONS.get(str(action.metavar))
     return [] if found is None else [found]

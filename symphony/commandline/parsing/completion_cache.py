@@ -24,34 +24,34 @@ def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> l
     import hashlib
 
     digest = hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()
-    file = _directory() / f"{digest[:32]}.json"
-    known = _read(file)
+    file = _cache_directory() / f"{digest[:32]}.json"
+    known = _read_names(file)
     if known is not None:
         return known
     names = list(fetch())
-    _write(file, names)
+    _write_names(file, names)
     return names
 
 
 def clear_cached_names() -> None:
     """Delete all cached names, because an experiment was launched or deleted."""
-    for file in _files():
-        _remove(file)
+    for file in _cache_files():
+        _remove_file(file)
 
 
-def _directory() -> Path:
+def _cache_directory() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache).absolute() / "symphony" / "names"
 
 
-def _files() -> list[Path]:
+def _cache_files() -> list[Path]:
     try:
-        return list(_directory().iterdir())
+        return list(_cache_directory().iterdir())
     except OSError:
         return []
 
 
-def _read(file: Path) -> list[str] | None:
+def _read_names(file: Path) -> list[str] | None:
     """Return the names in a file, or None if it is missing, too old or damaged."""
     try:
         if not _is_recent(file):
@@ -68,22 +68,22 @@ def _is_recent(file: Path) -> bool:
     return 0 <= time.time() - file.stat().st_mtime <= MAX_AGE_SECONDS
 
 
-def _write(file: Path, names: Sequence[str]) -> None:
+def _write_names(file: Path, names: Sequence[str]) -> None:
     """Store names, and delete the files that are too old.
 
     If the directory cannot be written to, nothing is cached.
     """
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for other in _files():
+        for other in _cache_files():
             if not _is_recent(other):
-                _remove(other)
+                _remove_file(other)
         # Another shell may read the file at the same time, so it is replaced atomically.
         temporary = file.with_name(f"{file.name}.{os.getpid()}")
         temporary.write_text(json.dumps(names), encoding="utf-8")
         temporary.replace(file)
 
 
-def _remove(file: Path) -> None:
+def _remove_file(file: Path) -> None:
     with contextlib.suppress(OSError):
         file.unlink(missing_ok=True)

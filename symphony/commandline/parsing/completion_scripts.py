@@ -14,8 +14,8 @@ import shlex
 from symphony.commandline.parsing.arguments import COMPLETE_COMMAND
 
 # Lines of the output that are not words. They mean that the shell can complete a path.
-FILES = ":files"
-DIRECTORIES = ":directories"
+COMPLETE_FILES = ":files"
+COMPLETE_DIRECTORIES = ":directories"
 
 _BASH = """\
 # Bash completion for {prog}. Add this line to ~/.bashrc:
@@ -110,6 +110,6 @@ def completion_script(shell: str, prog: str) -> str:
         prog=shlex.quote(prog),
         function=function,
         complete=COMPLETE_COMMAND,
-        files=FILES,
-        directories=DIRECTORIES,
+        files=COMPLETE_FILES,
+        directories=COMPLETE_DIRECTORIES,
     )

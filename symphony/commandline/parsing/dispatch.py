@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from symphony.hookspecs import BackendInfo, Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
-DEFAULT_BACKEND = "local"
 # A completion that takes longer is cancelled, because the shell does not respond until it ends.
 COMPLETION_TIMEOUT_SECONDS = 5.0
 
@@ -417,6 +416,8 @@ def _add_common_options(
     which would replace the values that were set before the command. ``show_backend`` controls
     whether the help describes the choice of the backend.
     """
+    from symphony.config.config import DEFAULT_BACKEND
+
     backend = (
         f"backend that runs the processes (default: ${BACKEND_VARIABLE}, then the "
         f"configuration, then {DEFAULT_BACKEND})"

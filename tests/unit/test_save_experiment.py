@@ -151,13 +151,6 @@ def test_both_files_are_restored_if_one_cannot_be_replaced(
     assert contents(runs) == before
 
 
-def test_every_experiment_of_a_batch_is_saved(cluster: Cluster, runs: Path) -> None:
-    other = cluster.new_experiment("other")
-    other.new_process("a", command="true")
-    cluster.launch_batch([experiment_with(cluster), other])
-    assert sorted(path.name for path in runs.iterdir()) == ["other", "rl"]
-
-
 def test_values_of_secrets_are_left_out(cluster: Cluster, runs: Path) -> None:
     (runs.parent / "token.txt").write_text("very-secret")
     experiment = cluster.new_experiment("rl", secrets={"token": "token.txt"})

@@ -15,7 +15,7 @@ import pytest
 
 from symphony import BackendError
 from symphony.addons import DockerBuilder, clean_images
-from symphony.addons.docker.context import gathered
+from symphony.addons.docker.context import build_context
 from symphony.addons.docker.detect_engine import find
 from symphony.addons.docker.subprocesses import step
 from symphony.model.images import ContextEntry
@@ -304,8 +304,8 @@ def test_dockerignore_has_the_same_meaning_as_in_the_engine(
     (source / ".dockerignore").write_text(IGNORED)
     (source / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
     name = f"{kube_cluster.namespace}:ignored"
-    with gathered([ContextEntry(name="app", path=str(source))], tmp_path / "temp") as ours:
-        app = ours.folder / "app"
+    with build_context([ContextEntry(name="app", path=str(source))], tmp_path / "temp") as context:
+        app = context.folder / "app"
         found = {
             str(path.relative_to(app)): str(path.readlink())
             if path.is_symlink()

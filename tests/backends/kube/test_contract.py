@@ -34,7 +34,7 @@ class TestSharedNamespace(KubeContract):
         return {
             "kubeconfig": str(kube_cluster.kubeconfig),
             "namespace": kube_cluster.namespace,
-            "expose": "NodePort",  # no test's cluster can be relied on to have load balancers
+            "expose": "NodePort",  # a test cluster may have no load balancers
         }
 
 

@@ -669,8 +669,7 @@ def test_invalid_process_and_group(lab, exp):
 # --- allocatable resources ---
 
 GIB = 1024
-# Values that nodes of GKE reported: machine type, nominal cores and MiB, allocatable millicores and
-# KiB.
+# Values of real GKE nodes: machine type, nominal cores and MiB, allocatable millicores and KiB.
 REPORTED = [
     ("n1-standard-1", 1, 3840, 940, int(2.56 * GIB * 1024)),
     ("n1-standard-2", 2, 7680, 1930, int(5.48 * GIB * 1024)),

@@ -288,7 +288,7 @@ def test_labels_replace_expressions(lab, accelerator):
 def test_other_dynamic_blocks_are_ignored(lab):
     setting("dynamic", {"metadata": {"for_each": []}, "guest_accelerator": {}})(
         lab
-    )  # labels tell of the GPUs
+    )  # the labels have the GPUs
     assert GKEDispatcher(lab).get_node_pool("v100")
 
 

@@ -76,7 +76,7 @@ def test_role_of_a_member_is_sufficient(
     cluster.launch(exp)
     assert cluster.list_experiments() == [name]
     assert cluster.wait(name, until="ready", timeout=60)
-    assert states(cluster, name)["server"].ready  # the launcher could say so
+    assert states(cluster, name)["server"].ready  # the launcher could record it
     assert cluster.exec_command(name, "server", ["echo", "there"]).stdout == "there\n"
     cluster.transfer_file(name, str(tmp_path / "file"), "server:/tmp/")
     assert cluster.explain_process(name, "server").events

@@ -270,7 +270,7 @@ def content(engine, image, directory):
 
 
 IGNORED = """
-# what a research project leaves out
+# Typical rules of a research project.
 **/*.pyc
 data
 !data/small

@@ -116,7 +116,7 @@ def test_delete_reports_objects_that_cannot_be_listed(kube_cluster, as_user, nam
     cluster.launch(exp)
     with pytest.raises(BackendError, match="ask for the right to list secrets"):
         cluster.delete(name)
-    assert set(managed_objects(kube_cluster)) == {"pods", "secrets"}  # nothing was begun
+    assert set(managed_objects(kube_cluster)) == {"pods", "secrets"}  # nothing was deleted
 
 
 def test_delete_with_rights_for_pods_only(kube_cluster, as_user, name):

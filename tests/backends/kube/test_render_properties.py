@@ -25,7 +25,7 @@ from .specimens import IMAGE, planned
 
 Object = dict[str, Any]
 
-# The rules of Kubernetes, written down again from its documentation (Object Names and IDs, Labels, Quantity).
+# The rules of Kubernetes, taken from its documentation (Object Names and IDs, Labels, Quantity).
 LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 DNS_LABEL = re.compile(LABEL)
 SUBDOMAIN = re.compile(rf"{LABEL}(\.{LABEL})*")

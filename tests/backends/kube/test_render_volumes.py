@@ -319,7 +319,7 @@ def test_checkout_script(repository: Path, tmp_path: Path, revision: str, what: 
     process.mount_git_repo(str(repository), "/src", revision=revision or None)
     (init,) = spec_of(rendered(exp), "p")["initContainers"]
     arguments = [argument.replace("$$", "$") for argument in init["args"][:2]]
-    for _ in range(2):  # a container that has been run may be run again
+    for _ in range(2):  # an init container can be repeated
         command = [*init["command"], *arguments, str(target)]
         subprocess.run(
             command, check=True, capture_output=True, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}

@@ -26,7 +26,7 @@ PLACES = {
     "Pod": "api/v1/namespaces/{}/pods",
     "Job": "apis/batch/v1/namespaces/{}/jobs",
 }
-# Fields that the server writes in another way, or that older ones (before 1.21) do not know.
+# Fields that the server normalizes, or that servers before Kubernetes 1.21 do not know.
 OTHERWISE = {"cpu", "memory", "sizeLimit", "ttlSecondsAfterFinished"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from kubetest.rawapi import MERGE_PATCH
 
 TRAIN = (Path(__file__).parents[3] / "examples" / "submit" / "train.py").read_text(encoding="utf-8")
-# To create Jobs, and to look.
+# The rights to create Jobs and to read Pods.
 FEW_RIGHTS = [
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "list", "watch"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
@@ -111,7 +111,7 @@ def test_unschedulable_job_reports_the_reason_once(kube_cluster, running, sympho
     run = running("submit", *words, *how, "--", "true")
     assert run.stderr.readline().startswith(("launched stuck", "submitted stuck"))
     while not (line := run.stderr.readline()).startswith("main: pending: Unschedulable: 0/"):
-        assert line.startswith("main: pending: "), line  # where the Pod is late
+        assert line.startswith("main: pending: "), line  # if the Pod is scheduled late
     assert symphony("delete", "-f", "stuck").returncode == 0
     shown, message = run.communicate(timeout=60)
     assert (shown, "pending" in message) == ("", False)

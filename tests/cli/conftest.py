@@ -128,10 +128,12 @@ class Program:
         assert done.returncode == code, done.stderr
         return json.loads(done.stdout)
 
-    def popen(self, *args: object, **options: Any) -> subprocess.Popen[str]:
-        """Start ``symphony`` in a process of its own."""
+    def popen(
+        self, *args: object, script: Path | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
+        """Start ``symphony`` or a Python script in a process of its own."""
         return subprocess.Popen(
-            self.argv(*args), env=self.env, cwd=self.directory, text=True, **options
+            self.argv(*args, script=script), env=self.env, cwd=self.directory, text=True, **options
         )
 
     def terminal(self, *args: object, width: int = 80, **env: str) -> Terminal:

@@ -25,7 +25,7 @@ def test_the_variable_chooses_the_backend(program: Program) -> None:
     assert "--namespace NAMESPACE" in program.ok("ls", "--help", SYMPHONY_BACKEND="kube")
 
 
-@pytest.mark.parametrize("words", [("--namespace", "x"), ("--namespace=x",), ("-n", "x")])
+@pytest.mark.parametrize("words", [("--namespace", "x"), ("--namespace=x",), ("more", "-n", "x")])
 def test_an_option_of_another_backend(program: Program, words: tuple[str, ...]) -> None:
     done = program("ls", *words)
     assert done.returncode == 2

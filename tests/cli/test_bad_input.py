@@ -157,10 +157,6 @@ def test_a_running_experiment_is_not_replaced(program: Program) -> None:
         (["logs", "rl", "a", "-f", "--jsn", "b"], "unknown option '--jsn'; did you mean '--json'"),
         (["ps", "rl", "--json", "more"], "unknown argument 'more'"),
         (["forward", "rl", "db", "--local", "8080"], "unknown option '--local'"),
-        (
-            ["ls", "more", "-n", "x"],
-            "unknown option '-n'; it is an option of the kube backend: add -b kube",
-        ),
         (["logs", "rl", "a", "--tail"], "--tail: expected one argument"),
     ],
 )

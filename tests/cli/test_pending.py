@@ -21,6 +21,14 @@ from symphony.errors import NotFound
 from symphony.status import ExperimentStatus, ProcessStatus, ReasonCode, State
 from tests.cli.conftest import TIMEOUT, Program
 
+# The program with a short delay before pending processes are reported.
+SCRIPT = """
+from symphony.__main__ import main
+from symphony.commandline.output import pending_reasons
+
+pending_reasons.USUAL_DELAY_SECONDS = 0.2
+raise SystemExit(main())
+"""
 FULL = "Unschedulable: 0/3 nodes fit: 3 insufficient cpu"
 
 
@@ -173,10 +181,12 @@ def test_wait_and_launch_report_pending_processes(program: Program) -> None:
     late = {"cmd": "echo late", "starts_after": {"gate": "succeeded"}}
     processes = {"gate": f"until [ -e {gate} ]; do sleep 0.05; done", "late": late}
     program.launch("rl", processes)
+    script = program.directory / "impatient.py"
+    script.write_text(SCRIPT)
     follow = ("launch", program.file("rl-2", processes), "--follow", "--json")
     with (
-        program.popen("wait", "rl", stdout=-1, stderr=-1) as waiter,
-        program.popen(*follow, stdout=-1, stderr=-1) as follower,
+        program.popen("wait", "rl", script=script, stdout=-1, stderr=-1) as waiter,
+        program.popen(*follow, script=script, stdout=-1, stderr=-1) as follower,
     ):
         assert waiter.stderr is not None
         assert follower.stderr is not None

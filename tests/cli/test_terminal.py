@@ -9,7 +9,6 @@ from symphony.testing.contract import until
 from tests.cli.conftest import FOREVER, TIMEOUT, Program
 from tests.cli.terminal import INTERRUPT
 
-RED, CYAN = "\x1b[31m", "\x1b[36m"
 LONG = "a-process-with-a-name-that-is-much-longer-than-most-of-them"
 
 
@@ -26,43 +25,12 @@ def has_expected_states(status: ExperimentStatus) -> bool:
     return [str(process.state) for process in status] == ["failed", "running", "succeeded"]
 
 
-def test_a_narrow_table_has_the_most_important_columns(program: Program, rl: str) -> None:
-    screen = program.terminal("ps", rl, width=60)
-    screen.finish()
-    header, bad, *_, long = screen.text.splitlines()
-    # No process has a reason.
-    assert header.split() == ["NAME", "STATE", "EXIT"]
-    assert bad.split()[:3] == ["bad", "failed", "3"]
-    assert long.startswith(LONG[:8])
-    assert "…" in long
-
-
-def test_a_wide_table_has_the_columns_of_a_pipe(program: Program) -> None:
-    program.run("rl", {"bad": "exit 3"})
-    screen = program.terminal("ps", "rl", width=160, NO_COLOR="1")
-    screen.finish()
-    assert [line.split()[:5] for line in screen.text.splitlines()] == [
-        line.split()[:5] for line in program.ok("ps", "rl").splitlines()
-    ]
-
-
-def test_states_are_coloured(program: Program, rl: str) -> None:
-    screen = program.terminal("ps", rl)
-    screen.finish()
-    assert f"{RED}failed" in screen.shown
-    assert f"{CYAN}running" in screen.shown
-
-
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colours_can_be_disabled(program: Program, rl: str, variable: dict[str, str]) -> None:
     for words in (("ps", rl), ("ls",), ("logs", rl)):
         screen = program.terminal(*words, **variable)
         assert screen.finish() == 0
         assert "\x1b[" not in screen.shown
-
-
-def test_output_to_a_pipe_has_no_colours(program: Program, rl: str) -> None:
-    assert "\x1b" not in program.ok("ps", rl) + program.ok("ls") + program.ok("logs", rl)
 
 
 def test_each_name_before_log_lines_has_a_colour(program: Program) -> None:

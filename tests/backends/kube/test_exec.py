@@ -69,7 +69,7 @@ class Worker:
         return subprocess.run(self.argv(*command), **options)
 
 
-@pytest.mark.parametrize("code", [0, 1, 7, 126, 255])
+@pytest.mark.parametrize("code", [0, 7, 255])
 def test_exit_code_and_output(worker, code):
     done = worker.run("sh", "-c", f"echo out; echo err >&2; exit {code}")
     assert (done.exit_code, done.stdout, done.stderr) == (code, "out\n", "err\n")

@@ -1,6 +1,7 @@
 """States and reasons of processes on a real Kubernetes."""
 
 import re
+import threading
 
 import pytest
 
@@ -98,55 +99,46 @@ def is_as_expected(item) -> bool:
     state, code, reason = EXPECTED[item.name]
     if item.name == "late":  # it has an exit code if it had started
         code = item.exit_code
-    return (item.state, item.exit_code) == (state, code) and re.fullmatch(
-        reason, item.reason
-    ) is not None
+    if (item.state, item.exit_code) != (state, code):
+        return False
+    return re.fullmatch(reason, item.reason) is not None
 
 
-def test_process_of_a_deleted_pod_is_unknown(kube_cluster, shared, name):
-    experiment = shared.new_experiment(name)
-    for process in ("first", "second"):
-        python(experiment, process, FOREVER)
-    shared.launch(experiment)
-    until(shared, name, lambda status: all(item.state is RUNNING for item in status))
-    deleted = []
-
-    def delete_one(status):
-        if not deleted:
-            kube_cluster.raw.call(
-                "DELETE", kube_cluster.path(f"pods/{name}-second"), {"gracePeriodSeconds": 0}
-            )
-            deleted.append(True)
-        return status.processes[1].state is UNKNOWN
-
-    status = until(shared, name, delete_one)
-    assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
-    assert status.processes[0].state is RUNNING
-    # The roster is on the first Pod, so the second process is still known.
-    again = shared.describe_experiment(name)
-    assert [item.name for item in again] == ["first", "second"]
-
-
-def test_wait_raises_not_found_if_the_experiment_is_deleted(any_cluster, name):
+def test_deleted_pod_and_deleted_experiment(kube_cluster, any_cluster, name):
     experiment = any_cluster.new_experiment(name)
     for process in ("first", "second"):
         python(experiment, process, FOREVER)
     any_cluster.launch(experiment)
-    deletions = []
+    until(any_cluster, name, lambda status: all(item.state is RUNNING for item in status))
+    scope = any_cluster.scope(name)
+    pod = f"/api/v1/namespaces/{scope.namespace}/pods/{scope.object_name('second')}"
+    deleted = []
+
+    def delete_second(status):
+        # The Pod must exist when the status is followed.
+        if not deleted:
+            kube_cluster.raw.call("DELETE", pod, {"gracePeriodSeconds": 0})
+            deleted.append(pod)
+        return status.processes[1].state is UNKNOWN
+
+    status = until(any_cluster, name, delete_second)
+    assert status.processes[1].reason == "exit status unknown: its Pod was deleted"
+    assert status.processes[0].state is RUNNING
+    # The roster is on the first Pod, so the second process is still known.
+    again = any_cluster.describe_experiment(name)
+    assert [item.name for item in again] == ["first", "second"]
+
+    deletion = threading.Thread(target=any_cluster.delete, args=(name,))
 
     def delete(status):
-        if not deletions and all(item.state is RUNNING for item in status):
-            import threading
-
-            deletions.append(threading.Thread(target=any_cluster.delete, args=(name,)))
-            deletions[0].start()
+        if not deletion.ident:
+            deletion.start()
 
     try:
         with pytest.raises(NotFound, match=f"experiment '{name}' was deleted"):
             any_cluster.wait(name, timeout=60, on_change=delete)
     finally:
-        for thread in deletions:
-            thread.join()
+        deletion.join()
 
 
 def test_namespace_without_pods(kube_cluster, own_namespaces, name):

@@ -198,7 +198,7 @@ class Supervisor:
             if isinstance(child, OSError):
                 reason = _start_error_message(spec, child)
                 if launching:
-                    raise LaunchRefused(f"process {spec.path!r} {reason}") from child
+                    raise LaunchRefused(f"process {spec.path!r}: {reason}") from child
                 self._record_never(spec.name, reason, ReasonCode.CANNOT_START)
                 continue
             is_ready = spec.ready is None

@@ -295,7 +295,7 @@ def test_a_command_or_an_environment_that_is_too_long(cluster, tmp_path):
                 backend,
                 experiment,
                 LaunchFailed,
-                "'worker' cannot be started .*: Argument list too long",
+                "'worker': cannot start .*: Argument list too long",
             )
             with pytest.raises(LaunchFailed) as caught:
                 backend.launch(experiment)
@@ -326,7 +326,7 @@ def test_a_server_that_hangs_refuses_a_launch(hangs, running, options):
     experiment = cluster.new_experiment("other")
     for number in range(100):
         python(experiment, f"worker-{number}", FOREVER, "x" * 10_000)  # more than a pipe takes
-    match = rf"'worker-0' got no window: the tmux server 'test' does not respond; continue it .kill -CONT {pid}. or end"
+    match = rf"'worker-0': got no window: the tmux server 'test' does not respond; continue it .kill -CONT {pid}. or end"
     with pytest.raises(LaunchFailed, match=match) as caught:
         cluster.launch(experiment)
     assert "\n" not in str(caught.value)
@@ -443,7 +443,7 @@ def test_a_launch_that_fails_half_way_takes_everything_back(cluster, experiment,
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(preflight, "write", write)
-        with pytest.raises(LaunchFailed, match=r"'broken' cannot be started .*No such file"):
+        with pytest.raises(LaunchFailed, match=r"'broken': cannot start .*No such file"):
             cluster.launch(experiment)
     assert cluster.list_experiments() == []
     assert "exp" not in tmux("list-sessions", check=False)

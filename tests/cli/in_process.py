@@ -1,6 +1,6 @@
 """Run the command line in the process of the tests.
 
-This is much faster than to start an interpreter for each call. The caller sees the same result as
+This is much faster than starting an interpreter for each call. The caller sees the same result as
 from ``subprocess.run``: the exit code, standard output and standard error. Afterwards the
 environment, the working directory, ``sys.path``, the standard streams (also those of child
 processes) and the modules imported from the working directory are restored.
@@ -36,6 +36,13 @@ from symphony.config import SymphonyConfig
 # Variables that an interpreter reads only when it starts.
 # A call that changes one of them needs a process of its own.
 _READ_AT_START = re.compile(r"PYTHON(?!PYCACHEPREFIX|DONTWRITEBYTECODE|UNBUFFERED)|LC_|LANG|TZ")
+# The warnings that an interpreter ignores by default.
+_IGNORED_WARNINGS = (
+    DeprecationWarning,
+    ImportWarning,
+    PendingDeprecationWarning,
+    ResourceWarning,
+)
 _PROGRAM = Path(symphony.__file__).with_name("__main__.py")
 
 
@@ -91,6 +98,8 @@ def _exit_code(script: Path | None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
+            for category in _IGNORED_WARNINGS:
+                warnings.simplefilter("ignore", category)
             if script is None:
                 code = main()
             else:

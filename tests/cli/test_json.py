@@ -1,4 +1,4 @@
-"""What ``--json`` prints is what docs/reference/json.md says, field by field."""
+"""The output of ``--json`` has exactly the fields that docs/reference/json.md lists."""
 
 from __future__ import annotations
 

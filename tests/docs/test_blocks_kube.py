@@ -1,6 +1,7 @@
-"""The pages that have commands for a Kubernetes: these and all files, each page in a namespace of its own.
+"""Run the blocks of pages that require a Kubernetes cluster, each page in its own namespace.
 
-Their other commands are left to test_blocks: these here run beside other tests, with which they would share ports.
+The other commands of these pages are run by test_blocks. Here they would compete for ports with
+other tests.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.docs.runner_blocks import BadPage
-from tests.docs.runner_pages import check_page, page_named, page_names
-from tests.docs.runner_place import programs_here
+from tests.docs.page import PageError
+from tests.docs.runner import check_page, installed_programs, page_names, read_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from kubetest.plugin import Session
 
 ONLY = frozenset({"kube", "docker"})
-AT_ONCE = 3  # most of its time a page waits for Pods
+PARALLEL_PAGES = 3  # a page spends most of its time waiting for Pods
 
 
-def with_cluster() -> Iterator[str]:
-    """The pages that have blocks for a cluster, or for what comes with it. A bad page is told by test_blocks."""
+def pages_with_cluster() -> Iterator[str]:
+    """Yield the pages with blocks for a cluster. test_blocks reports invalid pages."""
     for name in page_names():
-        with suppress(BadPage):
-            if page_named(name).needs & ONLY:
+        with suppress(PageError):
+            if read_page(name).needs & ONLY:
                 yield name
 
 
@@ -38,10 +38,10 @@ def with_cluster() -> Iterator[str]:
 def checks(
     request: pytest.FixtureRequest, kube_session: Session, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[None]]]:
-    """The checks of the pages whose tests are wanted, by their names; all are under way."""
+    """Start the checks of all selected pages, and return them by the name of the page."""
     functions = (item for item in request.session.items if isinstance(item, pytest.Function))
     tests = [function for function in functions if function.module is request.module]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(PARALLEL_PAGES) as pool:
         names = [str(test.callspec.params["name"]) for test in tests]
         yield {
             name: pool.submit(check, name, kube_session, tmp_path_factory.mktemp("page"))
@@ -50,23 +50,23 @@ def checks(
         pool.shutdown(cancel_futures=True)
 
 
-def check(name: str, session: Session, folder: Path) -> None:
-    """Run a page with a cluster. Fails as a test does."""
+def check(name: str, session: Session, directory: Path) -> None:
+    """Run a page on a cluster."""
     from kubetest.plugin import a_namespace
 
-    with a_namespace(session, folder) as kube_cluster:
-        configured = folder / "configured.yml"
+    with a_namespace(session, directory) as kube_cluster:
+        configured = directory / "configured.yml"
         configured.write_text(
             json.dumps({"namespace": kube_cluster.namespace, "image": kube_cluster.image})
         )
         env = {"KUBECONFIG": str(kube_cluster.kubeconfig), "SYMPHONY_CONFIG": str(configured)}
-        have = programs_here() | {"kube"}
+        available = installed_programs() | {"kube"}
         if engine := session.cluster.engine:
-            have |= {"docker"}
+            available |= {"docker"}
             env["DOCKER_HOST"] = engine.host
-        check_page(name, folder, have, only=ONLY, **env)
+        check_page(name, directory, available, only=ONLY, **env)
 
 
-@pytest.mark.parametrize("name", list(with_cluster()))
-def test_what_the_page_shows_is_so(name: str, checks: dict[str, Future[None]]) -> None:
+@pytest.mark.parametrize("name", list(pages_with_cluster()))
+def test_blocks_of_page(name: str, checks: dict[str, Future[None]]) -> None:
     checks[name].result()

@@ -1,4 +1,4 @@
-"""The site: every page is in its contents, every link leads somewhere, and nothing is fetched from elsewhere."""
+"""Test the configuration of the site and the links of its pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding
 
 
 def entries(nav: Any) -> Iterator[str]:
-    """The pages of the contents."""
+    """Yield the pages of the navigation."""
     if isinstance(nav, str):
         yield nav
     elif isinstance(nav, dict):
@@ -29,25 +29,25 @@ def entries(nav: Any) -> Iterator[str]:
             yield from entries(below)
 
 
-def test_every_page_is_in_the_contents_once() -> None:
+def test_every_page_is_in_the_navigation_once() -> None:
     listed = list(entries(CONFIG["nav"]))
-    assert sorted(set(PAGES) - set(listed)) == [], "add them to nav in mkdocs.yml"
+    assert sorted(set(PAGES) - set(listed)) == [], "add these pages to nav in mkdocs.yml"
     assert len(set(listed)) == len(listed)
 
 
-def test_the_contents_lead_to_pages() -> None:
+def test_navigation_contains_only_pages() -> None:
     assert sorted(set(entries(CONFIG["nav"])) - set(PAGES)) == []
 
 
-def test_nothing_is_fetched_from_elsewhere() -> None:
+def test_site_loads_nothing_from_other_sites() -> None:
     assert CONFIG["theme"]["font"] is False
     assert not {"extra_javascript", "repo_url"} & set(CONFIG)
     assert not re.search(r"https?://", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-    # The theme would load the library that draws them; a fence that is no `custom_fence` is shown as it is written.
+    # For Mermaid fences, the theme would load a library from another site.
     assert "custom_fences" not in str(CONFIG["markdown_extensions"])
 
 
-def test_whatever_is_wrong_is_a_warning() -> None:
+def test_every_problem_is_a_warning() -> None:
     assert (
         set(CONFIG["validation"]["nav"].values())
         == set(CONFIG["validation"]["links"].values())
@@ -55,11 +55,11 @@ def test_whatever_is_wrong_is_a_warning() -> None:
     )
     script = (ROOT / "scripts" / "docs").read_text(encoding="utf-8")
     assert "mkdocs build --strict" in script
-    assert "--quiet" not in re.sub("#.*", "", script)  # which keeps warnings from counting
+    assert "--quiet" not in re.sub("#.*", "", script)  # a quiet build does not count warnings
 
 
 def prose(page: str) -> str:
-    """A page without its code."""
+    """Return a page without its code."""
     text = re.sub(r"(?ms)^ *(```+).*?^ *\1", "", (DOCS / page).read_text(encoding="utf-8"))
     return re.sub(r"`[^`\n]+`", "code", text)
 
@@ -78,7 +78,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_script_tells_what_it_takes() -> None:
+def test_script_has_a_usage() -> None:
     done = run("--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: scripts/docs [serve")
@@ -87,5 +87,5 @@ def test_the_script_tells_what_it_takes() -> None:
     assert refused.stderr == done.stdout
 
 
-def test_ci_builds_it() -> None:
+def test_ci_builds_the_site() -> None:
     assert "scripts/docs" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")

@@ -33,9 +33,12 @@ FILES = {
     "conf/blob": bytes(range(256)),
 }
 AWKWARD = (
-    "", " ", "two words", "'single' \"double\" `back`", "$HOME ${HOME} $(echo no) $(X) $$(X)", "$", "$$", "$(", "$(A)$",
-    "a\nb\n", "\n", "tab\tbell\a", "back\\slash \\n", "-leading --dash=1", "yes", "y", "1e3", "010", "null", "a: b # c",
-    "glob * ? [a] {a,b} ~ ! # % ^ & | ; < >", "naïve café 日本語 🎻", "\x85\u2028\ufeff", "trailing ",
+    "", " ", "two words", "'single' \"double\" `back`", "$HOME ${HOME} $(echo no) $(X) $$(X)",
+    "$", "$$", "$(", "$(A)$",
+    "a\nb\n", "\n", "tab\tbell\a", "back\\slash \\n", "-leading --dash=1",
+    "yes", "y", "1e3", "010", "null", "a: b # c",
+    "glob * ? [a] {a,b} ~ ! # % ^ & | ; < >",
+    "naïve café 日本語 🎻", "\x85\u2028\ufeff", "trailing ",
 )  # fmt: skip
 
 

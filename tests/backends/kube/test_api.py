@@ -96,7 +96,7 @@ def test_stream_can_be_closed_by_another_thread(kube_cluster, api):
 def test_connections_are_persistent(kube_cluster, api, caplog):
     for _ in range(3):
         api.call("GET", "/version")
-    (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]
+    (pool,) = [api._pool.pools[key] for key in api._pool.pools.keys()]  # noqa: SIM118
     assert (pool.num_connections, pool.num_requests) == (1, 3)
 
 

@@ -423,13 +423,18 @@ def test_each_pool_that_does_not_fit_is_reported(lab, exp):
         "2 GPUs are more than 1, its GPUs are of type nvidia-tesla-k80, not nvidia-tesla-v10; "
         "v100-team:" in message
     )
-    assert message.endswith("v100: its GPUs are of type nvidia-tesla-v100, not nvidia-tesla-v10; did you mean "
-                         "'nvidia-tesla-v100'?")  # fmt: skip
+    assert message.endswith(
+        "v100: its GPUs are of type nvidia-tesla-v100, not nvidia-tesla-v10; did you mean "
+        "'nvidia-tesla-v100'?"
+    )
     assert process.settings.dump() == {}
 
 
 def test_named_pool_that_does_not_fit(lab, exp):
-    message = r"^process 'p' does not fit a machine of node pool 'small': cpu 2 is more than 1.43 \(of 2\)$"
+    message = (
+        r"^process 'p' does not fit a machine of node pool 'small': "
+        r"cpu 2 is more than 1.43 \(of 2\)$"
+    )
     with pytest.raises(SpecError, match=message):
         lab.assign_to_resource(new(exp, "p"), cpu=2, node_pool_name="small")
 
@@ -588,7 +593,8 @@ def test_assignment_by_configuration(lab, exp, settings, pool):
     [
         (
             {"assign_to": "machin"},
-            "assign_to must be one of machine, gpu, resource, node_pool, not 'machin'; did you mean",
+            "assign_to must be one of machine, gpu, resource, node_pool, not 'machin'; did you "
+            "mean",
         ),
         (
             {"assign_to": None},

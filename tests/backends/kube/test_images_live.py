@@ -286,10 +286,11 @@ src/**/deep
 *.txt
 """
 FILES = [
-    "a.pyc", "lib/b.pyc", "lib/x/c.pyc", "keep.py", "data/big", "data/small/s", "data/small/t/u", "build/o",
-    "lib/build/o", "logs/l", "logs/m/n", "x.md", "README.md", "README-a.md", "README-secret.md", "lib/x.md",
-    "cache/c", "lib/cache/c", "src/a.tmp", "src/d.tmp", "src/abc.tmp", "src/a.log", "src/ab.log", "src/deep",
-    "src/x/deep", "src/x/y/deep/z", "notes.txt", "lib/notes.txt", ".hidden", "lib/.dockerignore",
+    "a.pyc", "lib/b.pyc", "lib/x/c.pyc", "keep.py", "data/big", "data/small/s",
+    "data/small/t/u", "build/o", "lib/build/o", "logs/l", "logs/m/n", "x.md", "README.md",
+    "README-a.md", "README-secret.md", "lib/x.md", "cache/c", "lib/cache/c", "src/a.tmp",
+    "src/d.tmp", "src/abc.tmp", "src/a.log", "src/ab.log", "src/deep", "src/x/deep",
+    "src/x/y/deep/z", "notes.txt", "lib/notes.txt", ".hidden", "lib/.dockerignore",
 ]  # fmt: skip
 
 

@@ -120,22 +120,31 @@ def test_tuples_become_lists() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"containers": []}, "pod_yml of process 'p' is merged over the Pod, which has metadata and spec, but no 'containers'"
-     "; write spec: {containers: ...}"),
+    (
+        {"containers": []},
+        "pod_yml of process 'p' is merged over the Pod, which has metadata and spec, but no "
+        "'containers'; write spec: {containers: ...}",
+    ),
     ({"metdata": {}}, "no 'metdata'; did you mean 'metadata'?"),
     ({"kind": "Deployment"}, "pod_yml of process 'p' changes the kind of the object"),
-    ({"metadata": {"name": "q"}}, "pod_yml of process 'p' changes 'name', by which symphony finds its objects"),
+    (
+        {"metadata": {"name": "q"}},
+        "pod_yml of process 'p' changes 'name', by which symphony finds its objects",
+    ),
     ({"metadata": {"namespace": "q"}}, "changes 'namespace'"),
     ({"metadata": None}, "changes 'name'"),
     ({"metadata": {"labels": {UNIT: "q"}}}, f"changes '{UNIT}'"),
     ({"metadata": {"labels": {EXPERIMENT: None}}}, f"changes '{EXPERIMENT}'"),
     ({"metadata": {"labels": {MANAGED_BY: "helm"}}}, f"changes '{MANAGED_BY}'"),
     ({"metadata": {"labels": "none"}}, f"changes '{MANAGED_BY}'"),
-    ({"metadata": {"annotations": "none"}}, "pod_yml of process 'p' has annotations that are not a mapping: 'none'"),
+    (
+        {"metadata": {"annotations": "none"}},
+        "pod_yml of process 'p' has annotations that are not a mapping: 'none'",
+    ),
     ({"spec": "none"}, "removes the container 'p'"),
     ({"spec": None}, "removes the container 'p'; name each container that it changes"),
     ({"spec": {"containers": [{"image": "x"}]}}, "removes the container 'p'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("own", "message"), REFUSED)

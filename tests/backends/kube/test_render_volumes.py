@@ -135,17 +135,44 @@ def test_volumes_of_a_group_are_mounted_by_all_members() -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (lambda p: p.mount_pvc("c", "/a:b"), "process 'p' mounts a volume at '/a:b': a mount path on Kubernetes has no ':'"),
-    (lambda p: p.mount_host_path("/a/../b", "/x"), "process 'p' mounts '/a/../b' of the node: a host path on Kubernetes has no"),
-    (lambda p: p.mount_pvc("Not Valid", "/x"), "process 'p': the claim 'Not Valid' is not valid on Kubernetes"),
-    (lambda p: p.mount_secret("Not_Valid", "/x"), "process 'p': the secret 'Not_Valid' is not valid on Kubernetes"),
-    (lambda p: p.mount_config("x" * 254, "/x"), "is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253"),
-    (lambda p: p.mount_git_repo("r", "/x", revision="-f"), "no branch, tag or commit begins with '-'"),
-    (lambda p: p.mount_pvc("c", "/etc/secrets/"), "the directory of the secrets of the experiment; choose another path"),
-    (lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}), "the config 'c' has a file '..a': on Kube"),
-    (lambda p: p.mount_secret("symphony-secrets", "/x", files=["conf/blob"]),
-     "the secret 'symphony-secrets' is created from different files by the experiment and process 'p'"),
-]  # fmt: skip
+    (
+        lambda p: p.mount_pvc("c", "/a:b"),
+        "process 'p' mounts a volume at '/a:b': a mount path on Kubernetes has no ':'",
+    ),
+    (
+        lambda p: p.mount_host_path("/a/../b", "/x"),
+        "process 'p' mounts '/a/../b' of the node: a host path on Kubernetes has no",
+    ),
+    (
+        lambda p: p.mount_pvc("Not Valid", "/x"),
+        "process 'p': the claim 'Not Valid' is not valid on Kubernetes",
+    ),
+    (
+        lambda p: p.mount_secret("Not_Valid", "/x"),
+        "process 'p': the secret 'Not_Valid' is not valid on Kubernetes",
+    ),
+    (
+        lambda p: p.mount_config("x" * 254, "/x"),
+        "is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most 253",
+    ),
+    (
+        lambda p: p.mount_git_repo("r", "/x", revision="-f"),
+        "no branch, tag or commit begins with '-'",
+    ),
+    (
+        lambda p: p.mount_pvc("c", "/etc/secrets/"),
+        "the directory of the secrets of the experiment; choose another path",
+    ),
+    (
+        lambda p: p.mount_config("c", "/x", files={"..a": "conf/blob"}),
+        "the config 'c' has a file '..a': on Kube",
+    ),
+    (
+        lambda p: p.mount_secret("symphony-secrets", "/x", files=["conf/blob"]),
+        "the secret 'symphony-secrets' is created from different files by the experiment and "
+        "process 'p'",
+    ),
+]
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)

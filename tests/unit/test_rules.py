@@ -11,6 +11,7 @@ from symphony.plan.resolve import check_experiment, resolve
 from tests.unit.strategies import SCHEME
 
 Change = Callable[[Experiment], object]
+KEY = "SYMPHONY_CURVE_SERVER_SECRET"
 
 
 def example(change: Change = lambda _: None) -> Experiment:
@@ -170,6 +171,24 @@ def test_each_rule_reports_its_finding(rule: str, change: Change, path: str, mes
         resolve(experiment, SCHEME)
     assert str(caught.value) == str(finding.to_error())
     assert caught.value.path == finding.path
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        (lambda e: e.set_env(KEY, "x"), ("env", KEY)),
+        (lambda e: e.secrets.update({KEY: "x"}), ("secrets", KEY)),
+        (
+            lambda e: e.get_process("a").set_env_secret(KEY, "token"),
+            ("processes", "a", "env_secrets", KEY),
+        ),
+    ],
+)
+def test_no_variable_or_secret_has_the_name_of_a_key(change: Change, path: tuple[str]) -> None:
+    experiment = example(change)
+    experiment.get_process("a").encrypts("replay")
+    (finding,) = check_experiment(experiment)
+    assert (finding.rule, finding.path) == ("reserved-variable", path)
 
 
 def test_all_findings_are_reported_in_one_pass() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import paths, shells
-from devcluster.console import Console, Failure, Refusal
+from devcluster.console import Console, DevclusterError, RequirementError
 
 FETCH_VARIABLE = "SYMPHONY_TEST_SHELLS"
 
@@ -58,14 +58,14 @@ def find(name: str) -> Shell:
     locations = paths.find(os.environ, Path.home())
     is_ci = os.environ.get("CI") == "true"
     may_fetch = is_ci or os.environ.get(FETCH_VARIABLE) == "fetch"
-    if not may_fetch and not shells.place(locations.cache).exists():
+    if not may_fetch and not shells.cache_entry(locations.cache).exists():
         pytest.skip(
             f"NOT TESTED IN {name.upper()}: it is not installed; "
             f"{FETCH_VARIABLE}=fetch unpacks it into the cache"
         )
     try:
-        root = shells.gather(locations, console=Console(quiet=True))
-    except (Refusal, Failure, OSError) as exc:
+        root = shells.prepare(locations, console=Console(quiet=True))
+    except (RequirementError, DevclusterError, OSError) as exc:
         message = f"NOT TESTED IN {name.upper()}: it is not installed, and {exc}"
         if is_ci:
             pytest.fail(message)

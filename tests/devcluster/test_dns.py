@@ -20,31 +20,31 @@ def count(reply):
     return struct.unpack("!H", reply[6:8])[0]
 
 
-def test_an_address_is_answered():
+def test_address_of_a_service():
     reply = dns.answer(question("Svc.ns.svc.cluster.LOCAL"), lambda labels: ["10.96.0.7"])
     assert reply[:2] == b"\xbe\xef"
     assert (code(reply), count(reply)) == (0, 1)
     assert reply.endswith(bytes([10, 96, 0, 7]))
 
 
-def test_names_are_looked_up_in_lower_case():
-    asked = []
-    dns.answer(question("Svc.NS.svc.cluster.local"), asked.append)
-    assert asked == [("svc", "ns", "svc", "cluster", "local")]
+def test_names_are_resolved_in_lower_case():
+    resolved = []
+    dns.answer(question("Svc.NS.svc.cluster.local"), resolved.append)
+    assert resolved == [("svc", "ns", "svc", "cluster", "local")]
 
 
-def test_a_name_that_is_not_there():
+def test_unknown_name_is_nxdomain():
     reply = dns.answer(question("nothing.example"), lambda labels: None)
     assert (code(reply), count(reply)) == (3, 0)
 
 
-def test_a_service_has_no_ipv6_address_but_exists():
+def test_ipv6_query_for_a_service_is_empty():
     reply = dns.answer(question("svc.ns.svc.cluster.local", kind=28), lambda labels: ["10.96.0.7"])
     assert (code(reply), count(reply)) == (0, 0)
 
 
 @pytest.mark.parametrize("error", [ApiError(403, "no"), ConnectionError("gone")])
-def test_an_api_server_that_fails_is_a_server_failure(error):
+def test_failing_api_server_is_servfail(error):
     def resolve(labels):
         raise error
 
@@ -54,22 +54,22 @@ def test_an_api_server_that_fails_is_a_server_failure(error):
 @pytest.mark.parametrize(
     "message",
     [b"", b"\0" * 11, question("a.b", flags=0x8000)],
-    ids=["empty", "too short", "an answer"],
+    ids=["empty", "too short", "a response"],
 )
-def test_what_deserves_no_answer_gets_none(message):
+def test_message_that_is_not_a_query_is_ignored(message):
     assert dns.answer(message, pytest.fail) is None
 
 
 @pytest.mark.parametrize(
     "message",
     [question("a.b")[:-3], question("a.b")[:14], b"\0" * 12 + b"\xc0" + b"a" * 192 + b"\0\0\1\0\1"],
-    ids=["cut off", "cut off in the name", "compressed"],
+    ids=["truncated", "truncated name", "compressed name"],
 )
-def test_a_broken_question_is_called_broken(message):
+def test_malformed_query_is_formerr(message):
     assert code(dns.answer(message, pytest.fail)) == 1
 
 
-def test_an_unknown_operation_is_refused():
+def test_unknown_operation_is_notimp():
     assert code(dns.answer(question("a.b", flags=0x2800), pytest.fail)) == 4
 
 

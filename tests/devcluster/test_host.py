@@ -1,19 +1,20 @@
 import shutil
+import socket
 
 import pytest
 
 from devcluster import cgroups, engine, host, network, paths
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 
 
-def test_others_than_root_are_refused():
-    with pytest.raises(Refusal, match="only root"):
+def test_user_must_be_root():
+    with pytest.raises(RequirementError, match="only root"):
         host.check_user(1000)
     host.check_user(0)
 
 
 @pytest.mark.parametrize(
-    ("release", "machine", "said"),
+    ("release", "machine", "message"),
     [
         (
             {"ID": "ubuntu", "VERSION_ID": "24.04", "PRETTY_NAME": "Ubuntu 24.04"},
@@ -25,53 +26,51 @@ def test_others_than_root_are_refused():
         ({"ID": "debian", "VERSION_ID": "12"}, "aarch64", "not x86_64"),
     ],
 )
-def test_other_systems_are_refused_and_kind_is_named(release, machine, said):
-    with pytest.raises(Refusal, match=said) as caught:
+def test_other_systems_are_rejected_with_kind_as_alternative(release, machine, message):
+    with pytest.raises(RequirementError, match=message) as caught:
         host.check_system(release, machine)
     assert "kind" in str(caught.value)
     host.check_system({"ID": "debian", "VERSION_ID": "12"}, "x86_64")
 
 
-def test_a_runtime_that_serves_others_is_refused():
-    with pytest.raises(Refusal, match=r"dockerd \(pid 7\) already runs"):
-        host.check_strangers([(1, "init"), (7, "dockerd")])
-    host.check_strangers([(1, "init"), (8, "containerd-log-viewer")])
+def test_other_container_runtimes_are_rejected():
+    with pytest.raises(RequirementError, match=r"dockerd \(pid 7\) already runs"):
+        host.check_other_runtimes([(1, "init"), (7, "dockerd")])
+    host.check_other_runtimes([(1, "init"), (8, "containerd-log-viewer")])
 
 
-def test_a_kernel_without_overlay_is_refused():
-    with pytest.raises(Refusal, match="no overlay"):
+def test_kernel_without_overlay_is_rejected():
+    with pytest.raises(RequirementError, match="no overlay"):
         host.check_filesystems("nodev\tsysfs\n\text4\n")
     host.check_filesystems("nodev\toverlay\n\text4\n")
 
 
-def test_a_full_disk_is_refused(tmp_path, monkeypatch):
+def test_full_disk_is_rejected(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=3 << 30)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(Refusal, match=r"3\.0 GiB are free"):
-        host.check_room(tmp_path / "not/yet/there", needed=4)
-    host.check_room(tmp_path, needed=2)
+    with pytest.raises(RequirementError, match=r"3\.0 GiB are free"):
+        host.check_free_space(tmp_path / "not/yet/there", needed=4)
+    host.check_free_space(tmp_path, needed=2)
 
 
-def test_a_missing_program_is_named_with_its_package(monkeypatch):
+def test_missing_program_is_reported_with_its_package(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "ip" else name)
-    with pytest.raises(Refusal, match="apt-get install iproute2"):
+    with pytest.raises(RequirementError, match="apt-get install iproute2"):
         host.check_tools()
 
 
-def test_a_machine_without_the_old_cgroups_is_refused(tmp_path, monkeypatch):
+def test_machine_without_cgroup_v1_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr(cgroups, "MOUNTS", tmp_path)
-    with pytest.raises(Refusal, match="no cgroup v1 hierarchy for blkio, cpu"):
+    with pytest.raises(RequirementError, match="no cgroup v1 hierarchy for blkio, cpu"):
         cgroups.check()
 
 
-def test_a_port_in_use_is_refused(monkeypatch):
-    import socket
-
+def test_port_in_use_is_rejected(monkeypatch):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         monkeypatch.setattr(engine, "PORT", other.getsockname()[1])
-        with pytest.raises(Refusal, match="is in use"):
+        with pytest.raises(RequirementError, match="is in use"):
             engine.check_port()
     engine.check_port()
 
@@ -91,18 +90,18 @@ def test_overlapping_routes_are_found(route, collides):
     assert bool(network.collisions([route])) is collides
 
 
-def test_folders_follow_the_xdg_specification(tmp_path):
+def test_directories_follow_the_xdg_specification(tmp_path):
     found = paths.find({"XDG_CACHE_HOME": "/big/cache", "XDG_STATE_HOME": "relative"}, tmp_path)
     assert str(found.cache) == "/big/cache/symphony/devcluster"
     assert found.state == tmp_path / ".local/state/symphony/devcluster"
 
 
-@pytest.mark.parametrize("folder", ["/var/lib/x", "/run/x", "/a b", "/a:b", "/a,b"])
-def test_folders_that_cannot_work_are_refused(folder, tmp_path):
-    with pytest.raises(Refusal, match="XDG_STATE_HOME"):
-        paths.find({"XDG_STATE_HOME": folder}, tmp_path)
+@pytest.mark.parametrize("directory", ["/var/lib/x", "/run/x", "/a b", "/a:b", "/a,b"])
+def test_unusable_directories_are_rejected(directory, tmp_path):
+    with pytest.raises(RequirementError, match="XDG_STATE_HOME"):
+        paths.find({"XDG_STATE_HOME": directory}, tmp_path)
 
 
-def test_a_socket_path_that_is_too_long_is_refused(tmp_path):
-    with pytest.raises(Refusal, match="too long for a socket"):
+def test_long_socket_path_is_rejected(tmp_path):
+    with pytest.raises(RequirementError, match="too long for a socket"):
         engine.docker_socket(tmp_path / ("x" * 90))

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from devcluster import images
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def wheel(tmp_path):
     return path
 
 
-def test_a_wheel_becomes_a_layer_with_its_commands(wheel):
+def test_wheel_layer_contains_modules_and_commands(wheel):
     with tarfile.open(fileobj=io.BytesIO(images.wheel_layer(wheel))) as tar:
         names = tar.getnames()
         command = tar.extractfile("usr/local/bin/thing").read().decode()
@@ -32,7 +32,7 @@ def test_a_wheel_becomes_a_layer_with_its_commands(wheel):
     assert mode == 0o755
 
 
-def test_an_image_names_its_layers_by_what_is_in_them(tmp_path):
+def test_image_lists_the_digests_of_its_layers(tmp_path):
     layers = []
     for name in ("one", "two"):
         path = tmp_path / f"{name}.tar"
@@ -55,26 +55,26 @@ def test_an_image_names_its_layers_by_what_is_in_them(tmp_path):
 
 
 def find(tmp_path, **changes):
-    settings = {"given": None, "tools": tmp_path, "log": tmp_path / "log", "say": print}
+    settings = {"given": None, "tools": tmp_path, "log": tmp_path / "log", "report": print}
     return images.find_wheel(tmp_path, tmp_path / "cache", **(settings | changes))
 
 
-def test_a_project_with_nothing_to_build_gives_no_wheel(tmp_path):
+def test_project_without_pyproject_has_no_wheel(tmp_path):
     assert find(tmp_path) is None
 
 
-def test_what_is_no_wheel_is_refused(tmp_path, wheel):
+def test_file_that_is_not_a_wheel_is_rejected(tmp_path, wheel):
     (tmp_path / "no.whl").write_text("text")
-    with pytest.raises(Refusal, match="is not a wheel"):
+    with pytest.raises(RequirementError, match="is not a wheel"):
         find(tmp_path, given=tmp_path / "no.whl")
     assert find(tmp_path, given=wheel) == wheel
 
 
-def test_the_image_changes_with_the_wheel(tmp_path, wheel):
-    before = images.place(tmp_path, base=tmp_path / "base", wheel=wheel)
-    assert images.place(tmp_path, base=tmp_path / "base", wheel=wheel) == before
-    assert images.place(tmp_path, base=tmp_path / "base", wheel=None) != before
-    assert images.place(tmp_path, base=tmp_path / "other", wheel=wheel) != before
+def test_cache_entry_depends_on_base_and_wheel(tmp_path, wheel):
+    before = images.cache_entry(tmp_path, base=tmp_path / "base", wheel=wheel)
+    assert images.cache_entry(tmp_path, base=tmp_path / "base", wheel=wheel) == before
+    assert images.cache_entry(tmp_path, base=tmp_path / "base", wheel=None) != before
+    assert images.cache_entry(tmp_path, base=tmp_path / "other", wheel=wheel) != before
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("thing/more.py", "")
-    assert images.place(tmp_path, base=tmp_path / "base", wheel=wheel) != before
+    assert images.cache_entry(tmp_path, base=tmp_path / "base", wheel=wheel) != before

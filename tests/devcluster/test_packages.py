@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import packages
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 
 DEB822 = """\
 Types: deb
@@ -35,13 +35,13 @@ deb http://e.example/debian bookworm contrib
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """Put the machine's apt sources elsewhere: a function that writes one of the files."""
+    """Replace the apt sources of the machine. Return a function that writes one of the files."""
     (tmp_path / "sources.list.d").mkdir()
     monkeypatch.setattr(packages, "APT_SOURCES", tmp_path)
     return lambda name, text: Path(tmp_path, name).write_text(text)
 
 
-def test_both_forms_of_sources_are_understood(sources):
+def test_mirrors_from_both_source_formats(sources):
     sources("sources.list", ONE_LINE)
     sources("sources.list.d/debian.sources", DEB822)
     sources("sources.list.d/ignored.save", "deb http://e.example/debian bookworm main")
@@ -54,13 +54,13 @@ def test_both_forms_of_sources_are_understood(sources):
     assert packages.main_mirror() == "http://a.example/debian"
 
 
-def test_a_machine_without_a_mirror_is_refused(sources):
+def test_machine_without_a_mirror_is_rejected(sources):
     sources("sources.list", "deb http://a.example/debian trixie main\n")
-    with pytest.raises(Refusal, match="no Debian mirror for bookworm main"):
+    with pytest.raises(RequirementError, match="no Debian mirror for bookworm main"):
         packages.machine_mirrors()
 
 
-def test_sources_are_verified_by_debians_keys():
+def test_sources_list_is_signed_by_the_debian_keyring():
     text = packages.sources_list([("http://a.example/debian", "bookworm")])
     assert text.splitlines() == [
         f"deb [signed-by={packages.KEYRING}] http://a.example/debian bookworm main",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from devcluster import processes
-from devcluster.console import Failure
+from devcluster.console import DevclusterError
 from devcluster.processes import Process
 
 
@@ -19,7 +19,7 @@ def child():
         child.kill()
 
 
-def test_a_process_is_its_pid_and_its_start(child):
+def test_process_is_identified_by_pid_and_start_time(child):
     process = processes.identify("child", child.pid)
     assert processes.alive(process)
     assert not processes.alive(Process(name="other", pid=child.pid, start=process.start - 1))
@@ -28,13 +28,13 @@ def test_a_process_is_its_pid_and_its_start(child):
     assert child.wait() == -signal.SIGTERM
 
 
-def test_somebody_elses_pid_is_left_alone(child):
-    mine = processes.identify("child", child.pid)
-    processes.stop(Process(name="stale", pid=child.pid, start=mine.start - 1))
-    assert processes.alive(mine)
+def test_stop_ignores_a_reused_pid(child):
+    current = processes.identify("child", child.pid)
+    processes.stop(Process(name="stale", pid=child.pid, start=current.start - 1))
+    assert processes.alive(current)
 
 
-def test_what_does_not_end_by_itself_is_killed():
+def test_stop_kills_a_process_that_ignores_sigterm():
     code = (
         "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); "
         "signal.pause(); signal.pause()"
@@ -45,14 +45,14 @@ def test_what_does_not_end_by_itself_is_killed():
         assert child.wait() == -signal.SIGKILL
 
 
-def test_stopping_what_is_gone_is_harmless(child):
+def test_stop_of_an_exited_process_does_nothing(child):
     process = processes.identify("child", child.pid)
     child.kill()
     child.wait()
     processes.stop(process)
 
 
-def test_a_name_with_a_parenthesis_does_not_confuse(tmp_path):
+def test_start_time_of_a_name_with_a_parenthesis(tmp_path):
     program = tmp_path / ") x ("
     program.symlink_to(sys.executable)
     with subprocess.Popen(
@@ -66,23 +66,23 @@ def test_a_name_with_a_parenthesis_does_not_confuse(tmp_path):
         child.kill()
 
 
-def test_a_failing_command_shows_the_end_of_its_log(tmp_path):
-    with pytest.raises(Failure, match="failed with 3") as caught:
+def test_failed_command_shows_the_end_of_its_log(tmp_path):
+    with pytest.raises(DevclusterError, match="failed with 3") as caught:
         processes.run(["sh", "-c", "echo the cause; exit 3"], log=tmp_path / "log")
     assert "the cause" in str(caught.value)
 
 
-def test_waiting_ends_when_a_needed_process_does(child, tmp_path):
-    (tmp_path / "log").write_text("why it ended\n")
+def test_wait_for_fails_when_a_required_process_exits(child, tmp_path):
+    (tmp_path / "log").write_text("the cause\n")
     process = processes.identify("server", child.pid)
     child.kill()
     child.wait()
-    with pytest.raises(Failure, match="server has ended") as caught:
+    with pytest.raises(DevclusterError, match="server has exited") as caught:
         processes.wait_for(lambda: False, "it", seconds=60, needs=[process], log=tmp_path / "log")
-    assert "why it ended" in str(caught.value)
+    assert "the cause" in str(caught.value)
 
 
-def test_waiting_gives_the_answer_or_gives_up():
+def test_wait_for_returns_the_result_or_times_out():
     assert processes.wait_for(lambda: 7, "it", seconds=1) == 7
-    with pytest.raises(Failure, match="not within 0 s"):
+    with pytest.raises(DevclusterError, match="not within 0 s"):
         processes.wait_for(lambda: None, "it", seconds=0)

@@ -3,72 +3,72 @@ import pytest
 from devcluster import store
 
 
-def make(folder):
-    (folder / "sub").mkdir()
-    (folder / "sub/file").write_text("content")
-    (folder / "link").symlink_to("sub/file")
+def make(directory):
+    (directory / "sub").mkdir()
+    (directory / "sub/file").write_text("content")
+    (directory / "link").symlink_to("sub/file")
 
 
 @pytest.fixture
-def said():
+def messages():
     return []
 
 
 @pytest.fixture
-def entry(tmp_path, said):
+def entry(tmp_path, messages):
     entry = tmp_path / "cache/entry"
-    assert store.ensure(entry, make, say=said.append)
+    assert store.ensure(entry, make, report=messages.append)
     return entry
 
 
-def test_a_whole_entry_is_not_made_again(entry, said):
-    assert not store.ensure(entry, pytest.fail, say=said.append)
-    assert said == []
+def test_complete_entry_is_not_created_again(entry, messages):
+    assert not store.ensure(entry, pytest.fail, report=messages.append)
+    assert messages == []
 
 
 @pytest.mark.parametrize(
-    ("harm", "what"),
+    ("damage", "message"),
     [
         (lambda entry: (entry / "sub/file").unlink(), "sub/file is missing"),
-        (lambda entry: (entry / "sub/file").write_text("Content"), "is not as it was made"),
-        (lambda entry: (entry / "sub/file").write_text(""), "is not as it was made"),
+        (lambda entry: (entry / "sub/file").write_text("Content"), "has changed"),
+        (lambda entry: (entry / "sub/file").write_text(""), "has changed"),
         (lambda entry: (entry / "manifest.json").unlink(), "no manifest"),
         (lambda entry: (entry / "manifest.json").write_text('{"sub'), "no manifest"),
     ],
 )
-def test_a_damaged_entry_is_noticed_told_and_made_again(entry, said, harm, what):
-    harm(entry)
-    assert store.ensure(entry, make, say=said.append)
-    assert what in said[0]
+def test_damaged_entry_is_reported_and_created_again(entry, messages, damage, message):
+    damage(entry)
+    assert store.ensure(entry, make, report=messages.append)
+    assert message in messages[0]
     assert store.damage(entry) is None
 
 
-def test_a_changed_link_is_noticed(entry):
+def test_changed_link_is_damage(entry):
     (entry / "link").unlink()
     (entry / "link").symlink_to("elsewhere")
     assert "link" in store.damage(entry)
 
 
-def test_what_was_left_half_made_is_thrown_away(tmp_path, said):
-    def fail(folder):
-        (folder / "half").write_text("x")
+def test_incomplete_entry_is_removed(tmp_path, messages):
+    def fail(directory):
+        (directory / "half").write_text("x")
         raise RuntimeError
 
     entry = tmp_path / "entry"
     with pytest.raises(RuntimeError):
-        store.ensure(entry, fail, say=said.append)
+        store.ensure(entry, fail, report=messages.append)
     assert not entry.exists()
-    assert store.ensure(entry, make, say=said.append)
+    assert store.ensure(entry, make, report=messages.append)
     assert not (entry / "half").exists()
-    assert "half-made" in said[0]
+    assert "incomplete" in messages[0]
 
 
-def test_a_key_changes_with_every_part():
+def test_key_depends_on_every_part():
     assert store.key("a", ("b",)) == store.key("a", ("b",))
     assert len({store.key("a", "b"), store.key("ab"), store.key("a", ("b",))}) == 3
 
 
-def test_prune_keeps_only_the_one(tmp_path):
+def test_prune_keeps_one_entry(tmp_path):
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     store.prune(tmp_path, keep=tmp_path / "new")

@@ -52,9 +52,9 @@ def checks(
 
 def check(name: str, session: Session, directory: Path) -> None:
     """Run a page on a cluster."""
-    from kubetest.plugin import a_namespace
+    from kubetest.plugin import temporary_namespace
 
-    with a_namespace(session, directory) as kube_cluster:
+    with temporary_namespace(session, directory) as kube_cluster:
         configured = directory / "configured.yml"
         configured.write_text(
             json.dumps({"namespace": kube_cluster.namespace, "image": kube_cluster.image})

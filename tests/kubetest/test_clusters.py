@@ -1,13 +1,13 @@
-"""Which cluster is taken, with stand-ins for kind and docker that write down their arguments."""
+"""The choice of the test cluster, with fake kind and docker programs that log their arguments."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from kubetest import clusters
 from kubetest.clusters import NoCluster
+
+pytest_plugins = ["pytester"]
 
 STATUS = {
     "up": True,
@@ -22,7 +22,10 @@ STATUS = {
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """A PATH with a kind and a docker that only write down their arguments; what they wrote."""
+    """Put a kind and a docker that only log their arguments on the PATH.
+
+    Return a function that reads the log.
+    """
     tools, log = tmp_path / "bin", tmp_path / "calls"
     tools.mkdir()
     log.touch()
@@ -41,7 +44,7 @@ def without_kind(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
-def test_ones_own_cluster_comes_first(tmp_path, calls):
+def test_users_own_cluster_is_preferred(tmp_path, calls):
     config = tmp_path / "config"
     config.touch()
     environ = {"SYMPHONY_TEST_KUBECONFIG": str(config), "SYMPHONY_TEST_IMAGE": "mine:1"}
@@ -52,18 +55,18 @@ def test_ones_own_cluster_comes_first(tmp_path, calls):
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
-        ({"SYMPHONY_TEST_KUBECONFIG": "/no/such"}, "which is no file"),
+        ({"SYMPHONY_TEST_KUBECONFIG": "/no/such"}, "which is not a file"),
         ({"SYMPHONY_TEST_KUBECONFIG": __file__}, "SYMPHONY_TEST_IMAGE is not"),
     ],
 )
-def test_ones_own_cluster_must_be_named_in_full(environ, said, tmp_path):
-    with pytest.raises(NoCluster, match=said), clusters.find(environ, tmp_path):
+def test_users_own_cluster_needs_kubeconfig_and_image(environ, message, tmp_path):
+    with pytest.raises(NoCluster, match=message), clusters.find(environ, tmp_path):
         pass
 
 
-def test_kind_makes_a_cluster_with_the_image_and_it_goes_again(tmp_path, calls):
+def test_kind_cluster_is_created_with_the_image_and_deleted(tmp_path, calls):
     environ = {"PATH": os.environ["PATH"], "SYMPHONY_TEST_KIND_NODE": "kindest/node:v1.2.3"}
     with clusters.find(environ, tmp_path) as cluster:
         assert (cluster.kind, cluster.image, cluster.disposable) == (
@@ -71,17 +74,18 @@ def test_kind_makes_a_cluster_with_the_image_and_it_goes_again(tmp_path, calls):
             "symphony-test:kind",
             True,
         )
-        made = calls()
+        creation = calls()
     order = ["docker info", "docker build", "docker save", "kind create cluster", "kind load"]
-    assert [line.startswith(start) for line, start in zip(made.splitlines(), order, strict=True)]
-    create = next(line for line in made.splitlines() if "create" in line)
+    lines = creation.splitlines()
+    assert all(line.startswith(start) for line, start in zip(lines, order, strict=True)), lines
+    create = lines[order.index("kind create cluster")]
     assert "--image=kindest/node:v1.2.3" in create
     assert f"--kubeconfig={tmp_path}/kind.kubeconfig" in create
     name = create.split("--name ")[1].split()[0]
     assert calls().splitlines()[-1].startswith(f"kind delete cluster --name {name} ")
 
 
-def test_a_kind_cluster_that_fails_is_taken_away(tmp_path, calls):
+def test_failed_kind_cluster_is_deleted(tmp_path, calls):
     (tmp_path / "kind-fails-at-load").touch()
     environ = {"PATH": os.environ["PATH"]}
     with (
@@ -92,12 +96,12 @@ def test_a_kind_cluster_that_fails_is_taken_away(tmp_path, calls):
     assert "kind delete cluster" in calls().splitlines()[-1]
 
 
-def test_kind_without_a_running_engine_is_passed_over(tmp_path, calls):
+def test_kind_without_a_running_engine_is_ignored(tmp_path, calls):
     (tmp_path / "docker-fails-at-info").touch()
     assert clusters.kind_engine() is None
 
 
-def test_the_devcluster_comes_last(tmp_path, without_kind, monkeypatch):
+def test_devcluster_is_the_last_choice(tmp_path, without_kind, monkeypatch):
     monkeypatch.setattr(clusters, "_devcluster_status", lambda: STATUS)
     with clusters.find({}, tmp_path) as cluster:
         assert (cluster.kind, cluster.image) == ("devcluster", "i:1")
@@ -105,49 +109,41 @@ def test_the_devcluster_comes_last(tmp_path, without_kind, monkeypatch):
         assert cluster.engine.registry == "127.0.0.1:5000"
 
 
-def test_no_cluster_at_all_names_all_three_ways(tmp_path, without_kind, monkeypatch):
+def test_error_without_a_cluster_names_all_three_choices(tmp_path, without_kind, monkeypatch):
     monkeypatch.setattr(clusters, "_devcluster_status", lambda: {"up": False})
     with pytest.raises(NoCluster) as caught, clusters.find({}, tmp_path):
         pass
-    for way in ("SYMPHONY_TEST_KUBECONFIG", "kind", "scripts/devcluster up"):
-        assert way in str(caught.value)
+    for choice in ("SYMPHONY_TEST_KUBECONFIG", "kind", "scripts/devcluster up"):
+        assert choice in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "outcome"),
+    ("variables", "outcome"),
     [
-        ({"CI": "true"}, 1, "1 error"),
-        ({"CI": ""}, 0, "1 skipped"),
-        ({"CI": "true", "SYMPHONY_TEST_WITHOUT_CLUSTER": "1"}, 0, "1 skipped"),
+        ({"CI": "true"}, "errors"),
+        ({"CI": ""}, "skipped"),
+        ({"CI": "true", "SYMPHONY_TEST_WITHOUT_CLUSTER": "1"}, "skipped"),
     ],
 )
-def test_without_a_cluster_ci_fails_and_others_skip_loudly(given, code, outcome, tmp_path):
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["kubetest.plugin"]\n')
-    (tmp_path / "test_it.py").write_text("def test_it(kube_cluster):\n    pass\n")
-    environ = {
-        **{
-            key: value
-            for key, value in os.environ.items()
-            if key != "SYMPHONY_TEST_WITHOUT_CLUSTER"
-        },
-        **given,
-        "SYMPHONY_TEST_KUBECONFIG": "/no/such",
-        "PYTHONPATH": str(clusters.PROJECT / "tools"),
-    }
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path)
-    assert done.returncode == code, done.stdout
-    assert outcome in done.stdout
-    assert "/no/such, which is no file" in done.stdout
-    assert ("NOT TESTED AGAINST A KUBERNETES" in done.stdout) is (code == 0)
-
-
-def test_a_devcluster_that_cannot_be_asked_is_not_taken_for_none(
-    tmp_path, without_kind, monkeypatch
+def test_missing_cluster_fails_in_ci_and_is_reported_elsewhere(
+    variables, outcome, pytester, monkeypatch
 ):
+    monkeypatch.delenv("SYMPHONY_TEST_WITHOUT_CLUSTER", raising=False)
+    monkeypatch.setenv("SYMPHONY_TEST_KUBECONFIG", "/no/such")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile("def test_it(kube_cluster):\n    pass\n")
+    result = pytester.runpytest_inprocess("-p", "kubetest.plugin", "-p", "no:cacheprovider")
+    result.assert_outcomes(**{outcome: 1})
+    output = result.stdout.str()
+    assert "/no/such, which is not a file" in output
+    assert ("NOT TESTED AGAINST A KUBERNETES" in output) is (outcome == "skipped")
+
+
+def test_unavailable_devcluster_status_is_an_error(tmp_path, without_kind, monkeypatch):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "scripts/devcluster").write_text("raise SystemExit('devcluster: only root can')")
     monkeypatch.setattr(clusters, "PROJECT", tmp_path)
-    with pytest.raises(NoCluster, match="cannot be asked: devcluster: only root can"):
+    with pytest.raises(NoCluster, match="unavailable: devcluster: only root can"):
         with clusters.find({}, tmp_path):
             pass

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from devcluster import processes, sandbox, store
-from devcluster.console import Console, Failure
+from devcluster.console import Console, DevclusterError
 from devcluster.packages import Apt
 
 VERSION = "1.20.2"
@@ -36,17 +36,17 @@ KUBE_GIT_MINOR={VERSION.split(".")[1]}
 """
 
 
-def place(cache: Path) -> Path:
+def cache_entry(cache: Path) -> Path:
     """Return the cache entry for this version, these flags and this pause program."""
     inputs = store.key(SOURCE_SHA256, COMPONENTS, LINKER_FLAGS, PAUSE_SOURCE.read_bytes())
     return cache / "binaries" / f"{VERSION}-{inputs}"
 
 
-def make(folder: Path, *, apt: Apt, tools: Path, console: Console, log: Path) -> None:
-    """Download the source and leave the binaries in `folder`. The source and `tools` are
+def make(directory: Path, *, apt: Apt, tools: Path, console: Console, log: Path) -> None:
+    """Download the source and leave the binaries in `directory`. The source and `tools` are
     removed.
     """
-    work = folder / "work"
+    work = directory / "work"
     home, source = work / "home", work / f"kubernetes-{VERSION}"
     home.mkdir(parents=True)
     processes.run(["tar", "-xzf", str(_fetch(apt, work)), "-C", str(work)], log=log)
@@ -59,7 +59,7 @@ def make(folder: Path, *, apt: Apt, tools: Path, console: Console, log: Path) ->
     processes.run(sandbox.once(script), log=log, console=console)
     built = source / "_output/local/bin/linux/amd64"
     for binary in (*(built / name for name in COMPONENTS), work / "pause/pause"):
-        shutil.copy(binary, folder)
+        shutil.copy(binary, directory)
     shutil.rmtree(work)
     shutil.rmtree(tools)
 
@@ -83,7 +83,7 @@ def _fetch(apt: Apt, work: Path) -> Path:
     apt.run("source", "--download-only", "kubernetes", cwd=work)
     archive = next(work.glob("kubernetes_*.orig.tar.gz"), None)
     if archive is None or store.digest(archive) != SOURCE_SHA256:
-        raise Failure(
+        raise DevclusterError(
             f"Debian's source package is no longer Kubernetes {VERSION}: "
             f"put its new version and checksum into {Path(__file__).name}"
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from devcluster.console import Failure, Refusal
+from devcluster.console import DevclusterError, RequirementError
 from devcluster.node import CGROUP
 
 MOUNTS = Path("/sys/fs/cgroup")
@@ -18,7 +18,7 @@ def check() -> None:
     """Refuse unless the machine has the version 1 hierarchies that Kubernetes 1.20 needs."""
     missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
     if missing:
-        raise Refusal(
+        raise RequirementError(
             f"no cgroup v1 hierarchy for {', '.join(missing)} in {MOUNTS}, which this Kubernetes "
             "needs: boot with systemd.unified_cgroup_hierarchy=0, or run the tests with kind"
         )
@@ -27,14 +27,14 @@ def check() -> None:
 def make(name: str) -> None:
     """Create the directory `name` (for example /symphony-devcluster/node1) in every hierarchy."""
     for hierarchy in _hierarchies():
-        folder = hierarchy
+        directory = hierarchy
         for part in Path(name).parts[1:]:
-            folder /= part
-            folder.mkdir(exist_ok=True)
+            directory /= part
+            directory.mkdir(exist_ok=True)
             # A new cpuset may use no processor until some are assigned.
             if hierarchy.name.startswith("cpuset"):
                 for setting in ("cpuset.cpus", "cpuset.mems"):
-                    (folder / setting).write_text((folder.parent / setting).read_text())
+                    (directory / setting).write_text((directory.parent / setting).read_text())
 
 
 def remove() -> None:
@@ -42,31 +42,28 @@ def remove() -> None:
     has exited.
     """
     deadline = time.monotonic() + 5
-    while left := [folder for folder in _ours() if folder.exists()]:
-        for folder in left:
-            _remove_tree(folder)
+    while remaining := existing():
+        for directory in remaining:
+            _remove_tree(directory)
         if time.monotonic() > deadline:
-            raise Failure(f"{left[0]} is still in use: see its cgroup.procs")
+            raise DevclusterError(f"{remaining[0]} is still in use: see its cgroup.procs")
         time.sleep(0.02)
 
 
-def left() -> list[Path]:
+def existing() -> list[Path]:
     """Return the cluster's directories that exist."""
-    return [folder for folder in _ours() if folder.exists()]
+    directories = [hierarchy / CGROUP[1:] for hierarchy in _hierarchies()]
+    return [directory for directory in directories if directory.exists()]
 
 
-def _remove_tree(folder: Path) -> None:
-    for child in folder.iterdir():
+def _remove_tree(directory: Path) -> None:
+    for child in directory.iterdir():
         if child.is_dir():
             _remove_tree(child)
     try:
-        folder.rmdir()
+        directory.rmdir()
     except OSError:
         return  # The directory is still in use; the caller tries again.
-
-
-def _ours() -> list[Path]:
-    return [hierarchy / CGROUP[1:] for hierarchy in _hierarchies()]
 
 
 def _hierarchies() -> list[Path]:

@@ -13,24 +13,24 @@ from pathlib import Path
 from types import FrameType
 
 from devcluster import access, cluster, host, parts, processes, record, report
-from devcluster import paths as folders
-from devcluster.console import Console, Failure, Refusal
+from devcluster import paths as directories
+from devcluster.console import Console, DevclusterError, RequirementError
 from devcluster.paths import Paths
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 EXAMPLES = """\
 examples:
-  devcluster up                        bring the cluster up (the first time builds it: minutes)
+  devcluster up                        start the cluster (the first time takes minutes to build it)
   export KUBECONFIG=$(devcluster kubeconfig)
-  kubectl get nodes                    an administrator's view
+  kubectl get nodes                    as an administrator
   kubectl --kubeconfig $(devcluster kubeconfig researcher) get pods
-  devcluster images                    put the project's latest sources into the test image
+  devcluster images                    rebuild the test image from the current sources
   devcluster logs kube-apiserver -n 50
   devcluster status --json
   devcluster down                      stop the cluster and remove everything except the cache
 
-exit codes: 0 fine; 1 something failed, or status found no cluster; 2 refused, with the remedy
+exit codes: 0 success; 1 failure, or status found no cluster; 2 wrong usage or an unmet requirement
 """
 
 
@@ -42,12 +42,12 @@ def main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     console = Console(quiet=getattr(arguments, "quiet", False))
     try:
-        paths = folders.find(os.environ, Path.home())
+        paths = directories.find(os.environ, Path.home())
         code: int = arguments.run(arguments, paths, console)
-    except Refusal as exc:
+    except RequirementError as exc:
         print(f"devcluster: {exc}", file=sys.stderr)
         return 2
-    except Failure as exc:
+    except DevclusterError as exc:
         print(f"devcluster: {exc}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     logs = commands.add_parser("logs", help="print the end of a log, or the names of all logs")
     logs.add_argument("name", nargs="?", help="such as kube-apiserver or node1-kubelet")
     logs.add_argument(
-        "-n", "--lines", type=_positive, default=20, help="how many lines (default: 20)"
+        "-n", "--lines", type=_positive, default=20, help="number of lines (default: 20)"
     )
     logs.set_defaults(run=_logs)
     return parser
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of lines")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number of lines")
     return int(text)
 
 
@@ -114,30 +114,30 @@ def _up(arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
             _refresh(paths, running, wheel=wheel, console=console)
         else:
             if cluster.stop(paths):
-                console.say("removed what was left of a cluster that is no longer running")
+                console.report("removed the remains of a cluster that is no longer running")
             host.check_making(paths, building=not parts.complete(paths))
             host.check_running(paths)
             _start(paths, wheel=wheel, console=console)
     if arguments.timings:
         print(json.dumps(console.timings, indent=1))
-    console.say(f"the cluster is up; export KUBECONFIG={paths.kubeconfig('admin')}")
+    console.report(f"the cluster is up; export KUBECONFIG={paths.kubeconfig('admin')}")
     return 0
 
 
 def _start(paths: Paths, *, wheel: Path | None, console: Console) -> None:
     for old in paths.logs.glob("*.log"):
         old.unlink()
-    found = parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
+    found = parts.prepare(paths, project=PROJECT, wheel=wheel, console=console)
     try:
         cluster.start(paths, found, console)
     except BaseException:
-        console.say(f"the start failed: stopping everything; the logs are kept in {paths.logs}")
+        console.report(f"the start failed: stopping everything; the logs are kept in {paths.logs}")
         cluster.stop(paths)
         raise
 
 
 def _refresh(paths: Paths, running: record.Record, *, wheel: Path | None, console: Console) -> None:
-    found = parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
+    found = parts.prepare(paths, project=PROJECT, wheel=wheel, console=console)
     if str(found.image) == running.image:
         return
     with console.step("load the new image on the nodes"), ThreadPoolExecutor() as pool:
@@ -154,7 +154,7 @@ def _images(arguments: argparse.Namespace, paths: Paths, console: Console) -> in
             _refresh(paths, running, wheel=wheel, console=console)
         else:
             host.check_making(paths, building=not parts.complete(paths))
-            parts.gather(paths, project=PROJECT, wheel=wheel, console=console)
+            parts.prepare(paths, project=PROJECT, wheel=wheel, console=console)
     print(report.images_text(paths))
     return 0
 
@@ -162,21 +162,23 @@ def _images(arguments: argparse.Namespace, paths: Paths, console: Console) -> in
 def _wheel(arguments: argparse.Namespace) -> Path | None:
     wheel: Path | None = arguments.wheel
     if wheel is not None and not wheel.is_file():
-        raise Refusal(f"no file {wheel}: make a wheel with 'pip wheel --no-deps .'")
+        raise RequirementError(
+            f"{wheel} is not a file: create a wheel with 'pip wheel --no-deps .'"
+        )
     return wheel
 
 
 def _down(_arguments: argparse.Namespace, paths: Paths, console: Console) -> int:
     host.check_user(os.geteuid())
     with record.exclusive(paths), console.step("down"):
-        was = cluster.stop(paths)
-    console.say("the cluster is down" if was else "there was no cluster")
+        stopped = cluster.stop(paths)
+    console.report("the cluster is down" if stopped else "there was no cluster")
     return 0
 
 
 def _status(arguments: argparse.Namespace, paths: Paths, _console: Console) -> int:
     host.check_user(os.geteuid())
-    status = report.gather(paths)
+    status = report.collect(paths)
     print(json.dumps(status, indent=1) if arguments.json else report.text(status))
     return 0 if status["up"] else 1
 
@@ -184,7 +186,7 @@ def _status(arguments: argparse.Namespace, paths: Paths, _console: Console) -> i
 def _kubeconfig(arguments: argparse.Namespace, paths: Paths, _console: Console) -> int:
     path = paths.kubeconfig(arguments.user)
     if not path.exists():
-        raise Refusal("the cluster is not up: run 'devcluster up' first")
+        raise RequirementError("the cluster is not up: run 'devcluster up' first")
     print(path)
     return 0
 
@@ -195,6 +197,8 @@ def _logs(arguments: argparse.Namespace, paths: Paths, _console: Console) -> int
         print("\n".join(names))
         return 0
     if arguments.name not in names:
-        raise Refusal(f"no log '{arguments.name}': there are {', '.join(names) or 'none yet'}")
+        raise RequirementError(
+            f"no log '{arguments.name}': the logs are: {', '.join(names) or 'none yet'}"
+        )
     print(processes.tail(paths.logs / f"{arguments.name}.log", arguments.lines))
     return 0

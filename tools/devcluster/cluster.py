@@ -22,7 +22,7 @@ from devcluster import (
     record,
     sandbox,
 )
-from devcluster.console import Console, Failure
+from devcluster.console import Console, DevclusterError
 from devcluster.node import NODES, Node
 from devcluster.parts import Parts
 from devcluster.paths import Paths
@@ -85,32 +85,32 @@ class Starter:
 
     def start(self) -> None:
         """Start everything. Parts that do not depend on each other start at the same time."""
-        noted, image = Record(path=self.paths.record), self.parts.image
-        noted.begin()
+        started, image = Record(path=self.paths.record), self.parts.image
+        started.begin()
         self.paths.run.mkdir(mode=0o700)
         with self.console.step("machines and network"):
-            self._machines(noted)
+            self._machines(started)
         with ThreadPoolExecutor() as pool:
-            runtimes = {n.name: pool.submit(self._runtime, noted, n) for n in NODES}
-            docker = pool.submit(self._engine, noted)
+            runtimes = {n.name: pool.submit(self._runtime, started, n) for n in NODES}
+            docker = pool.submit(self._engine, started)
             with self.console.step("control plane"):
-                self._control_plane(noted)
+                self._control_plane(started)
             with self.console.step("nodes"):
-                self._join(noted, runtimes)
-                imports = [pool.submit(_import, noted.machine(n.name), image) for n in NODES]
-                self._wait_for_nodes(noted)
+                self._join(started, runtimes)
+                imports = [pool.submit(_import, started.machine(n.name), image) for n in NODES]
+                self._wait_for_nodes(started)
             with self.console.step("test image"):
                 _results(imports)
             with self.console.step("a Pod on every node"):
                 self._probe()
             with self.console.step("docker and registry"):
                 docker.result()
-        noted.finish(image=str(self.parts.image), timings=self.console.timings)
+        started.finish(image=str(self.parts.image), timings=self.console.timings)
 
-    def _machines(self, noted: Record) -> None:
+    def _machines(self, started: Record) -> None:
         network.make_bridge()
-        controller = self._boot(noted, "control", network.CONTROL, own_network=True)
-        self._boot(noted, "engine", network.HOST, own_network=False)
+        controller = self._boot(started, "control", network.CONTROL, own_network=True)
+        self._boot(started, "engine", network.HOST, own_network=False)
         network.plug(controller)
         joined = []
         for each in NODES:
@@ -121,55 +121,55 @@ class Starter:
             log = self.paths.run / each.name / "log"
             log.mkdir()
             machine = self._boot(
-                noted,
+                started,
                 each.name,
-                each.place.machine,
+                each.address.machine,
                 own_network=True,
-                folders={"/var/lib": lib, "/var/log": log},
+                mounts={"/var/lib": lib, "/var/log": log},
             )
             network.plug(machine)
-            joined.append((machine, each.place))
+            joined.append((machine, each.address))
         network.join(joined, [controller])
 
     def _boot(
         self,
-        noted: Record,
+        started: Record,
         name: str,
         address: str,
         *,
         own_network: bool,
-        folders: dict[str, Path] | None = None,
+        mounts: dict[str, Path] | None = None,
     ) -> Machine:
         script = sandbox.setup(
             packages=[self.parts.packages],
-            folders=folders or {},
+            mounts=mounts or {},
             hostname=name,
             pause=self.parts.binaries / "pause",
         )
         log = self.paths.logs / f"{name}.log"
-        return noted.add_machine(
+        return started.add_machine(
             sandbox.boot(name, script=script, address=address, own_network=own_network, log=log)
         )
 
     def _lib(self, each: Node) -> Path:
         return self.paths.run / each.name / "lib"
 
-    def _daemon(self, noted: Record, machine: Machine, name: str, argv: list[str]) -> Process:
+    def _daemon(self, started: Record, machine: Machine, name: str, argv: list[str]) -> Process:
         log = self.paths.logs / f"{name}.log"
-        return noted.add_daemon(processes.spawn(name, machine.inside(argv), log=log))
+        return started.add_daemon(processes.spawn(name, machine.inside(argv), log=log))
 
-    def _control_plane(self, noted: Record) -> None:
+    def _control_plane(self, started: Record) -> None:
         """Start the control plane and create the initial objects of a new cluster."""
-        machine, run = noted.machine("control"), self.paths.run
+        machine, run = started.machine("control"), self.paths.run
         certificates, key = run / "certificates", run / "service-account.key"
         certificates.mkdir()
         log = self.paths.logs / "control.log"
-        etcd = self._daemon(noted, machine, "etcd", control.etcd(run / "etcd"))
+        etcd = self._daemon(started, machine, "etcd", control.etcd(run / "etcd"))
         processes.run(machine.inside(["openssl", "genrsa", "-out", str(key), "2048"]), log=log)
         tokens = access.make_tokens([n.name for n in NODES])
         access.write_private(run / "tokens.csv", access.token_file(tokens))
         server = self._daemon(
-            noted,
+            started,
             machine,
             "kube-apiserver",
             control.api_server(
@@ -191,7 +191,7 @@ class Starter:
         wait_for(system, "namespace kube-system", seconds=30, needs=needs, log=server_log)
         for collection, content in objects.initial():
             client.call("POST", collection, content)
-        self._controllers(noted, machine, authority=authority, key=key)
+        self._controllers(started, machine, authority=authority, key=key)
 
     def _write_kubeconfigs(self, authority: bytes, tokens: dict[str, str]) -> None:
         self.paths.kubeconfigs.mkdir(mode=0o700)
@@ -201,7 +201,9 @@ class Starter:
             )
             access.write_private(self.paths.kubeconfig(user), text)
 
-    def _controllers(self, noted: Record, machine: Machine, *, authority: Path, key: Path) -> None:
+    def _controllers(
+        self, started: Record, machine: Machine, *, authority: Path, key: Path
+    ) -> None:
         binaries, config = self.parts.binaries, self.paths.kubeconfig
         manager = control.controller_manager(
             binaries,
@@ -212,14 +214,14 @@ class Starter:
         scheduler = control.scheduler(binaries, kubeconfig=config("system:kube-scheduler"))
         resolver = ["/usr/bin/env", f"PYTHONPATH={_PACKAGE.parent}", "/usr/bin/python3", "-m"]
         resolver += ["devcluster.dns", network.CONTROL, str(config(access.DNS_USER))]
-        self._daemon(noted, machine, "kube-controller-manager", manager)
-        self._daemon(noted, machine, "kube-scheduler", scheduler)
-        self._daemon(noted, machine, "dns", resolver)
+        self._daemon(started, machine, "kube-controller-manager", manager)
+        self._daemon(started, machine, "kube-scheduler", scheduler)
+        self._daemon(started, machine, "dns", resolver)
 
-    def _runtime(self, noted: Record, each: Node) -> None:
+    def _runtime(self, started: Record, each: Node) -> None:
         """Start containerd on a node and load the image that every Pod starts from."""
-        machine, name = noted.machine(each.name), f"{each.name}-containerd"
-        daemon = self._daemon(noted, machine, name, node.containerd())
+        machine, name = started.machine(each.name), f"{each.name}-containerd"
+        daemon = self._daemon(started, machine, name, node.containerd())
         wait_for(
             partial(_succeeds, machine, *_CTR, "version"),
             name,
@@ -229,7 +231,7 @@ class Starter:
         )
         _import(machine, self.parts.pause_image)
 
-    def _join(self, noted: Record, runtimes: dict[str, Future[None]]) -> None:
+    def _join(self, started: Record, runtimes: dict[str, Future[None]]) -> None:
         """Start kubelet and kube-proxy on every node."""
         for each in NODES:
             node.admit(
@@ -238,11 +240,11 @@ class Starter:
                 proxy=self.paths.kubeconfig("system:kube-proxy").read_text(),
             )
             runtimes[each.name].result()
-            machine, binaries = noted.machine(each.name), self.parts.binaries
-            self._daemon(noted, machine, f"{each.name}-kubelet", node.kubelet(binaries, each))
-            self._daemon(noted, machine, f"{each.name}-kube-proxy", node.proxy(binaries, each))
+            machine, binaries = started.machine(each.name), self.parts.binaries
+            self._daemon(started, machine, f"{each.name}-kubelet", node.kubelet(binaries, each))
+            self._daemon(started, machine, f"{each.name}-kube-proxy", node.proxy(binaries, each))
 
-    def _wait_for_nodes(self, noted: Record) -> None:
+    def _wait_for_nodes(self, started: Record) -> None:
         """Wait until every node is ready, and add its GPUs."""
         client = api.connect(self.paths.kubeconfig("admin"))
         for each in NODES:
@@ -251,7 +253,7 @@ class Starter:
                 partial(_node_ready, client, path),
                 f"node {each.name}",
                 seconds=120,
-                needs=[noted.daemons[kubelet]],
+                needs=[started.daemons[kubelet]],
                 log=self.paths.logs / f"{kubelet}.log",
             )
             if each.gpus:
@@ -273,14 +275,14 @@ class Starter:
             wait_for(partial(_pod_succeeded, client, path), name, seconds=90)
             client.call("DELETE", path, {"gracePeriodSeconds": 0})
 
-    def _engine(self, noted: Record) -> None:
+    def _engine(self, started: Record) -> None:
         """Start the registry and the docker daemon, and load the test image as a base for
         builds.
         """
-        machine, run = noted.machine("engine"), self.paths.run
+        machine, run = started.machine("engine"), self.paths.run
         for name in engine.LISTENERS:
-            self._daemon(noted, machine, name, engine.registry(run, name))
-        daemon = self._daemon(noted, machine, "dockerd", engine.docker_daemon(run))
+            self._daemon(started, machine, name, engine.registry(run, name))
+        daemon = self._daemon(started, machine, "dockerd", engine.docker_daemon(run))
         client = _docker(run)
         wait_for(
             partial(_succeeds, machine, *client, "version"),
@@ -315,7 +317,7 @@ def _command(machine: Machine, *argv: str) -> None:
     done = subprocess.run(machine.inside(argv), capture_output=True, text=True)
     if done.returncode:
         error = done.stderr.strip()[-300:]
-        raise Failure(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {error}")
+        raise DevclusterError(f"'{' '.join(argv)[:120]}' failed on {machine.name}: {error}")
 
 
 def _node_ready(client: api.Client, path: str) -> bool:

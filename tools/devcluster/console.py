@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
-class Refusal(Exception):
+class RequirementError(Exception):
     """The environment or the input does not allow the operation. The message is one line with the
     remedy; the exit code is 2.
     """
 
 
-class Failure(Exception):
+class DevclusterError(Exception):
     """An operation failed. The message names the operation and the log with the details; the exit
     code is 1.
     """
@@ -28,7 +28,7 @@ class Console:
     quiet: bool = False
     timings: dict[str, float] = field(default_factory=dict)
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print one line of progress."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
@@ -36,8 +36,8 @@ class Console:
     @contextmanager
     def step(self, name: str, hint: str = "") -> Iterator[None]:
         """Announce a step, measure it, and print its duration."""
-        self.say(f"{name}{f' ({hint})' if hint else ''} ...")
+        self.report(f"{name}{f' ({hint})' if hint else ''} ...")
         begun = time.monotonic()
         yield
         self.timings[name] = round(time.monotonic() - begun, 2)
-        self.say(f"{name}: {self.timings[name]:.1f} s")
+        self.report(f"{name}: {self.timings[name]:.1f} s")

@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 
 from devcluster import network
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 from devcluster.node import CGROUP
 
 PORT = 5000
@@ -24,7 +24,9 @@ def docker_socket(run: Path) -> Path:
     """Return the path of the daemon's socket. Refuses a path that is too long for a socket."""
     path = run / "docker.sock"
     if len(str(path)) > 100:  # sun_path holds 108 bytes; see unix(7).
-        raise Refusal(f"{path} is too long for a socket: set XDG_STATE_HOME to a shorter path")
+        raise RequirementError(
+            f"{path} is too long for a socket: set XDG_STATE_HOME to a shorter path"
+        )
     return path
 
 
@@ -35,9 +37,9 @@ def check_port() -> None:
         try:
             probe.bind(("127.0.0.1", PORT))
         except OSError:
-            raise Refusal(
-                f"port {PORT} on 127.0.0.1 is in use, where the cluster's registry belongs: "
-                f"end the process that 'ss -ltnp sport = :{PORT}' names"
+            raise RequirementError(
+                f"port {PORT} on 127.0.0.1, which the cluster's registry needs, is in use: "
+                f"stop the process that 'ss -ltnp sport = :{PORT}' shows"
             ) from None
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from devcluster import cgroups, engine, network, processes
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 from devcluster.paths import Paths
 
 OTHERWISE = "use kind, or set SYMPHONY_TEST_KUBECONFIG to a cluster of yours (docs/testing.md)"
@@ -26,14 +26,14 @@ def check_making(paths: Paths, *, building: bool) -> None:
     check_system(_os_release(), platform.machine())
     check_tools()
     check_filesystems(Path("/proc/filesystems").read_text())
-    check_room(paths.cache, needed=8 if building else 2)
+    check_free_space(paths.cache, needed=8 if building else 2)
 
 
 def check_running(paths: Paths) -> None:
     """Refuse unless a cluster can run here without harm to other programs."""
-    check_strangers(running_names())
+    check_other_runtimes(running_names())
     cgroups.check()
-    check_room(paths.state, needed=4)
+    check_free_space(paths.state, needed=4)
     network.check()
     engine.check_port()
 
@@ -41,16 +41,22 @@ def check_running(paths: Paths) -> None:
 def check_user(uid: int) -> None:
     """Refuse every user except root."""
     if uid != 0:
-        raise Refusal(f"only root can make namespaces and mounts: run it as root, or {OTHERWISE}")
+        raise RequirementError(
+            f"only root can create namespaces and mounts: run as root, or {OTHERWISE}"
+        )
 
 
 def check_system(release: Mapping[str, str], machine: str) -> None:
     """Refuse every operating system except the one that the packages belong to."""
     if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
         name = release.get("PRETTY_NAME", "this system")
-        raise Refusal(f"{name} is not Debian 12, whose packages this is made of: {OTHERWISE}")
+        raise RequirementError(
+            f"{name} is not Debian 12, whose packages the cluster needs: {OTHERWISE}"
+        )
     if machine != "x86_64":
-        raise Refusal(f"{machine} is not x86_64, the only kind this is built for: {OTHERWISE}")
+        raise RequirementError(
+            f"{machine} is not x86_64, the only supported architecture: {OTHERWISE}"
+        )
 
 
 def check_tools() -> None:
@@ -58,35 +64,37 @@ def check_tools() -> None:
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             package = {"ip": "iproute2", "mount": "mount"}.get(tool, "util-linux, tar and apt")
-            raise Refusal(f"no program '{tool}' on this machine: apt-get install {package}")
+            raise RequirementError(f"program '{tool}' is not installed: apt-get install {package}")
 
 
-def check_strangers(running: Iterable[tuple[int, str]]) -> None:
+def check_other_runtimes(running: Iterable[tuple[int, str]]) -> None:
     """Refuse if a container runtime of another program is running. `running` has (pid, program
     name) pairs.
     """
     for pid, name in running:
         if name in RUNTIMES:
-            raise Refusal(
+            raise RequirementError(
                 f"{name} (pid {pid}) already runs containers on this machine, and a second runtime "
-                f"would disturb them: stop it if no one needs it, or {OTHERWISE}"
+                f"would disturb them: stop it if it is not needed, or {OTHERWISE}"
             )
 
 
 def check_filesystems(known: str) -> None:
     """Refuse a kernel without overlay mounts."""
     if "overlay" not in known.split():
-        raise Refusal(f"this kernel has no overlay file system: modprobe overlay, or {OTHERWISE}")
+        raise RequirementError(
+            f"this kernel has no overlay file system: modprobe overlay, or {OTHERWISE}"
+        )
 
 
-def check_room(folder: Path, *, needed: int) -> None:
-    """Refuse a disk with less than `needed` GiB left at `folder`, which need not exist yet."""
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
+def check_free_space(directory: Path, *, needed: int) -> None:
+    """Refuse a disk with less than `needed` GiB left at `directory`, which need not exist yet."""
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(existing).free / _GIB
     if free < needed:
-        raise Refusal(
-            f"{free:.1f} GiB are free for {folder} and {needed} are needed: make room, or point "
-            "XDG_CACHE_HOME and XDG_STATE_HOME to a larger disk"
+        raise RequirementError(
+            f"{free:.1f} GiB are free for {directory} and {needed} are needed: free some space, or "
+            "set XDG_CACHE_HOME and XDG_STATE_HOME to directories on a larger disk"
         )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster import packages, processes, sandbox, store
-from devcluster.console import Console, Refusal
+from devcluster.console import Console, RequirementError
 from devcluster.node import PAUSE_IMAGE
 
 NAME = "docker.io/library/symphony-test:devcluster"
@@ -56,14 +56,14 @@ class Layer:
     digest: str
 
 
-def base_place(cache: Path) -> Path:
+def base_cache_entry(cache: Path) -> Path:
     """Return the cache entry of the base layer."""
     return cache / "base" / store.key(packages.RELEASE, CONTENT, _UNNEEDED)
 
 
-def make_base(folder: Path, *, tools: Path, console: Console, log: Path) -> None:
-    """Write `layer.tar` into `folder`: Debian with Python and pyzmq."""
-    root = shlex.quote(str(folder / "root"))
+def make_base(directory: Path, *, tools: Path, console: Console, log: Path) -> None:
+    """Write `layer.tar` into `directory`: Debian with Python and pyzmq."""
+    root = shlex.quote(str(directory / "root"))
     mirror = shlex.quote(packages.main_mirror())
     unneeded = " ".join(f"{root}/{name}/*" for name in _UNNEEDED)
     script = (
@@ -73,7 +73,7 @@ def make_base(folder: Path, *, tools: Path, console: Console, log: Path) -> None
         + f"rm -rf {unneeded}\n"
         + f"find {root} -name __pycache__ -prune -exec rm -rf {{}} +\n"
         + f"tar -C {root} --numeric-owner --sort=name --exclude=./dev/* "
-        + f"-cf {shlex.quote(str(folder / 'layer.tar'))} .\n"
+        + f"-cf {shlex.quote(str(directory / 'layer.tar'))} .\n"
         + f"rm -rf {root}\n"
     )
     processes.run(sandbox.once(script), log=log, console=console)
@@ -86,7 +86,7 @@ def find_wheel(
     given: Path | None,
     tools: Path,
     log: Path,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Path | None:
     """Return the wheel for the image: the given one, or one that is built from the project's
     sources.
@@ -96,27 +96,38 @@ def find_wheel(
     """
     if given is not None:
         if not zipfile.is_zipfile(given):
-            raise Refusal(f"{given} is not a wheel: give the .whl file that 'pip wheel' made")
+            raise RequirementError(
+                f"{given} is not a wheel: pass the .whl file that 'pip wheel' created"
+            )
         return given
     if not (project / "pyproject.toml").exists():
         return None
     entry = cache / "wheels" / _source_key(project)
 
-    def build(folder: Path) -> None:
+    def build(directory: Path) -> None:
         script = sandbox.overlay([tools]) + shlex.join(
-            ["/usr/bin/python3", "-m", "pip", "wheel", "--no-deps", "-w", str(folder), str(project)]
+            [
+                "/usr/bin/python3",
+                "-m",
+                "pip",
+                "wheel",
+                "--no-deps",
+                "-w",
+                str(directory),
+                str(project),
+            ]
         )
         processes.run(sandbox.once(script), log=log)
 
-    store.ensure(entry, build, say=say)
+    store.ensure(entry, build, report=report)
     store.prune(entry.parent, keep=entry)
     return next(entry.glob("*.whl"))
 
 
 def _source_key(project: Path) -> str:
     files = [project / "pyproject.toml"]
-    for folder in ("symphony", "backends"):
-        files += (path for path in (project / folder).rglob("*") if path.is_file())
+    for directory in ("symphony", "backends"):
+        files += (path for path in (project / directory).rglob("*") if path.is_file())
     content = [
         (str(path.relative_to(project)), path.read_bytes())
         for path in sorted(files)
@@ -125,26 +136,28 @@ def _source_key(project: Path) -> str:
     return store.key(content)
 
 
-def place(cache: Path, *, base: Path, wheel: Path | None) -> Path:
+def cache_entry(cache: Path, *, base: Path, wheel: Path | None) -> Path:
     """Return the cache entry of the image with this base and this wheel."""
     return cache / "images" / store.key(base.name, store.digest(wheel) if wheel else None)
 
 
-def make(folder: Path, *, base: Path, wheel: Path | None) -> None:
-    """Write `image.tar` into `folder`."""
+def make(directory: Path, *, base: Path, wheel: Path | None) -> None:
+    """Write `image.tar` into `directory`."""
     layers = [_layer(base / "layer.tar")]
     if wheel is not None:
-        (folder / "wheel.tar").write_bytes(wheel_layer(wheel))
-        layers.append(_layer(folder / "wheel.tar"))
-    write_image(folder / "image.tar", name=NAME, layers=layers, command=["python3"])
+        (directory / "wheel.tar").write_bytes(wheel_layer(wheel))
+        layers.append(_layer(directory / "wheel.tar"))
+    write_image(directory / "image.tar", name=NAME, layers=layers, command=["python3"])
 
 
-def make_pause(folder: Path, *, pause: Path) -> None:
-    """Write `image.tar` into `folder`: the image that every Pod starts from."""
-    layer = folder / "layer.tar"
+def make_pause(directory: Path, *, pause: Path) -> None:
+    """Write `image.tar` into `directory`: the image that every Pod starts from."""
+    layer = directory / "layer.tar"
     with tarfile.open(layer, "w") as tar:
         tar.add(pause, "pause")
-    write_image(folder / "image.tar", name=PAUSE_IMAGE, layers=[_layer(layer)], command=["/pause"])
+    write_image(
+        directory / "image.tar", name=PAUSE_IMAGE, layers=[_layer(layer)], command=["/pause"]
+    )
 
 
 def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from devcluster.console import Failure, Refusal
+from devcluster.console import DevclusterError, RequirementError
 from devcluster.sandbox import Machine
 
 BRIDGE = "symphonydev0"
@@ -44,10 +44,10 @@ class NodeAddress:
 
 
 def ip(*arguments: str) -> str:
-    """Run `ip` of iproute2. Raises Failure with its error message."""
+    """Run `ip` of iproute2. Raises DevclusterError with its error message."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
-        raise Failure(f"'ip {' '.join(arguments)}' failed: {done.stderr.strip()}")
+        raise DevclusterError(f"'ip {' '.join(arguments)}' failed: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -55,12 +55,12 @@ def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the routes of the machine (from `ip -json route`) that overlap the cluster's
     networks.
     """
-    ours = [ipaddress.ip_network(text) for text in (MACHINES_NET, PODS_NET, SERVICES_NET)]
+    networks = [ipaddress.ip_network(text) for text in (MACHINES_NET, PODS_NET, SERVICES_NET)]
     found = []
     for route in routes:
         if route["dst"] == "default" or route.get("dev") == BRIDGE:
             continue
-        if any(ipaddress.ip_network(route["dst"], strict=False).overlaps(net) for net in ours):
+        if any(ipaddress.ip_network(route["dst"], strict=False).overlaps(net) for net in networks):
             found.append(f"{route['dst']} via {route.get('dev', '?')}")
     return found
 
@@ -68,14 +68,15 @@ def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
 def check() -> None:
     """Refuse if the machine already uses the cluster's bridge or addresses."""
     if Path(f"/sys/class/net/{BRIDGE}").exists():
-        raise Refusal(
+        raise RequirementError(
             f"bridge {BRIDGE} already exists, from a cluster with another XDG_STATE_HOME: run "
             f"'devcluster down' with that setting, or 'ip link delete {BRIDGE}' if it is unused"
         )
-    if found := collisions(json.loads(ip("-4", "-json", "route", "show") or "[]")):
-        raise Refusal(
+    found = collisions(json.loads(ip("-4", "-json", "route", "show") or "[]"))
+    if found:
+        raise RequirementError(
             f"this machine already routes {', '.join(found)}, which overlaps the cluster's "
-            f"{MACHINES_NET}, {PODS_NET} and {SERVICES_NET}: take that route away, or use a kind "
+            f"{MACHINES_NET}, {PODS_NET} and {SERVICES_NET}: remove that route, or use a kind "
             "cluster or SYMPHONY_TEST_KUBECONFIG for the tests"
         )
 
@@ -101,7 +102,7 @@ def _delete(name: str) -> None:
     """
     try:
         ip("link", "delete", name)
-    except Failure:
+    except DevclusterError:
         if Path(f"/sys/class/net/{name}").exists():
             raise
 
@@ -111,21 +112,21 @@ def plug(machine: Machine) -> None:
     cable = f"sdc-{machine.name}"
     ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(machine.init.pid))
     ip("link", "set", cable, "master", BRIDGE, "up")
-    inside = ("ip", "-batch", "-")
+    batch = ("ip", "-batch", "-")
     # There is no default route, so a program that looks for a cloud's metadata service fails at
     # once and not after 5 s.
     commands = f"address add {machine.address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
-    subprocess.run(machine.inside(inside), input=commands, text=True, check=True)
+    subprocess.run(machine.inside(batch), input=commands, text=True, check=True)
 
 
 def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machine]) -> None:
     """Add the routes to the Pods of each node and to the Services on every machine and on the
     host.
     """
-    routes = {place.pods: place.machine for _, place in machines}
-    for machine, place in machines:
+    routes = {address.pods: address.machine for _, address in machines}
+    for machine, address in machines:
         for pods, via in routes.items():
-            if pods != place.pods:
+            if pods != address.pods:
                 _inside(machine, "ip", "route", "add", pods, "via", via)
         # The firewall translates a Service's address to a Pod's address, but the kernel needs a
         # route first.
@@ -141,4 +142,4 @@ def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machi
 def _inside(machine: Machine, *argv: str) -> None:
     done = subprocess.run(machine.inside(argv), capture_output=True, text=True)
     if done.returncode:
-        raise Failure(f"'{' '.join(argv)}' failed on {machine.name}: {done.stderr.strip()}")
+        raise DevclusterError(f"'{' '.join(argv)}' failed on {machine.name}: {done.stderr.strip()}")

@@ -26,7 +26,7 @@ class Node:
     """The properties of one node: labels, taints, and how many GPUs it advertises."""
 
     name: str
-    place: NodeAddress
+    address: NodeAddress
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[str, ...] = ()
     gpus: int = 0
@@ -41,18 +41,18 @@ class Node:
 NODES = (
     Node(
         name="node1",
-        place=NodeAddress(number=1),
+        address=NodeAddress(number=1),
         labels={"topology.kubernetes.io/zone": "zone-1", "symphony.test/pool": "plain"},
     ),
     Node(
         name="node2",
-        place=NodeAddress(number=2),
+        address=NodeAddress(number=2),
         labels={"topology.kubernetes.io/zone": "zone-2", "symphony.test/pool": "gpu"},
         gpus=4,
     ),
     Node(
         name="node3",
-        place=NodeAddress(number=3),
+        address=NodeAddress(number=3),
         labels={"topology.kubernetes.io/zone": "zone-3", "symphony.test/pool": "reserved"},
         taints=("symphony.test/reserved=team-a:NoSchedule",),
     ),
@@ -114,7 +114,7 @@ def cni_config(node: Node) -> dict[str, Any]:
         "ipam": {
             "type": "host-local",
             "dataDir": "/run/cni",
-            "subnet": node.place.pods,
+            "subnet": node.address.pods,
             "routes": [{"dst": "0.0.0.0/0"}],
         },
     }
@@ -131,7 +131,7 @@ def kubelet_config(node: Node) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": node.place.machine,
+        "address": node.address.machine,
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
@@ -176,7 +176,7 @@ def kubelet(binaries: Path, node: Node) -> list[str]:
         "--container-runtime=remote",
         f"--container-runtime-endpoint=unix://{CONTAINERD_SOCKET}",
         f"--hostname-override={node.name}",
-        f"--node-ip={node.place.machine}",
+        f"--node-ip={node.address.machine}",
         f"--node-labels={labels}",
         *taints,
     ]

@@ -71,7 +71,7 @@ for attempt in range(200):
         print(exc, flush=True)
         time.sleep(0.1)
 else:
-    raise SystemExit("no way to a Service")
+    raise SystemExit("cannot reach the Service")
 """
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from devcluster import processes
-from devcluster.console import Console, Refusal
+from devcluster.console import Console, RequirementError
 
 RELEASE = "bookworm"
 APT_SOURCES = Path("/etc/apt")
@@ -52,8 +52,8 @@ class Apt:
     changed.
     """
 
-    def __init__(self, folder: Path, *, log: Path, console: Console) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, *, log: Path, console: Console) -> None:
+        self._directory = directory
         self._log = log
         self._console = console
         self._updated = False
@@ -61,27 +61,27 @@ class Apt:
     @property
     def archives(self) -> Path:
         """Return the directory of the downloaded packages."""
-        return self._folder / "cache" / "archives"
+        return self._directory / "cache" / "archives"
 
     def run(self, *arguments: str, cwd: Path | None = None) -> None:
-        """Run apt-get. Raises Failure with the end of its output."""
+        """Run apt-get. Raises DevclusterError with the end of its output."""
         if not self._updated:
             self._prepare()
         self._apt(*arguments, cwd=cwd)
 
     def _prepare(self) -> None:
         for name in ("lists/partial", "cache/archives/partial"):
-            (self._folder / name).mkdir(parents=True, exist_ok=True)
-        (self._folder / "sources.list").write_text(sources_list(machine_mirrors()))
+            (self._directory / name).mkdir(parents=True, exist_ok=True)
+        (self._directory / "sources.list").write_text(sources_list(machine_mirrors()))
         self._apt("update")
         self._updated = True
 
     def _apt(self, *arguments: str, cwd: Path | None = None) -> None:
         options = {
-            "Dir::Etc::SourceList": self._folder / "sources.list",
+            "Dir::Etc::SourceList": self._directory / "sources.list",
             "Dir::Etc::SourceParts": "-",
-            "Dir::State::Lists": self._folder / "lists",
-            "Dir::Cache": self._folder / "cache",
+            "Dir::State::Lists": self._directory / "lists",
+            "Dir::Cache": self._directory / "cache",
             "Acquire::Retries": 3,
             # The user _apt may not enter the cache directory of another user.
             "APT::Sandbox::User": "root",
@@ -123,7 +123,9 @@ def extract(archive: Path, root: Path) -> None:
     ) as content:
         subprocess.run(tar, stdin=content.stdout, check=True)
     if content.returncode:
-        raise Refusal(f"{archive} is not a Debian package: delete {archive.parent} and try again")
+        raise RequirementError(
+            f"{archive} is not a Debian package: delete {archive.parent} and try again"
+        )
 
 
 def machine_mirrors() -> list[tuple[str, str]]:
@@ -141,7 +143,7 @@ def machine_mirrors() -> list[tuple[str, str]]:
         if found[1] in (RELEASE, f"{RELEASE}-updates", f"{RELEASE}-security")
     ]
     if not any(suite == RELEASE for _, suite in mirrors):
-        raise Refusal(
+        raise RequirementError(
             f"no Debian mirror for {RELEASE} main in /etc/apt/sources.list or sources.list.d: "
             "add the line that this machine should use"
         )

@@ -25,20 +25,20 @@ class Parts:
 
 def complete(paths: Paths) -> bool:
     """Return whether everything that takes minutes to create exists. Only names are checked."""
-    return runtime(paths.cache).exists() and build.place(paths.cache).exists()
+    return runtime(paths.cache).exists() and build.cache_entry(paths.cache).exists()
 
 
-def gather(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
+def prepare(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
     """Return every part. Creates a part if it is missing or damaged."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
     unpacked = runtime(paths.cache)
     with console.step("packages"):
-        store.ensure(unpacked, partial(_unpack, apt), say=console.say)
-    binaries = build.place(paths.cache)
+        store.ensure(unpacked, partial(_unpack, apt), report=console.report)
+    binaries = build.cache_entry(paths.cache)
     with console.step("Kubernetes binaries", "built once, some 5 minutes on 2 cores"):
         make = partial(_build, paths=paths, apt=apt, console=console)
-        store.ensure(binaries, make, say=console.say)
+        store.ensure(binaries, make, report=console.report)
     with console.step("images"):
         return _images(
             paths,
@@ -55,14 +55,14 @@ def runtime(cache: Path) -> Path:
     return cache / "packages" / f"runtime-{store.key(packages.RELEASE, packages.RUNTIME)}"
 
 
-def _unpack(apt: Apt, folder: Path) -> None:
-    packages.unpack(apt, packages.RUNTIME, folder / "root")
+def _unpack(apt: Apt, directory: Path) -> None:
+    packages.unpack(apt, packages.RUNTIME, directory / "root")
 
 
-def _build(folder: Path, *, paths: Paths, apt: Apt, console: Console) -> None:
-    tools = folder / "tools"
+def _build(directory: Path, *, paths: Paths, apt: Apt, console: Console) -> None:
+    tools = directory / "tools"
     packages.unpack(apt, packages.BUILD, tools)
-    build.make(folder, apt=apt, tools=tools, console=console, log=paths.logs / "build.log")
+    build.make(directory, apt=apt, tools=tools, console=console, log=paths.logs / "build.log")
 
 
 def _images(
@@ -75,17 +75,17 @@ def _images(
     console: Console,
 ) -> Parts:
     log = paths.logs / "images.log"
-    base = images.base_place(paths.cache)
+    base = images.base_cache_entry(paths.cache)
     make_base = partial(images.make_base, tools=tools, console=console, log=log)
-    store.ensure(base, make_base, say=console.say)
+    store.ensure(base, make_base, report=console.report)
     pause = paths.cache / "pause" / binaries.name
     make_pause = partial(images.make_pause, pause=binaries / "pause")
-    store.ensure(pause, make_pause, say=console.say)
+    store.ensure(pause, make_pause, report=console.report)
     found = images.find_wheel(
-        project, paths.cache, given=wheel, tools=tools, log=log, say=console.say
+        project, paths.cache, given=wheel, tools=tools, log=log, report=console.report
     )
-    image = images.place(paths.cache, base=base, wheel=found)
-    store.ensure(image, partial(images.make, base=base, wheel=found), say=console.say)
+    image = images.cache_entry(paths.cache, base=base, wheel=found)
+    store.ensure(image, partial(images.make, base=base, wheel=found), report=console.report)
     for entry in (base, pause, image):
         store.prune(entry.parent, keep=entry)
     return Parts(

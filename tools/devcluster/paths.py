@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +61,13 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
     )
     for path in (paths.cache, paths.state):
         if any(path.is_relative_to(covered) for covered in _COVERED):
-            raise Refusal(
-                f"{path} cannot hold the cluster, because its nodes mount their own directory there: "
+            raise RequirementError(
+                f"{path} cannot hold the cluster, because its nodes mount a directory there: "
                 "set XDG_CACHE_HOME and XDG_STATE_HOME to other directories"
             )
         if any(character in str(path) for character in ",: \n\"'\\"):
-            raise Refusal(
-                f"{path} cannot hold the cluster: mount options have no room for spaces, quotes, "
+            raise RequirementError(
+                f"{path} cannot hold the cluster: mount options cannot contain spaces, quotes, "
                 "commas or colons; set XDG_CACHE_HOME and XDG_STATE_HOME to plain names"
             )
     return paths

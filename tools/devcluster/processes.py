@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from devcluster.console import Console, Failure
+from devcluster.console import Console, DevclusterError
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def identify(name: str, pid: int) -> Process:
     """Return the identity of a process that was just started."""
     start = start_time(pid)
     if start is None:
-        raise Failure(f"{name} ended as soon as it was started")
+        raise DevclusterError(f"{name} exited as soon as it was started")
     return Process(name=name, pid=pid, start=start)
 
 
@@ -62,21 +62,23 @@ def stop(process: Process, *, grace: float = 0) -> None:
         # The handle was opened before this check, so it belongs to this process.
         if not alive(process):
             return
-        ended = False
+        exited = False
         if grace:
             signal.pidfd_send_signal(handle, signal.SIGTERM)
-            ended = _ended(handle, grace)
-        if not ended:
+            exited = _wait_for_exit(handle, grace)
+        if not exited:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-            if not _ended(handle, 30):
-                raise Failure(f"{process.name} (pid {process.pid}) did not end when it was killed")
+            if not _wait_for_exit(handle, 30):
+                raise DevclusterError(
+                    f"{process.name} (pid {process.pid}) did not exit after SIGKILL"
+                )
     except ProcessLookupError:
         return
     finally:
         os.close(handle)
 
 
-def _ended(handle: int, seconds: float) -> bool:
+def _wait_for_exit(handle: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(handle, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
@@ -106,7 +108,7 @@ def run(
     """Run a command until it exits, with its output in `log`. Its last line is shown from time to
     time.
 
-    Raises Failure with the last lines of the log if the command fails.
+    Raises DevclusterError with the last lines of the log if the command fails.
     """
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -117,14 +119,14 @@ def run(
         while (code := _wait(child, 20)) is None:
             if console is not None:
                 line = tail(log, 1).strip()[:100]
-                console.say(f"  {time.monotonic() - begun:4.0f} s: {line}")
+                console.report(f"  {time.monotonic() - begun:4.0f} s: {line}")
     except BaseException:
         child.kill()
         child.wait()
         raise
     if code:
         command = " ".join(argv)[:120]
-        raise Failure(f"'{command}' failed with {code}; the end of {log}:\n{tail(log, 8)}")
+        raise DevclusterError(f"'{command}' failed with {code}; the end of {log}:\n{tail(log, 8)}")
 
 
 def _wait(child: subprocess.Popen[bytes], seconds: float) -> int | None:
@@ -154,18 +156,20 @@ def wait_for(
     needs: Sequence[Process] = (),
     log: Path | None = None,
 ) -> T:
-    """Call `probe` until it returns true. Raises Failure on a timeout, or if a required process
-    exits.
+    """Call `probe` until it returns true.
+
+    Raises DevclusterError on a timeout, or if a required process exits.
     """
     deadline = time.monotonic() + seconds
     while True:
-        if answer := probe():
+        answer = probe()
+        if answer:
             return answer
         dead = next((process for process in needs if not alive(process)), None)
         if dead is not None or time.monotonic() > deadline:
-            cause = f"{dead.name} has ended" if dead else f"not within {seconds:.0f} s"
+            cause = f"{dead.name} has exited" if dead else f"not within {seconds:.0f} s"
             log_end = f"; the end of {log}:\n{tail(log, 8)}" if log else ""
-            raise Failure(f"waiting for {what}: {cause}{log_end}")
+            raise DevclusterError(f"waiting for {what}: {cause}{log_end}")
         time.sleep(0.05)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from devcluster.console import Refusal
+from devcluster.console import RequirementError
 from devcluster.paths import Paths
 from devcluster.processes import Process
 from devcluster.sandbox import Machine
@@ -90,8 +90,8 @@ def load(paths: Paths) -> Record | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as exc:
-        raise Refusal(
-            f"{paths.record} is damaged ({exc!r}): end the processes of the cluster by hand "
+        raise RequirementError(
+            f"{paths.record} is damaged ({exc!r}): stop the processes of the cluster by hand "
             f"(those of 'lsns -t pid'), then delete it"
         ) from exc
     return Record(
@@ -112,8 +112,8 @@ def exclusive(paths: Paths) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refusal(
-                "another 'devcluster' is bringing the cluster up or down: wait for it to end"
+            raise RequirementError(
+                "another 'devcluster' is bringing the cluster up or down: wait until it exits"
             ) from None
         os.set_inheritable(file.fileno(), False)
         yield

@@ -24,7 +24,7 @@ from devcluster.paths import Paths
 from devcluster.record import Record
 
 
-def gather(paths: Paths) -> dict[str, Any]:
+def collect(paths: Paths) -> dict[str, Any]:
     """Return the status as `status --json` prints it: only {"up": false} if nothing was started."""
     running = record.load(paths)
     if running is None:
@@ -57,12 +57,10 @@ def text(status: dict[str, Any]) -> str:
     """Return the status for a person."""
     if not status["up"]:
         dead = [process["name"] for process in status.get("processes", []) if not process["alive"]]
-        cause = f"{', '.join(dead)} ended" if dead else "the API server does not answer"
-        return (
-            f"the cluster is broken ({cause}): 'devcluster up' brings up a new one"
-            if "processes" in status
-            else "the cluster is not up"
-        )
+        cause = f"{', '.join(dead)} exited" if dead else "the API server does not respond"
+        if "processes" not in status:
+            return "the cluster is not up"
+        return f"the cluster is broken ({cause}): 'devcluster up' starts a new one"
     nodes = "\n".join(
         f"  {n['name']}  {n['address']}  {'ready' if n['ready'] else 'NOT READY'}"
         f"  gpus={n['gpus']}  taints={','.join(n['taints']) or '-'}"
@@ -80,15 +78,17 @@ def text(status: dict[str, Any]) -> str:
 
 def memory_mib(running: Record) -> int:
     """Return the memory of all processes of all machines, as their proportional shares."""
-    ours = {_pid_namespace(machine.init.pid) for machine in running.machines} - {""}
-    pids = [pid for pid in processes.all_pids() if _pid_namespace(pid) in ours]
+    namespaces = {_pid_namespace(machine.init.pid) for machine in running.machines} - {""}
+    pids = [pid for pid in processes.all_pids() if _pid_namespace(pid) in namespaces]
     outside = [daemon.pid for daemon in running.daemons.values() if processes.alive(daemon)]
     return sum(processes.memory_kib(pid) for pid in {*pids, *outside}) // 1024
 
 
 def _client(paths: Paths, name: str) -> str:
     unpacked = parts.runtime(paths.cache) / "root/usr/bin" / name
-    return str(unpacked) if unpacked.exists() else shutil.which(name) or f"/usr/bin/{name}"
+    if unpacked.exists():
+        return str(unpacked)
+    return shutil.which(name) or f"/usr/bin/{name}"
 
 
 def images_text(paths: Paths) -> str:

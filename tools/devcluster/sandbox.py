@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster import processes
-from devcluster.console import Failure
+from devcluster.console import DevclusterError
 from devcluster.processes import Process
 
 
@@ -46,13 +46,13 @@ def overlay(packages: Sequence[Path]) -> str:
 
 
 def setup(
-    *, packages: Sequence[Path], folders: Mapping[str, Path], hostname: str, pause: Path
+    *, packages: Sequence[Path], mounts: Mapping[str, Path], hostname: str, pause: Path
 ) -> str:
-    """Return the script that a new machine runs first. `folders` are mounted over its own
+    """Return the script that a new machine runs first. `mounts` are mounted over its own
     directories.
     """
     binds = "".join(
-        f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in folders.items()
+        f"mount --bind {shlex.quote(str(source))} {target}\n" for target, source in mounts.items()
     )
     return (
         "set -e\n"
@@ -72,8 +72,9 @@ def setup(
 
 
 def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) -> Machine:
-    """Start a machine and return it when its mounts exist. Raises Failure with its log if that
-    fails.
+    """Start a machine and return it when its mounts exist.
+
+    Raises DevclusterError with the end of its log if that fails.
     """
     namespaces = ["--mount", "--pid", "--fork", "--uts", *(["--net"] if own_network else [])]
     read_end, write_end = os.pipe()
@@ -90,7 +91,7 @@ def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) 
         answer = answers.readline().strip()
     if not answer:
         child.wait()
-        raise Failure(f"machine {name} could not be made: {processes.tail(log, 5)}")
+        raise DevclusterError(f"machine {name} could not be created: {processes.tail(log, 5)}")
     return Machine(name=name, init=processes.identify(name, int(answer)), address=address)
 
 

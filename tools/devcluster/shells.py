@@ -17,24 +17,24 @@ from devcluster.paths import Paths
 PACKAGES = ("fish", "fish-common", "libpcre2-32-0", "zsh", "zsh-common")
 
 
-def place(cache: Path) -> Path:
+def cache_entry(cache: Path) -> Path:
     """Return the cache entry, which need not exist."""
     return cache / "packages" / f"shells-{store.key(packages.RELEASE, PACKAGES)}"
 
 
-def gather(paths: Paths, *, console: Console) -> Path:
+def prepare(paths: Paths, *, console: Console) -> Path:
     """Return the directory with the `usr` of the shells. Creates it if it is missing or damaged,
     which needs Debian and root.
     """
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
-    entry = place(paths.cache)
-    store.ensure(entry, partial(_unpack, apt), say=console.say)
+    entry = cache_entry(paths.cache)
+    store.ensure(entry, partial(_unpack, apt), report=console.report)
     return entry / "root"
 
 
-def _unpack(apt: Apt, folder: Path) -> None:
-    archives, root = folder / "archives", folder / "root"
+def _unpack(apt: Apt, directory: Path) -> None:
+    archives, root = directory / "archives", directory / "root"
     archives.mkdir()
     apt.run("download", *PACKAGES, cwd=archives)
     (root / "usr").mkdir(parents=True)

@@ -16,32 +16,34 @@ from pathlib import Path
 MANIFEST = "manifest.json"
 
 
-def ensure(entry: Path, make: Callable[[Path], None], *, say: Callable[[str], None]) -> bool:
-    """Create `entry` with `make(folder)` unless it exists and is undamaged. Return whether it was
-    created.
+def ensure(entry: Path, make: Callable[[Path], None], *, report: Callable[[str], None]) -> bool:
+    """Create `entry` with `make(directory)` unless it exists and is undamaged.
 
-    `say` receives a message if an entry has to be created again, with the reason.
+    Return whether it was created.
+
+    `report` receives a message if an entry has to be created again, with the reason.
     """
-    if (wrong := damage(entry)) is None:
+    problem = damage(entry)
+    if problem is None:
         return False
-    fresh = entry.with_name(entry.name + ".part")
+    incomplete = entry.with_name(entry.name + ".part")
     if entry.exists():
-        say(f"  {entry} is damaged ({wrong}): making it again")
+        report(f"  {entry} is damaged ({problem}): creating it again")
         shutil.rmtree(entry)
-    if fresh.exists():
-        say(f"  {fresh} was left half-made: starting afresh")
-        shutil.rmtree(fresh)
-    fresh.mkdir(parents=True)
-    make(fresh)
-    seal(fresh)
-    fresh.rename(entry)
+    if incomplete.exists():
+        report(f"  {incomplete} is incomplete: creating it again")
+        shutil.rmtree(incomplete)
+    incomplete.mkdir(parents=True)
+    make(incomplete)
+    seal(incomplete)
+    incomplete.rename(entry)
     return True
 
 
-def seal(folder: Path) -> None:
-    """Write the manifest of everything in `folder`."""
-    content = {str(path.relative_to(folder)): _fingerprint(path) for path in _files(folder)}
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1, sort_keys=True))
+def seal(directory: Path) -> None:
+    """Write the manifest of everything in `directory`."""
+    content = {str(path.relative_to(directory)): _fingerprint(path) for path in _files(directory)}
+    (directory / MANIFEST).write_text(json.dumps(content, indent=1, sort_keys=True))
 
 
 def damage(entry: Path) -> str | None:
@@ -55,7 +57,7 @@ def damage(entry: Path) -> str | None:
         if not os.path.lexists(path):
             return f"{name} is missing"
         if _fingerprint(path) != fingerprint:
-            return f"{name} is not as it was made"
+            return f"{name} has changed since it was created"
     return None
 
 
@@ -73,18 +75,19 @@ def key(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def prune(folder: Path, *, keep: Path) -> None:
+def prune(directory: Path, *, keep: Path) -> None:
     """Remove the entries next to `keep` that it replaces."""
-    for path in folder.iterdir():
+    for path in directory.iterdir():
         if path != keep:
             shutil.rmtree(path)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for root, folders, names in os.walk(folder):
-        links = [name for name in folders if Path(root, name).is_symlink()]
+def _files(directory: Path) -> Iterator[Path]:
+    for root, directories, names in os.walk(directory):
+        links = [name for name in directories if Path(root, name).is_symlink()]
         for name in names + links:
-            if (path := Path(root, name)) != folder / MANIFEST:
+            path = Path(root, name)
+            if path != directory / MANIFEST:
                 yield path
 
 

@@ -51,7 +51,7 @@ class Cluster:
     symphony.
 
     `disposable` means that the cluster exists only for tests: its nodes may be changed, and any
-    object that is left was left by a test.
+    remaining object was created by a test.
     """
 
     kind: str
@@ -71,7 +71,7 @@ def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
     if own := environ.get("SYMPHONY_TEST_KUBECONFIG"):
         yield from_kubeconfig(Path(own), environ)
     elif (engine := kind_engine()) is not None:
-        with made_by_kind(environ, scratch, engine=engine) as cluster:
+        with kind_cluster(environ, scratch, engine=engine) as cluster:
             yield cluster
     else:
         yield from_devcluster(_devcluster_status())
@@ -80,12 +80,12 @@ def find(environ: Mapping[str, str], scratch: Path) -> Iterator[Cluster]:
 def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
     """Return the user's own cluster. Raises NoCluster if a setting is missing."""
     if not path.is_file():
-        raise NoCluster(f"SYMPHONY_TEST_KUBECONFIG names {path}, which is no file")
+        raise NoCluster(f"SYMPHONY_TEST_KUBECONFIG names {path}, which is not a file")
     image = environ.get("SYMPHONY_TEST_IMAGE")
     if not image:
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is set and SYMPHONY_TEST_IMAGE is not: name an image with "
-            f"Python, pyzmq and symphony that this cluster can pull; {DOCKERFILE} makes one"
+            f"Python, pyzmq and symphony that this cluster can pull; build one with {DOCKERFILE}"
         )
     return Cluster(
         kind="own", kubeconfig=path, image=image, disposable=False, users={}, kubectl=_kubectl()
@@ -97,13 +97,13 @@ def kind_engine() -> str | None:
     if shutil.which("kind") is None:
         return None
     for engine in ("docker", "podman"):
-        if shutil.which(engine) and _quietly(engine, "info"):
+        if shutil.which(engine) and _succeeds(engine, "info"):
             return engine
     return None
 
 
 @contextmanager
-def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> Iterator[Cluster]:
+def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> Iterator[Cluster]:
     """Create a kind cluster, load the test image into it, yield it, and delete it.
 
     SYMPHONY_TEST_KIND_NODE sets the node image, which determines the version of Kubernetes.
@@ -112,14 +112,14 @@ def made_by_kind(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
     kubeconfig, config = scratch / "kind.kubeconfig", scratch / "kind.yaml"
     config.write_text(KIND_CONFIG)
     node = environ.get("SYMPHONY_TEST_KIND_NODE")
-    chosen = [f"--image={node}"] if node else []
+    node_image = [f"--image={node}"] if node else []
     settings = {**environ, "KIND_EXPERIMENTAL_PROVIDER": engine}
     archive = scratch / "image.tar"
     _run(engine, "build", "--tag", KIND_IMAGE, "--file", str(DOCKERFILE), str(PROJECT))
     _run(engine, "save", "--output", str(archive), KIND_IMAGE)
     try:
         create = ["create", "cluster", "--name", name, "--wait=180s", f"--config={config}"]
-        _run("kind", *create, f"--kubeconfig={kubeconfig}", *chosen, env=settings)
+        _run("kind", *create, f"--kubeconfig={kubeconfig}", *node_image, env=settings)
         _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
         # podman adds the prefix localhost/ to an image without a registry.
         image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
@@ -146,7 +146,9 @@ def from_devcluster(status: Mapping[str, object]) -> Cluster:
         )
     configs = status["kubeconfigs"]
     if not isinstance(configs, dict):
-        raise NoCluster(f"the devcluster's status cannot be understood: kubeconfigs is {configs!r}")
+        raise NoCluster(
+            f"the status of the devcluster has an unexpected format: kubeconfigs is {configs!r}"
+        )
     return Cluster(
         kind="devcluster",
         kubeconfig=Path(configs["admin"]),
@@ -175,12 +177,12 @@ def _devcluster_status() -> Mapping[str, object]:
         # For example: only root may query the status.
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, and "
-            f"the devcluster cannot be asked: {done.stderr.strip()[-300:]}"
+            f"the status of the devcluster is unavailable: {done.stderr.strip()[-300:]}"
         ) from None
     return status
 
 
-def _quietly(*command: str) -> bool:
+def _succeeds(*command: str) -> bool:
     return subprocess.run(command, capture_output=True).returncode == 0
 
 

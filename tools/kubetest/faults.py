@@ -1,8 +1,8 @@
 """A proxy between a client and an API server that injects faults for a test.
 
-    with FaultProxy(kubeconfig, scratch=folder) as proxy:
+    with FaultProxy(kubeconfig, scratch=directory) as proxy:
         proxy.answer(429, method="POST", path=r"/pods$", times=2)
-        proxy.reset(path=r"/services", times=1, after=True)   # done, but nobody is told
+        proxy.reset(path=r"/services", times=1, after=True)   # performed, but without a response
         ... use proxy.kubeconfig ...
         assert proxy.count(method="POST", path=r"/pods$") == 3
 

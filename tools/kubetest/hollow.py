@@ -35,11 +35,11 @@ class HollowNodes:
         self._pods_each = pods_each
         self._threads = 8
         self._api = RawApi(access(kubeconfig), connections=self._threads + 2)
-        self._over = threading.Event()
+        self._stopping = threading.Event()
         self._addresses = itertools.count(1)
         self._handled: set[str] = set()
         self._workers: list[threading.Thread] = []
-        # A random part is needed because a run that was killed may have left its nodes.
+        # A random part is needed because the nodes of a run that was killed may still exist.
         run = secrets.token_hex(3)
         self.names = [f"hollow-{run}-{number}" for number in range(1, count + 1)]
 
@@ -49,8 +49,8 @@ class HollowNodes:
             self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
             self._api.call("POST", _LEASES, _lease(name))
         self._workers = [
-            threading.Thread(target=self._renew, daemon=True),
-            threading.Thread(target=self._play, daemon=True),
+            threading.Thread(target=self._renew_leases, daemon=True),
+            threading.Thread(target=self._simulate_kubelet, daemon=True),
         ]
         for worker in self._workers:
             worker.start()
@@ -62,7 +62,7 @@ class HollowNodes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
+        self._stopping.set()
         for worker in self._workers:
             worker.join()
         # Otherwise new Pods of a Job would be scheduled here while the old ones are removed.
@@ -75,46 +75,45 @@ class HollowNodes:
                 list(pool.map(self._delete, pods["items"]))
         for name in self.names:
             self._api.call("DELETE", f"/api/v1/nodes/{name}")
-            self._forget(f"{_LEASES}/{name}")
+            self._delete_object(f"{_LEASES}/{name}")
 
-    def _renew(self) -> None:
+    def _renew_leases(self) -> None:
         """Renew the leases of the nodes until the context exits."""
-        while not self._over.wait(_RENEWAL):
+        while not self._stopping.wait(_RENEWAL):
             for name in self.names:
                 renewal = {"spec": {"renewTime": _now(micro=True)}}
                 self._api.call("PATCH", f"{_LEASES}/{name}", renewal, MERGE_PATCH)
                 self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
 
-    def _play(self) -> None:
+    def _simulate_kubelet(self) -> None:
         """Act as the kubelet for every Pod. The watch is short, so that the end of the context
         is noticed.
         """
         mine = set(self.names)
         with ThreadPoolExecutor(self._threads) as pool:
-            while not self._over.is_set():
+            while not self._stopping.is_set():
                 try:
                     for event in self._api.watch("/api/v1/pods", seconds=1):
                         pod = event["object"]
                         if event["type"] != "DELETED" and pod["spec"].get("nodeName") in mine:
-                            self._consider(pod, pool)
+                            self._handle(pod, pool)
                 except (ApiError, urllib3.exceptions.HTTPError):
                     continue  # The watch was cut off. The next one starts with the current state.
 
-    def _consider(self, pod: Object, pool: ThreadPoolExecutor) -> None:
+    def _handle(self, pod: Object, pool: ThreadPoolExecutor) -> None:
         meta = pod["metadata"]
-        ending = "deletionTimestamp" in meta
-        key = f"{meta['uid']} {ending}"
+        deleting = "deletionTimestamp" in meta
+        key = f"{meta['uid']} {deleting}"
         if key not in self._handled:
             self._handled.add(key)
-            pool.submit(self._do, self._delete if ending else self._run, pod, key)
+            pool.submit(self._do, self._delete if deleting else self._run, pod, key)
 
     def _do(self, work: Callable[[Object], None], pod: Object, key: str) -> None:
         try:
             work(pod)
         except (ApiError, urllib3.exceptions.HTTPError):
-            self._handled.discard(
-                key
-            )  # The next watch starts with the current state, which includes this Pod.
+            # The next watch starts with the current state, which includes this Pod.
+            self._handled.discard(key)
 
     def _run(self, pod: Object) -> None:
         meta = pod["metadata"]
@@ -129,9 +128,9 @@ class HollowNodes:
 
     def _delete(self, pod: Object) -> None:
         meta = pod["metadata"]
-        self._forget(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+        self._delete_object(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
 
-    def _forget(self, path: str) -> None:
+    def _delete_object(self, path: str) -> None:
         try:
             self._api.call("DELETE", path, {"gracePeriodSeconds": 0})
         except ApiError as exc:
@@ -139,9 +138,9 @@ class HollowNodes:
                 raise
 
     def _status(self) -> Object:
-        room = {"cpu": "1000", "memory": "1000Gi", "pods": str(self._pods_each)}
+        capacity = {"cpu": "1000", "memory": "1000Gi", "pods": str(self._pods_each)}
         ready = {"type": "Ready", "status": "True", "reason": "Hollow", "lastHeartbeatTime": _now()}
-        return {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}
+        return {"status": {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}}
 
 
 def running_status(pod: Object, *, address: str) -> Object:

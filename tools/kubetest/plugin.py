@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kubetest.rawapi import Object, RawApi
 
 # Set if the run must not use a cluster, because another run of CI uses it.
-WITHOUT = "SYMPHONY_TEST_WITHOUT_CLUSTER"
+WITHOUT_CLUSTER = "SYMPHONY_TEST_WITHOUT_CLUSTER"
 # Set if another process uses the cluster at the same time.
-BESIDE = "SYMPHONY_TEST_BESIDE_OTHERS"
+SHARED_CLUSTER = "SYMPHONY_TEST_BESIDE_OTHERS"
 # The prefix of the namespaces that the tests of this process create.
 PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
 _skipped = pytest.StashKey[str]()
@@ -76,7 +76,7 @@ class KubeCluster:
         """A docker daemon and a registry. Skips the test if the cluster has none."""
         engine = self.session.cluster.engine
         if engine is None:
-            pytest.skip(f"the cluster '{self.session.cluster.kind}' has no registry of its own")
+            pytest.skip(f"the cluster '{self.session.cluster.kind}' has no registry")
         return engine
 
     @property
@@ -154,14 +154,14 @@ class KubeCluster:
         selector = self.path(f"pods?fieldSelector=metadata.name={name}")
         pod: Object = {}
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            for event in self.raw.watch(selector, seconds=left):
+        while (remaining := deadline - time.monotonic()) > 0:
+            for event in self.raw.watch(selector, seconds=remaining):
                 pod = event["object"]
                 if _reached(pod, phases):
                     return pod
         pytest.fail(
             f"Pod {name} is not {' or '.join(phases) or 'running'} after {seconds:.0f} s: "
-            f"{json.dumps(pod.get('status', 'it was never there'), indent=1)[:3000]}"
+            f"{json.dumps(pod.get('status', 'it did not exist'), indent=1)[:3000]}"
         )
 
     def kubeconfig_of(self, name: str, user: Object) -> Path:
@@ -192,9 +192,9 @@ def kube_session(
         session = Session(cluster=cluster, api=RawApi(access(cluster.kubeconfig)))
         before = _namespaces(session.api)
         yield session
-        left = _wait_until_gone(session, before=before)
-        if left:
-            pytest.fail(f"the tests left namespaces in the cluster: {', '.join(sorted(left))}")
+        remaining = _wait_until_deleted(session, before=before)
+        if remaining:
+            pytest.fail(f"the tests left namespaces in the cluster: {', '.join(sorted(remaining))}")
 
 
 @pytest.fixture
@@ -202,12 +202,12 @@ def kube_cluster(kube_session: Session, tmp_path: Path) -> Iterator[KubeCluster]
     """A Kubernetes cluster with an empty namespace for this test, which is deleted when the test
     finishes.
     """
-    with a_namespace(kube_session, tmp_path) as kube_cluster:
+    with temporary_namespace(kube_session, tmp_path) as kube_cluster:
         yield kube_cluster
 
 
 @contextmanager
-def a_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
+def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster]:
     """Yield an empty namespace, which is deleted on exit. `scratch` is a directory for files."""
     from kubetest.accounts import wait_for_account
 
@@ -288,7 +288,7 @@ def pytest_terminal_summary(
 
 
 def _no_cluster(config: pytest.Config, reason: str) -> None:
-    if os.environ.get("CI") == "true" and WITHOUT not in os.environ:
+    if os.environ.get("CI") == "true" and WITHOUT_CLUSTER not in os.environ:
         pytest.fail(f"no Kubernetes in CI: {reason}", pytrace=False)
     config.stash[_skipped] = reason
     pytest.skip(f"no Kubernetes: {reason}")
@@ -322,18 +322,18 @@ def _namespaces(api: RawApi) -> set[str]:
     return {item["metadata"]["name"] for item in api.call("GET", "/api/v1/namespaces")["items"]}
 
 
-def _wait_until_gone(session: Session, *, before: set[str]) -> set[str]:
-    """Wait until the namespaces of the run are deleted. Return those that are left, and any other
+def _wait_until_deleted(session: Session, *, before: set[str]) -> set[str]:
+    """Wait until the namespaces of the run are deleted. Return those that remain, and any other
     new one.
 
     If other processes use the cluster, or other parts of this run, only namespaces with the prefix
     are counted.
     """
-    alone = session.cluster.disposable and BESIDE not in os.environ
+    alone = session.cluster.disposable and SHARED_CLUSTER not in os.environ
     deadline = time.monotonic() + 120
     while True:
         new = _namespaces(session.api) - before
-        mine = new if alone else {name for name in new if name.startswith(PREFIX)}
-        if not mine or time.monotonic() > deadline:
-            return mine
+        remaining = new if alone else {name for name in new if name.startswith(PREFIX)}
+        if not remaining or time.monotonic() > deadline:
+            return remaining
         time.sleep(0.2)

@@ -15,10 +15,11 @@ __all__ = ["TmuxCluster", "Process", "ProcessGroup"]
 
 def __getattr__(name: str) -> Any:
     if name == "TmuxCluster":
+        from symphony.cluster import Cluster
         from symphony.cluster.plugins import open_backend
 
         # The error of a missing package contains the command that installs it.
-        value: Any = open_backend("tmux")
+        value: Any = open_backend("tmux", Cluster)
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)
     else:

@@ -119,7 +119,7 @@ class Cluster(abc.ABC):
         """
         from symphony.cluster.factory import create_cluster
 
-        return create_cluster(name, options)
+        return create_cluster(Cluster, name, options)
 
     @classmethod
     def with_options(cls, name: str, options: Mapping[str, Any]) -> Cluster:

@@ -16,27 +16,28 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
 
 
-def create_cluster(name: str | None, options: Mapping[str, Any]) -> Cluster:
+def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]) -> Cluster:
     """Return the cluster of a backend; see `Cluster.new`.
 
+    ``base`` is `Cluster`. It is a parameter because its module imports this one.
     The configuration in effect provides the backend if ``name`` is None, and each option that is
     not in ``options``. The cluster keeps that configuration for the launches to come.
     """
     configuration = SymphonyConfig()
     backend = configuration.backend if name is None else name
     if configuration.is_empty():
-        cluster = plugins.open_backend(backend).with_options(backend, options)
+        cluster = plugins.open_backend(backend, base).with_options(backend, options)
     else:
-        cluster = _create_configured(configuration, backend, options)
+        cluster = _create_configured(base, configuration, backend, options)
     cluster.configuration = configuration
     return cluster
 
 
 def _create_configured(
-    configuration: SymphonyConfig, name: str, options: Mapping[str, Any]
+    base: type[Any], configuration: SymphonyConfig, name: str, options: Mapping[str, Any]
 ) -> Cluster:
     """Return a cluster whose options come from ``options`` first, then from the configuration."""
-    backend = _open_backend(configuration, name)
+    backend = _open_backend(base, configuration, name)
     values, sections = _configured_options(configuration, backend)
     only_configured = {
         option: section for option, section in sections.items() if option not in options
@@ -49,10 +50,10 @@ def _create_configured(
     return cluster
 
 
-def _open_backend(configuration: SymphonyConfig, name: str) -> type[Cluster]:
+def _open_backend(base: type[Any], configuration: SymphonyConfig, name: str) -> type[Cluster]:
     """Return the class of a backend. An error names the file or variable that chose the backend."""
     try:
-        return plugins.open_backend(name)
+        return plugins.open_backend(name, base)
     except PluginError as exc:
         source = configuration.source("backend") if configuration.backend == name else None
         if source is None or source.startswith("--"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from symphony.errors import PluginError
 from symphony.hookspecs import GROUP, PROJECT, BackendInfo
@@ -29,9 +29,10 @@ def backend_names() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
-def open_backend(name: str) -> type[Cluster]:
+def open_backend(name: str, base: type[Any]) -> type[Cluster]:
     """Return the `Cluster` class of a backend. ``name`` is its name or an alias, in any case.
 
+    ``base`` is `Cluster`. It is a parameter because its module imports this one.
     Raises `PluginError` if there is no such backend, if two distributions provide it, if its
     plug-in cannot be imported or has no valid hook, or if the packages of an extra are missing. In
     the last case the message contains the command that installs them.
@@ -46,9 +47,7 @@ def open_backend(name: str) -> type[Cluster]:
         raise PluginError(
             f"backend {info.name!r} cannot be loaded from {info.load!r}: {_first_line(exc)}"
         ) from exc
-    from symphony.cluster import Cluster
-
-    if not (isinstance(loaded, type) and issubclass(loaded, Cluster)):
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(
             f"backend {info.name!r}: {info.load!r} is not a subclass of symphony.Cluster"
         )

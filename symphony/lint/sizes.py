@@ -2,7 +2,8 @@
 
 * On Linux, an argument or a variable (``NAME=value`` with a NUL at its end) may have at most 32
   pages, which are 128 KiB. Their total size is limited to a quarter of the stack limit, which is
-  2 MiB for the usual stack limit of 8 MiB. See execve(2), "Limits on size of arguments and environment".
+  2 MiB for the usual stack limit of 8 MiB. See execve(2), "Limits on size of arguments and
+  environment".
 * Kubernetes stores an object in etcd, whose requests have at most 1.5 MiB by default. See
   ``--max-request-bytes`` in https://etcd.io/docs/latest/dev-guide/limit/.
 

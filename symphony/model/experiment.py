@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from symphony.errors import NotFound, SpecError
 from symphony.model import validators
+from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import ProcessGroup
 from symphony.model.images import DOCKERFILE, ImageBuild, image_build
 from symphony.model.process import Process
-from symphony.model.value_types import (
-    ENV,
-    FILES,
-    NONEMPTY_TEXT,
-    PORT_RANGE,
-    SHELL_LINES,
-    Field,
-    field_table,
-    parse_fields,
-)
+from symphony.model.value_types import ENV, parse_fields
 from symphony.names import check_name, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,35 +21,6 @@ if TYPE_CHECKING:
     from symphony.model.process import ProcessOptions
 
 Member = Process | ProcessGroup
-
-EXPERIMENT_OPTIONS = field_table(
-    Field(
-        name="secrets",
-        type=FILES,
-        description="Files that every process can read in SYMPHONY_SECRETS_DIR.",
-    ),
-    Field(
-        name="port_range",
-        type=PORT_RANGE,
-        description="The first and the last port that symphony may choose; "
-        f"the default is {list(validators.DEFAULT_PORT_RANGE)}.",
-    ),
-    Field(
-        name="preamble_cmds",
-        type=SHELL_LINES,
-        description="Shell lines that run before every process.",
-    ),
-    Field(
-        name="start_dir",
-        type=NONEMPTY_TEXT,
-        description="The directory that every process starts in.",
-    ),
-    Field(
-        name="env",
-        type=ENV,
-        description="Variables of every process. Those of groups and processes take precedence.",
-    ),
-)
 
 
 class Experiment:
@@ -316,7 +279,7 @@ class Experiment:
         """
         from symphony.model.load import load_experiment
 
-        return load_experiment(data, parameters).experiment_or_error()
+        return load_experiment(cls, data, parameters).experiment_or_error()
 
     def dump_file(self, path: str | Path) -> None:
         """Write the experiment to a ``.yml``, ``.yaml`` or ``.json`` file."""
@@ -335,4 +298,4 @@ class Experiment:
         """
         from symphony.model.files import load
 
-        return load(Path(path), parameters).experiment_or_error()
+        return load(cls, Path(path), parameters).experiment_or_error()

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -19,6 +19,9 @@ from symphony.errors import NotFound, SpecError, with_filename
 from symphony.model.document_path import DocumentPath, is_text
 from symphony.model.load import LoadResult, load_experiment
 from symphony.names import join_names
+
+if TYPE_CHECKING:
+    from symphony.model.experiment import Experiment
 
 MAX_DEPTH = 100
 LINE_WIDTH = 100
@@ -33,7 +36,9 @@ Locator = Callable[[DocumentPath], str]
 IsText = Callable[[DocumentPath, str, bool], bool]
 
 
-def load(path: Path, parameters: Mapping[str, object] | None = None) -> LoadResult:
+def load(
+    experiment_class: type[Experiment], path: Path, parameters: Mapping[str, object] | None = None
+) -> LoadResult:
     """Read an experiment. Relative paths in it are relative to the directory of the file.
 
     ``parameters`` has the values of declared parameters. A parameter that is not given has its
@@ -41,7 +46,7 @@ def load(path: Path, parameters: Mapping[str, object] | None = None) -> LoadResu
     if the file cannot be read or parsed; the result has all other errors.
     """
     data, locate = _parser(path)(path, _read_experiment_file(path))
-    result = load_experiment(data, parameters)
+    result = load_experiment(experiment_class, data, parameters)
     if result.experiment is not None:
         result.experiment.base_dir = path.absolute().parent
     errors = [_with_position(error, locate) for error in result.errors]

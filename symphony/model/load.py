@@ -10,18 +10,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from symphony.errors import SpecError
 from symphony.model import parameters, replicas, validators
 from symphony.model.component import Component
 from symphony.model.error_collector import ErrorCollector
-from symphony.model.experiment import EXPERIMENT_OPTIONS, Experiment
+from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import GROUP_OPTIONS, ProcessGroup
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS, Process
 from symphony.model.settings import SETTINGS, VOLUME_KINDS, FileForm, Setting
 from symphony.model.value_types import Field
+
+if TYPE_CHECKING:
+    from symphony.model.experiment import Experiment
 
 T = TypeVar("T")
 
@@ -52,10 +55,13 @@ class LoadResult:
 
 
 def load_experiment(
-    data: Mapping[str, Any], given_parameters: Mapping[str, object] | None = None
+    experiment_class: type[Experiment],
+    data: Mapping[str, Any],
+    given_parameters: Mapping[str, object] | None = None,
 ) -> LoadResult:
     """Return the experiment that a document describes, with all errors of the document.
 
+    ``experiment_class`` is a parameter because `Experiment` imports this module.
     A parameter has its value from ``given_parameters``, or else from the environment, or else from
     its declaration.
     """
@@ -63,14 +69,15 @@ def load_experiment(
     experiment = None
     with errors.at():
         document = validators.mapping(data, "an experiment")
-        experiment = _Loader(errors).load(document, given_parameters or {})
+        experiment = _Loader(experiment_class, errors).load(document, given_parameters or {})
     return LoadResult(experiment, errors.errors)
 
 
 class _Loader:
     """Loads one document, and adds its errors to a collector."""
 
-    def __init__(self, errors: ErrorCollector) -> None:
+    def __init__(self, experiment_class: type[Experiment], errors: ErrorCollector) -> None:
+        self._experiment_class = experiment_class
         self._errors = errors
 
     def load(
@@ -82,7 +89,7 @@ class _Loader:
         name = self._experiment_name(document)
         options = {key: value for key, value in document.items() if key in EXPERIMENT_OPTIONS}
         experiment = self._construct(
-            Experiment, name or _PLACEHOLDER_NAME, EXPERIMENT_OPTIONS, options
+            self._experiment_class, name or _PLACEHOLDER_NAME, EXPERIMENT_OPTIONS, options
         )
         if experiment is None:
             return None
@@ -101,7 +108,7 @@ class _Loader:
             return None
         with self._errors.at("name"):
             name = validators.text(document["name"], "the name of an experiment")
-            return Experiment(name).name
+            return self._experiment_class(name).name
         return None
 
     def _load_images(self, experiment: Experiment, value: Any) -> None:

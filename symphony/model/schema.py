@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from symphony.model import parameters, replicas, validators
-from symphony.model.experiment import EXPERIMENT_OPTIONS
+from symphony.model.experiment_options import EXPERIMENT_OPTIONS
 from symphony.model.group import GROUP_OPTIONS
 from symphony.model.images import IMAGE_FIELDS
 from symphony.model.process import PROCESS_OPTIONS

@@ -14,7 +14,7 @@ from symphony.model.load import load_experiment
 
 def errors_of(document: Any, **parameters: object) -> list[tuple[str, str]]:
     """Return the path and the message of every error."""
-    result = load_experiment(document, parameters)
+    result = load_experiment(Experiment, document, parameters)
     return [(".".join(map(str, error.path)), str(error)) for error in result.errors]
 
 
@@ -99,7 +99,7 @@ def test_the_valid_parts_are_loaded() -> None:
         "env": {"A": "1"},
         "processes": {"p": {"command": "c", "args": [None], "env": {"B": "2"}}, "q": 1},
     }
-    experiment = load_experiment(document).experiment
+    experiment = load_experiment(Experiment, document).experiment
     assert experiment is not None
     assert experiment.env == {"A": "1"}
     assert [process.name for process in experiment.list_all_processes()] == ["p"]
@@ -110,7 +110,7 @@ def test_the_valid_parts_are_loaded() -> None:
 
 @pytest.mark.parametrize("document", [[], {"name": "Bad"}, {"processes": {}}])
 def test_there_is_no_experiment_without_a_name(document: Any) -> None:
-    result = load_experiment(document)
+    result = load_experiment(Experiment, document)
     assert result.experiment is None
     assert len(result.errors) == 1
 
@@ -158,7 +158,7 @@ def test_a_parameter_that_is_not_declared_cannot_be_set() -> None:
 def test_every_error_of_a_file_has_its_position(tmp_path: Path) -> None:
     path = tmp_path / "e.yml"
     path.write_text("name: e\nprocesses:\n  p:\n    comand: c\n    start_dir: ''\n")
-    result = files.load(path)
+    result = files.load(Experiment, path)
     assert result.experiment is not None
     assert result.experiment.base_dir == tmp_path
     positions = [str(error).partition(": ")[0] for error in result.errors]

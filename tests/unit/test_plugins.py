@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from symphony.cluster import plugins
+from symphony.cluster import Cluster, plugins
 from symphony.errors import PluginError
 
 PLUGIN = """
@@ -36,7 +36,7 @@ class Fake(Cluster):
 """
 IMPORTS = """
 import json, sys
-from symphony.cluster import plugins
+from symphony.cluster import Cluster, plugins
 {code}
 modules = [name for name in sys.modules if name.startswith(("fake_", "symphony_"))]
 print(json.dumps(sorted(modules)))
@@ -113,7 +113,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 def open_error(name: str) -> str:
     with pytest.raises(PluginError) as error:
-        plugins.open_backend(name)
+        plugins.open_backend(name, Cluster)
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -137,9 +137,9 @@ def test_opening_a_backend_imports_only_that_backend(site: Site) -> None:
     site.backend("slurm")
     site.backend("broken", plugin_text="raise RuntimeError('imported')")
     modules = ["fake_slurm", "fake_slurm.cluster", "fake_slurm.plugin"]
-    assert site.imports("plugins.open_backend('slurm')") == modules
+    assert site.imports("plugins.open_backend('slurm', Cluster)") == modules
     local = ["symphony_local", "symphony_local.cluster", "symphony_local.plugin"]
-    assert site.imports("plugins.open_backend('local')") == local
+    assert site.imports("plugins.open_backend('local', Cluster)") == local
 
 
 def test_finding_a_backend_does_not_import_its_cluster(site: Site) -> None:
@@ -192,7 +192,7 @@ def test_two_distributions_with_the_same_backend(site: Site) -> None:
     error = open_error("slurm")
     assert "two distributions provide the backend 'slurm'" in error
     assert "dist-one (fake_slurm.plugin) and dist-two (other.plugin)" in error
-    assert plugins.open_backend("local")
+    assert plugins.open_backend("local", Cluster)
     listed = [info for info in plugins.installed_backends() if info.name in ("slurm", "sbatch")]
     assert [info.name for info in listed] == ["slurm"]
     assert listed[0].summary.startswith("cannot be used: two distributions provide")

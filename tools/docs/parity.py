@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docs import examples, md
+from symphony.cluster import Cluster
 from symphony.cluster.plugins import find_backend, open_backend
 from symphony.hookspecs import CAPABILITIES
 from symphony.plan.ignored import ignored_settings
@@ -62,7 +63,7 @@ def _settings() -> Iterator[Sequence[str]]:
     with examples.experiment() as experiment:
         ignored = {}
         for name in BACKENDS:
-            manifest = open_backend(name)().manifest(experiment)
+            manifest = open_backend(name, Cluster)().manifest(experiment)
             ignored[name] = {item.setting for item in manifest.ignored}
         for setting in settings_of(experiment):
             support = ["ignored" if setting in ignored[name] else "yes" for name in BACKENDS]

@@ -75,9 +75,9 @@ def load_with_errors(
     if path.suffix == ".py":
         return LoadResult(_load_python(cluster, path, name, parameters or {}), [])
     from symphony.config import SymphonyConfig
-    from symphony.model import files
+    from symphony.model import Experiment, files
 
-    result = files.load(path, parameters)
+    result = files.load(Experiment, path, parameters)
     experiment = result.experiment
     if experiment is None:
         return result

@@ -27,7 +27,7 @@ def kubeconfig() -> Path:
         [sys.executable, devcluster, "kubeconfig"], capture_output=True, text=True
     )
     if done.returncode:
-        raise SystemExit(f"no Kubernetes to measure on: set KUBECONFIG, or {done.stderr.strip()}")
+        raise SystemExit(f"no Kubernetes cluster: set KUBECONFIG, or {done.stderr.strip()}")
     return Path(done.stdout.strip())
 
 
@@ -35,7 +35,7 @@ def kubectl() -> str:
     """Return the path of kubectl, the peer."""
     found = shutil.which("kubectl")
     if found is None:
-        raise SystemExit("there is no kubectl to measure beside")
+        raise SystemExit("kubectl is required for the comparison")
     return found
 
 

@@ -135,7 +135,7 @@ def times_faster(
     )
 
 
-def at_most_more(
+def at_most_seconds_more(
     what: str,
     ours: Sequence[float],
     peer: Sequence[float],
@@ -154,8 +154,8 @@ def at_most_more(
         ours=ours,
         peer=peer,
         peer_name=peer_name,
-        result=f"{shown(difference, 's')} more",
-        target=f"<= {shown(more, 's')} more",
+        result=f"{format_value(difference, 's')} more",
+        target=f"<= {format_value(more, 's')} more",
         holds=difference <= more,
         note=note,
     )
@@ -179,7 +179,7 @@ def at_most(
         peer=peer,
         peer_name=peer_name,
         result=_times(median(ours), median(peer)) if peer else "",
-        target="" if limit is None else f"<= {shown(limit, unit)}",
+        target="" if limit is None else f"<= {format_value(limit, unit)}",
         holds=None if limit is None else median(ours) <= limit,
         note=note,
     )
@@ -189,10 +189,10 @@ def _times(ours: float, peer: float) -> str:
     return f"{ours / peer:.2f}x" if peer else ""
 
 
-def shown(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """Return a value in a unit of suitable size.
 
-    >>> shown(0.0214, "s"), shown(500, "lines")
+    >>> format_value(0.0214, "s"), format_value(500, "lines")
     ('21.4 ms', '500 lines')
     """
     if unit == "s":
@@ -229,12 +229,12 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a figure, with every sample"
     )
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     # The default action of TERM would leave processes running. An exception cleans them up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    show = print_json if given.json else Table(description.strip().splitlines()[0])
+    show = print_json if arguments.json else Table(description.strip().splitlines()[0])
     missed = 0
-    for figure in measure(Options(quick=given.quick)):
+    for figure in measure(Options(quick=arguments.quick)):
         show(figure)
         missed += figure.holds is False
     raise SystemExit(1 if missed else 0)
@@ -261,10 +261,12 @@ class Table:
     def __call__(self, figure: Figure) -> None:
         """Print one figure."""
         peer = (
-            f"{shown(median(figure.peer), figure.unit)} ({figure.peer_name})" if figure.peer else ""
+            f"{format_value(median(figure.peer), figure.unit)} ({figure.peer_name})"
+            if figure.peer
+            else ""
         )
         verdict = {True: "holds", False: "MISSED", None: ""}[figure.holds]
-        ours = shown(median(figure.ours), figure.unit)
+        ours = format_value(median(figure.ours), figure.unit)
         row = self._row(figure.what, ours, peer, figure.result, figure.target)
         print(f"{row} {verdict}".rstrip(), flush=True)
         if figure.note:

@@ -28,19 +28,19 @@ NAME = "many"
 COMMAND = ["sleep", "1000"]
 SERVICES = 8  # Each service has four variables.
 MEMORY = Path("/dev/shm")
-MARGIN = 10.0  # In percent of all cores.
-SETTLE_LONGEST = 10.0  # In seconds.
+IDLE_MARGIN_PERCENT = 10.0  # Of all cores.
+IDLE_TIMEOUT_SECONDS = 10.0
 
 Environment = Mapping[str, str]
 
 
 @contextlib.contextmanager
-def scratch(within: Path | None = None) -> Iterator[Path]:
+def temporary_directory(within: Path | None = None) -> Iterator[Path]:
     """Yield a directory that is deleted afterwards, in ``within`` or in the directory for
     temporary files.
     """
-    with tempfile.TemporaryDirectory(prefix="symphony-bench-", dir=within) as folder:
-        yield Path(folder)
+    with tempfile.TemporaryDirectory(prefix="symphony-bench-", dir=within) as directory:
+        yield Path(directory)
 
 
 def memory() -> Path | None:
@@ -50,28 +50,31 @@ def memory() -> Path | None:
     return MEMORY if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) else None
 
 
-def settling() -> Callable[[], None]:
+def idle_waiter() -> Callable[[], None]:
     """Return a function that waits until the machine is as idle as it is at this call."""
     quiet = psutil.cpu_percent(interval=1.0)
 
     def settle() -> None:
-        deadline = time.monotonic() + SETTLE_LONGEST
-        while psutil.cpu_percent(interval=0.25) > quiet + MARGIN and time.monotonic() < deadline:
+        deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS
+        while (
+            psutil.cpu_percent(interval=0.25) > quiet + IDLE_MARGIN_PERCENT
+            and time.monotonic() < deadline
+        ):
             pass
 
     return settle
 
 
 @contextlib.contextmanager
-def state_dir(within: Path | None = None) -> Iterator[Path]:
+def temporary_state_directory(within: Path | None = None) -> Iterator[Path]:
     """Yield a state directory for one measurement, and stop all processes that are left in it;
     see `local`.
     """
-    with scratch(within) as folder:
+    with temporary_directory(within) as directory:
         try:
-            yield folder
+            yield directory
         finally:
-            cluster = local(folder)
+            cluster = local(directory)
             cluster.delete_batch(cluster.list_experiments())
 
 
@@ -109,29 +112,29 @@ def experiment(count: int, name: str = NAME) -> Experiment:
 
 def environments(exp: Experiment) -> list[Environment]:
     """Return the complete environment of each process of the experiment."""
-    with scratch() as folder:
-        data = local(folder).manifest(exp).to_dict()
+    with temporary_directory() as directory:
+        data = local(directory).manifest(exp).to_dict()
     return [{**os.environ, **data["env"], **process["env"]} for process in data["processes"]]
 
 
-class Bare:
+class PopenLoop:
     """The minimal peer: a loop over Popen that starts each process in its own session."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def __enter__(self) -> Bare:
+    def __enter__(self) -> PopenLoop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        self.stop()
 
     def start(self, envs: Sequence[Environment]) -> None:
         """Start a process with a log file for each environment."""
         with _undisturbed():
             for number, env in enumerate(envs):
-                log_path = f"{self._folder}/{number}.log"
+                log_path = f"{self._directory}/{number}.log"
                 with open(log_path, "wb") as log:  # noqa: PTH123  (faster than Path.open)
                     self.started.append(
                         subprocess.Popen(
@@ -144,7 +147,7 @@ class Bare:
                         )
                     )
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Send TERM to each process group, and reap each process."""
         for process in self.started:
             with contextlib.suppress(ProcessLookupError):
@@ -157,9 +160,9 @@ class Bare:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Delay Ctrl-C and TERM. A signal inside Popen would lose a process that was just started."""
-    came: list[int] = []
+    received: list[int] = []
     before = {
-        number: signal.signal(number, lambda got, _: came.append(got))
+        number: signal.signal(number, lambda signum, _: received.append(signum))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
@@ -167,8 +170,8 @@ def _undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for got in came:
-            signal.raise_signal(got)
+        for signum in received:
+            signal.raise_signal(signum)
 
 
 class Honcho:
@@ -176,26 +179,28 @@ class Honcho:
     ``.env`` file.
     """
 
-    def __init__(self, folder: Path, env: Environment, count: int) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, env: Environment, count: int) -> None:
+        self._directory = directory
         self._count = count
         self._process: subprocess.Popen[bytes] | None = None
         self.pids: list[int] = []
         lines = (f"sleeper-{number}: {' '.join(COMMAND)}\n" for number in range(count))
-        (folder / "Procfile").write_text("".join(lines))
+        (directory / "Procfile").write_text("".join(lines))
         added = {key: value for key, value in env.items() if os.environ.get(key) != value}
-        (folder / ".env").write_text("".join(f'{key}="{value}"\n' for key, value in added.items()))
+        (directory / ".env").write_text(
+            "".join(f'{key}="{value}"\n' for key, value in added.items())
+        )
 
     @staticmethod
-    def is_there() -> bool:
+    def is_installed() -> bool:
         """Return whether honcho is installed next to this Python."""
-        return shutil.which("honcho", path=_beside()) is not None
+        return shutil.which("honcho", path=_search_path()) is not None
 
     def __enter__(self) -> Honcho:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
+        self.stop()
 
     @property
     def pid(self) -> int:
@@ -204,10 +209,10 @@ class Honcho:
 
     def start(self) -> None:
         """Start honcho, and return when it has reported the start of every process."""
-        program = shutil.which("honcho", path=_beside()) or "honcho"
+        program = shutil.which("honcho", path=_search_path()) or "honcho"
         self._process = subprocess.Popen(
             [program, "start"],
-            cwd=self._folder,
+            cwd=self._directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -230,7 +235,7 @@ class Honcho:
                 self.pids.append(int(rest.split(b")")[0]))
         return True
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop the processes and honcho."""
         if self._process is None:
             return
@@ -249,7 +254,7 @@ class Honcho:
         self.pids.clear()
 
 
-def _beside() -> str:
+def _search_path() -> str:
     return f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
 
 

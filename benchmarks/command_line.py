@@ -9,8 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from _pairs import Figure, Options, Side, at_most, at_most_more, in_turns, main
-from _sleepers import environ, experiment, local, scratch, state_dir
+from _pairs import Figure, Options, Side, at_most, at_most_seconds_more, in_turns, main
+from _sleepers import environ, experiment, local, temporary_directory, temporary_state_directory
 from startup import console_script, program, python
 
 PROCESSES = 20
@@ -27,7 +27,7 @@ TYPED = {
 def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures of this benchmark."""
     runs = options.pick(41, 9)
-    with state_dir() as state, scratch() as home:
+    with temporary_state_directory() as state, temporary_directory() as home:
         env = {**environ(state), "HOME": str(home)}
         for number in range(3):
             local(state).launch(experiment(PROCESSES, f"exp-{number}"))
@@ -44,7 +44,7 @@ def starting(runs: int, env: Mapping[str, str]) -> Figure:
     """Return the duration of `symphony ps`."""
     sides = program([*symphony(), "ps", "-b", "local", "exp-1"], env), program(python("pass"), env)
     ours, peer = in_turns(runs, *sides)
-    return at_most_more(
+    return at_most_seconds_more(
         f"symphony ps -b local, {PROCESSES} processes",
         ours,
         peer,

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from _pairs import Figure, Options, at_most_times, in_turns, main, timed
-from _sleepers import NAME, Bare, Environment, environments, experiment, local, scratch, state_dir
+from _sleepers import (
+    NAME,
+    Environment,
+    PopenLoop,
+    environments,
+    experiment,
+    local,
+    temporary_directory,
+    temporary_state_directory,
+)
 
 TIMES = 1.5
 # In seconds. This covers work that is done once, such as the final search for processes that left
@@ -21,11 +30,11 @@ def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures of this benchmark."""
     for count in (500,) if options.quick else (100, 500, 1000):
         envs = environments(experiment(count))
-        with state_dir() as state:
+        with temporary_state_directory() as state:
             ours, peer = in_turns(
                 options.pick(7, 3),
                 functools.partial(deleted, state, len(envs)),
-                functools.partial(bare, envs),
+                functools.partial(popen_loop, envs),
             )
         yield at_most_times(
             f"delete of {count}", ours, peer, TIMES, plus=PLUS, peer_name="killpg and wait"
@@ -39,9 +48,9 @@ def deleted(state: Path, count: int) -> float:
     return timed(lambda: cluster.delete(NAME))
 
 
-def bare(envs: Sequence[Environment]) -> float:
+def popen_loop(envs: Sequence[Environment]) -> float:
     """Return the duration of a bare loop."""
-    with scratch() as folder, Bare(folder) as loop:
+    with temporary_directory() as directory, PopenLoop(directory) as loop:
         loop.start(envs)
         return timed(loop.end)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from _pairs import Figure, Options, at_most, in_turns, main
-from _sleepers import NAME, environ, experiment, local, state_dir, symphony
+from _sleepers import NAME, environ, experiment, local, symphony, temporary_state_directory
 
 WITHIN = 0.05  # Seconds from writing a line to showing it.
 RATE = 100_000  # Lines per second.
@@ -61,7 +61,7 @@ def latency(count: int, lines: int, rounds: int) -> Iterator[Figure]:
     """Yield the time from writing to showing. One of ``count`` processes writes, and all are
     followed.
     """
-    with state_dir() as state:
+    with temporary_state_directory() as state:
         exp = experiment(count - 1)
         exp.new_process("writer", command=[sys.executable, "-c", STAMPS])
         local(state).launch(exp)
@@ -102,7 +102,7 @@ def latencies(follower: Follower, count: int) -> list[float]:
 
 def flood(seconds: int, rounds: int) -> Iterator[Figure]:
     """Yield the number of lost lines, and the delay of a follower at the end."""
-    with state_dir() as state:
+    with temporary_state_directory() as state:
         rates: list[float] = []
         sides = [
             lambda: flooded(state, symphony("logs", "-f", NAME), seconds, lost_ours, rates),
@@ -139,14 +139,14 @@ def flooded(
             lines = follower.lines()
             next(lines)
             go.touch()
-            shown = [line for portion in follower.until(b"end ") for line in portion]
+            lines = [line for portion in follower.until(b"end ") for line in portion]
             end = time.monotonic()
     finally:
         cluster.delete(NAME)
         with contextlib.suppress(FileNotFoundError):
             go.unlink()
-    _, written_begin, written_end = shown[-1].split()[-3:]
-    numbers = [int(line.split()[-1]) for line in shown[:-1]]
+    _, written_begin, written_end = lines[-1].split()[-3:]
+    numbers = [int(line.split()[-1]) for line in lines[:-1]]
     expected = RATE * seconds
     lost.append(expected - len(set(numbers)) if numbers == sorted(set(numbers)) else expected)
     rates.append(expected / (float(written_end) - float(written_begin)))
@@ -192,7 +192,7 @@ class Follower:
                 break
             *whole, self._rest = (self._rest + data).split(b"\n")
             yield whole
-        raise RuntimeError(f"nothing more came from: {' '.join(self._process.args)}")  # type: ignore[arg-type]
+        raise RuntimeError(f"no more output from: {' '.join(self._process.args)}")  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

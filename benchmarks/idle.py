@@ -15,7 +15,15 @@ from pathlib import Path
 
 import psutil
 from _pairs import Figure, Options, at_most, main
-from _sleepers import Honcho, environments, experiment, local, scratch, state_dir, supervisor_pid
+from _sleepers import (
+    Honcho,
+    environments,
+    experiment,
+    local,
+    supervisor_pid,
+    temporary_directory,
+    temporary_state_directory,
+)
 
 CPU = 0.1  # In percent of a core.
 MEMORY = 40.0  # In MB.
@@ -39,13 +47,15 @@ def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures of this benchmark."""
     count, seconds = options.pick(500, 50), options.pick(30, 5)
     with contextlib.ExitStack() as stack:
-        state = stack.enter_context(state_dir())
+        state = stack.enter_context(temporary_state_directory())
         exp = experiment(count)
         local(state).launch(exp)
         sides: list[Callable[[], Cost]] = [lambda: cost([psutil.Process(supervisor_pid(state))])]
-        if Honcho.is_there():
+        if Honcho.is_installed():
             env = environments(exp)[0]
-            honcho = stack.enter_context(Honcho(stack.enter_context(scratch()), env, count))
+            honcho = stack.enter_context(
+                Honcho(stack.enter_context(temporary_directory()), env, count)
+            )
             honcho.start()
             root = psutil.Process(honcho.pid)
             helpers = [

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from _kube import kubeconfig, kubectl
 from _pairs import Figure, Options, Side, at_most, in_turns, main
-from _sleepers import scratch
+from _sleepers import temporary_directory
 from command_line import symphony
 from kube_describe import launched
 from startup import program
@@ -31,7 +31,7 @@ LONGEST = 0.15
 def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures of this benchmark."""
     config, runs = kubeconfig(), options.pick(31, 5)
-    with launched(config, COUNT) as (_, name), scratch() as home:
+    with launched(config, COUNT) as (_, name), temporary_directory() as home:
         env = {
             **os.environ,
             "HOME": str(home),

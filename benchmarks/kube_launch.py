@@ -109,13 +109,13 @@ def _output(*command: str) -> str:
 def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures for creating, running and counting."""
     config, runs = kubeconfig(), options.pick(4, 2)
-    some = hollow("bench", options.pick(500, 50), services=11)
+    exp = hollow("bench", options.pick(500, 50), services=11)
     many = hollow("bench", options.pick(1000, 100))
     with tempfile.TemporaryDirectory() as scratch, HollowNodes(config, count=4):
         bench = Bench(config, Path(scratch))
-        in_turns(1, lambda: bench.symphony(some), lambda: bench.kubectl(some))
-        ours, theirs = in_turns(runs, lambda: bench.symphony(some), lambda: bench.kubectl(some))
-        what = f"launch, {len(some.list_all_processes())} Pods, 11 Services"
+        in_turns(1, lambda: bench.symphony(exp), lambda: bench.kubectl(exp))
+        ours, theirs = in_turns(runs, lambda: bench.symphony(exp), lambda: bench.kubectl(exp))
+        what = f"launch, {len(exp.list_all_processes())} Pods, 11 Services"
         yield at_most_times(what, ours, theirs, 1.0, peer_name="kubectl create -f")
         ours, theirs = in_turns(
             2,
@@ -124,7 +124,7 @@ def measure(options: Options) -> Iterator[Figure]:
         )
         what = f"launch, {len(many.list_all_processes())} Pods, until all run"
         yield at_most_times(what, ours, theirs, 1.0, peer_name="kubectl create, get")
-        calls, objects = bench.calls(some)
+        calls, objects = bench.calls(exp)
         yield at_most(
             "launch, calls",
             "calls",

@@ -49,7 +49,9 @@ def to_objects(plan: Plan, runs: int) -> Figure:
     """Return the figure for rendering, next to a bare json.dumps of the rendered objects."""
     objects = list(rendered(plan))
     ours, peer = in_turns(
-        runs, lambda: worked(lambda: rendered(plan)), lambda: worked(lambda: json.dumps(objects))
+        runs,
+        lambda: cpu_seconds(lambda: rendered(plan)),
+        lambda: cpu_seconds(lambda: json.dumps(objects)),
     )
     what = f"{len(plan.processes):,} processes to objects"
     return at_most_times(what, ours, peer, 3.0, peer_name="json.dumps")
@@ -65,7 +67,9 @@ def to_yaml(plan: Plan, runs: int) -> Figure:
     def peer() -> None:
         yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
 
-    ours, theirs = in_turns(runs, lambda: worked(lambda: str(manifest)), lambda: worked(peer))
+    ours, theirs = in_turns(
+        runs, lambda: cpu_seconds(lambda: str(manifest)), lambda: cpu_seconds(peer)
+    )
     what = f"{len(plan.processes):,} processes to YAML"
     return at_most_times(what, ours, theirs, 1.2, peer_name="yaml.dump_all")
 
@@ -80,15 +84,15 @@ def growth(
 ) -> Figure:
     """Return how much longer ten times as many processes take."""
 
-    def one_of_small() -> float:
-        return sum(worked(lambda item=item: work(item)) for item in small) / len(small)
+    def average_of_small() -> float:
+        return sum(cpu_seconds(lambda item=item: work(item)) for item in small) / len(small)
 
-    ours, peer = in_turns(runs, lambda: worked(lambda: work(large)), one_of_small)
+    ours, peer = in_turns(runs, lambda: cpu_seconds(lambda: work(large)), average_of_small)
     ratio = median(ours) / median(peer)
     return at_most(f"{what}: growth for 10x as many", "times", [ratio], limit)
 
 
-def worked(function: Callable[[], object]) -> float:
+def cpu_seconds(function: Callable[[], object]) -> float:
     """Return the CPU time of a call in seconds."""
     begin = time.process_time()
     function()

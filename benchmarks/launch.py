@@ -26,23 +26,23 @@ from pathlib import Path
 from _pairs import Figure, Options, Side, in_turns, main, timed, times_faster
 from _sleepers import (
     NAME,
-    Bare,
     Environment,
     Honcho,
+    PopenLoop,
     environ,
     environments,
     experiment,
+    idle_waiter,
     local,
     memory,
-    scratch,
-    settling,
-    state_dir,
     symphony,
+    temporary_directory,
+    temporary_state_directory,
 )
 
 TARGET = 500
-AS_FAST_AS_BARE = 0.7
-FASTER_THAN_HONCHO = 3.0
+MINIMUM_RATE_OF_POPEN_LOOP = 0.7
+MINIMUM_RATE_OF_HONCHO = 3.0
 
 
 def measure(options: Options) -> Iterator[Figure]:
@@ -55,36 +55,40 @@ def launching(count: int, runs: int) -> Iterator[Figure]:
     """Launch ``count`` processes with every side, in turns."""
     exp = experiment(count)
     envs = environments(exp)
-    with state_dir(memory()) as state:
+    with temporary_state_directory(memory()) as state:
         exp.dump_file(state / "many.yml")
         sides: list[Side] = [
             lambda: launched(state, count),
             lambda: program(state),
-            lambda: bare(envs),
+            lambda: popen_loop(envs),
         ]
-        if Honcho.is_there():
+        if Honcho.is_installed():
             sides.append(lambda: honcho(envs[0], count))
-        settled = settling()
+        settled = idle_waiter()
         in_turns(1, *sides)  # The first runs read from the disk and compile.
         library, command, loop, *peer = in_turns(runs, *sides, settled=settled)
-    yield beside_bare(count, library, loop)
+    yield compare_with_popen_loop(count, library, loop)
     for samples in peer:
-        yield beside_honcho(f"launch of {count}", count, library, samples)
-        yield beside_honcho(f"symphony launch, {count} in a YAML file", count, command, samples)
+        yield compare_with_honcho(f"launch of {count}", count, library, samples)
+        yield compare_with_honcho(
+            f"symphony launch, {count} in a YAML file", count, command, samples
+        )
 
 
-def beside_bare(count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
+def compare_with_popen_loop(count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
     """Return the figure for a launch in this process, next to the bare loop."""
-    target = AS_FAST_AS_BARE if count == TARGET else None
+    target = MINIMUM_RATE_OF_POPEN_LOOP if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; bare {_rates(count, peer)}"
     return times_faster(
         f"launch of {count}", ours, peer, target, peer_name="bare Popen loop", note=note
     )
 
 
-def beside_honcho(what: str, count: int, ours: Sequence[float], peer: Sequence[float]) -> Figure:
+def compare_with_honcho(
+    what: str, count: int, ours: Sequence[float], peer: Sequence[float]
+) -> Figure:
     """Return the figure for a launch, next to honcho."""
-    target = FASTER_THAN_HONCHO if count == TARGET else None
+    target = MINIMUM_RATE_OF_HONCHO if count == TARGET else None
     note = f"processes a second: {_rates(count, ours)}; honcho {_rates(count, peer)}"
     return times_faster(what, ours, peer, target, peer_name="honcho start", note=note)
 
@@ -117,15 +121,15 @@ def symphony_launch(state: Path) -> None:
     subprocess.run(command, env=environ(state), stdout=subprocess.DEVNULL, check=True)
 
 
-def bare(envs: Sequence[Environment]) -> float:
+def popen_loop(envs: Sequence[Environment]) -> float:
     """Return the time until all processes of a bare loop are running."""
-    with scratch(memory()) as folder, Bare(folder) as loop:
+    with temporary_directory(memory()) as directory, PopenLoop(directory) as loop:
         return timed(lambda: loop.start(envs))
 
 
 def honcho(env: Environment, count: int) -> float:
     """Return the time until honcho reports that all processes are running."""
-    with scratch(memory()) as folder, Honcho(folder, env, count) as peer:
+    with temporary_directory(memory()) as directory, Honcho(directory, env, count) as peer:
         return timed(peer.start)
 
 

@@ -88,7 +88,7 @@ def zmq_server(port: int) -> Iterator[None]:
         client.connect(f"tcp://{LOOPBACK}:{port}")
         client.send(b"hello")
         if not server.poll(5000):
-            raise OSError(errno.ETIMEDOUT, "no message came")
+            raise OSError(errno.ETIMEDOUT, "no message was received")
         yield
 
 

@@ -126,7 +126,7 @@ def soak(minutes: float) -> bool:
     neither grew.
     """
     begin, every = time.monotonic(), minutes * 60 / 20
-    seen: list[tuple[Held, ...]] = []
+    samples: list[tuple[Held, ...]] = []
     messages, number, due = 0, 0, begin
     with running() as (other, addresses):
         ends = (psutil.Process(os.getpid()), other)
@@ -139,19 +139,22 @@ def soak(minutes: float) -> bool:
             number += 1000
             if time.monotonic() >= due:
                 due += every
-                seen.append(tuple(figures(end) for end in ends))
-                shown = "   ".join(
+                samples.append(tuple(figures(end) for end in ends))
+                columns = "   ".join(
                     f"{rss / 2**20:8.1f} {fds:4} {threads:4}" + " " * 16
-                    for rss, fds, threads in seen[-1]
+                    for rss, fds, threads in samples[-1]
                 )
                 print(
-                    f"{(time.monotonic() - begin) / 60:7.1f} {messages:10,}   {shown}".rstrip(),
+                    f"{(time.monotonic() - begin) / 60:7.1f} {messages:10,}   {columns}".rstrip(),
                     flush=True,
                 )
-    half = len(seen) // 2
-    return all(
-        steady([of[end] for of in seen[1:half]], [of[end] for of in seen[half:]]) for end in (0, 1)
-    )
+    half = len(samples) // 2
+    for end in (0, 1):
+        early = [pair[end] for pair in samples[1:half]]
+        late = [pair[end] for pair in samples[half:]]
+        if not steady(early, late):
+            return False
+    return True
 
 
 def steady(early: list[Held], late: list[Held]) -> bool:
@@ -175,12 +178,12 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--other-end", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.other_end:
+    options = parser.parse_args()
+    if options.other_end:
         other_end()
         return
     logging.disable()
-    steady = soak(given.minutes)
+    steady = soak(options.minutes)
     print("no growth" if steady else "GROWTH")
     raise SystemExit(0 if steady else 1)
 

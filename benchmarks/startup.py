@@ -16,13 +16,13 @@ from _pairs import (
     Options,
     Side,
     at_most,
-    at_most_more,
+    at_most_seconds_more,
     at_most_times,
     in_turns,
     main,
     timed,
 )
-from _sleepers import environ, experiment, local, state_dir, symphony
+from _sleepers import environ, experiment, local, symphony, temporary_state_directory
 
 THREE_OF_THE_STANDARD_LIBRARY = "import argparse, dataclasses, pathlib"
 # Modules that are loaded before the first line of a program come from .pth files, not from
@@ -40,7 +40,7 @@ print(json.dumps(sorted(names - sys.stdlib_module_names)))
 def measure(options: Options) -> Iterator[Figure]:
     """Yield the figures of this benchmark."""
     runs = options.pick(31, 7)
-    with state_dir() as state:
+    with temporary_state_directory() as state:
         yield foreign_modules()
         yield importing(runs, environ(state))
         for number in range(3):
@@ -77,7 +77,7 @@ def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
     }.items():
         if command:
             ours, peer = in_turns(runs, program([*command, "ls"], env), bare)
-            yield at_most_more(what, ours, peer, 0.1, peer_name="python -c pass")
+            yield at_most_seconds_more(what, ours, peer, 0.1, peer_name="python -c pass")
 
 
 def console_script() -> list[str]:

@@ -54,7 +54,7 @@ def tmux(server: str, *words: str, **options: object) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, **options).stdout  # type: ignore[call-overload,no-any-return]
 
 
-def end_server(server: str) -> list[int]:
+def kill_server(server: str) -> list[int]:
     """Stop a server and wait until all processes of its windows have exited, so that they do not
     disturb the next measurement.
     """
@@ -86,7 +86,7 @@ def raw(count: int, _: Path) -> float:
         begin = time.perf_counter()
         tmux("raw", "start-server", ";", "source-file", file.name)
         took = time.perf_counter() - begin
-    made = len(end_server("raw"))
+    made = len(kill_server("raw"))
     if made != count:
         raise SystemExit(f"the raw file made {made} windows, not {count}")
     return took
@@ -114,13 +114,13 @@ def libtmux_loop(count: int, _: Path) -> float:
             attach=False,
         )
     took = time.perf_counter() - begin
-    end_server("libtmux")
+    kill_server("libtmux")
     return took
 
 
-def symphony(count: int, folder: Path) -> tuple[float, float]:
+def symphony(count: int, directory: Path) -> tuple[float, float]:
     """Return the time until `Cluster.launch` returns, and until the last command runs."""
-    cluster = Cluster.new("tmux", server_name="symphony-bench", state_dir=folder)
+    cluster = Cluster.new("tmux", server_name="symphony-bench", state_dir=directory)
     experiment = cluster.new_experiment("bench", start_dir="/tmp")
     for index in range(count):
         process = experiment.new_process(f"w-{index}", command="sleep", args=["1000"])
@@ -144,23 +144,23 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 @contextmanager
 def sockets() -> Iterator[Path]:
-    folder = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
-    os.environ["TMUX_TMPDIR"] = folder
+    directory = tempfile.mkdtemp(prefix="sy-", dir="/tmp")
+    os.environ["TMUX_TMPDIR"] = directory
     os.environ.pop("TMUX", None)
     try:
-        yield Path(folder)
+        yield Path(directory)
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 def on_disk(count: int) -> float:
     """Return the time to create the files of that many windows on the disk in seconds."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         begin = time.perf_counter()
         for index in range(count):
-            os.mkfifo(f"{folder}/gate-{index}")
+            os.mkfifo(f"{directory}/gate-{index}")
             os.close(
-                os.open(f"{folder}/log-{index}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                os.open(f"{directory}/log-{index}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             )
         return time.perf_counter() - begin
 
@@ -187,13 +187,13 @@ def main() -> int:
     )
     print("{:>8} {:>8} {:>9} {:>6} {:>10} {:>6} {:>10} {:>9}".format(*titles))
     missed = False
-    with sockets() as folder, tempfile.TemporaryDirectory(dir=options.state) as state:
+    with sockets() as directory, tempfile.TemporaryDirectory(dir=options.state) as state:
         for count in options.windows:
             raws, launches = [], []
             for round_ in range(options.rounds):
-                raws.append(raw(count, folder))
+                raws.append(raw(count, directory))
                 launches.append(symphony(count, Path(state) / f"{count}-{round_}"))
-            peer = libtmux_loop(count, folder) if count <= SLOW_PEER else None
+            peer = libtmux_loop(count, directory) if count <= SLOW_PEER else None
             launched, running = zip(*launches, strict=True)
             over_raw, until_running = (ratio(times, raws) for times in (launched, running))
             usual = statistics.median(launched)

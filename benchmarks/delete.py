@@ -52,7 +52,7 @@ def popen_loop(envs: Sequence[Environment]) -> float:
     """Return the duration of a bare loop."""
     with temporary_directory() as directory, PopenLoop(directory) as loop:
         loop.start(envs)
-        return timed(loop.end)
+        return timed(loop.stop)
 
 
 if __name__ == "__main__":

@@ -17,53 +17,53 @@ MAP = {"metadata": {"name": "m"}}
 
 
 @pytest.fixture
-def through(kube_faults) -> RawApi:
-    """Return a client that calls through the proxy and never retries."""
+def via_proxy(kube_faults) -> RawApi:
+    """Return a client that calls the API server through the proxy and never retries."""
     return RawApi(access(kube_faults.kubeconfig))
 
 
-def test_calls_without_a_fault_are_passed_on_and_counted(kube_cluster, kube_faults, through):
+def test_calls_without_a_fault_are_passed_on_and_counted(kube_cluster, kube_faults, via_proxy):
     maps = kube_cluster.path("configmaps")
-    through.call("POST", maps, MAP)
-    assert through.call("GET", f"{maps}/m")["metadata"]["name"] == "m"
-    assert through.find(f"{maps}/none") is None
+    via_proxy.call("POST", maps, MAP)
+    assert via_proxy.call("GET", f"{maps}/m")["metadata"]["name"] == "m"
+    assert via_proxy.find(f"{maps}/none") is None
     assert kube_faults.count() == 3
     assert kube_faults.count(method="POST", path=r"/configmaps$") == 1
     assert [call.fault for call in kube_faults.calls()] == [None, None, None]
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
-def test_error_answers_are_limited_to_a_number(kube_cluster, kube_faults, through, status):
+def test_error_answers_are_limited_to_a_number(kube_cluster, kube_faults, via_proxy, status):
     kube_faults.answer(status, method="POST", path=r"/configmaps$", times=2, retry_after=1)
     maps = kube_cluster.path("configmaps")
-    through.call("GET", maps)
+    via_proxy.call("GET", maps)
     for _ in range(2):
         with pytest.raises(ApiError) as caught:
-            through.call("POST", maps, MAP)
+            via_proxy.call("POST", maps, MAP)
         assert caught.value.status == status
     assert kube_cluster.raw.find(f"{maps}/m") is None
-    through.call("POST", maps, MAP)
+    via_proxy.call("POST", maps, MAP)
     assert kube_faults.count(method="POST") == 3
     kube_faults.answer(500)
     kube_faults.clear()
-    through.call("GET", maps)
+    via_proxy.call("GET", maps)
 
 
-def test_delay(kube_cluster, kube_faults, through):
+def test_delay(kube_cluster, kube_faults, via_proxy):
     kube_faults.delay(1.5, path="/configmaps", times=1)
-    begun = time.monotonic()
-    through.call("GET", kube_cluster.path("configmaps"))
-    assert time.monotonic() - begun >= 1.5
-    through.call("GET", kube_cluster.path("configmaps"))
+    started = time.monotonic()
+    via_proxy.call("GET", kube_cluster.path("configmaps"))
+    assert time.monotonic() - started >= 1.5
+    via_proxy.call("GET", kube_cluster.path("configmaps"))
     assert [call.fault for call in kube_faults.calls()] == ["delay", None]
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_reset_before_or_after_the_call(kube_cluster, kube_faults, through, after):
+def test_reset_before_or_after_the_call(kube_cluster, kube_faults, via_proxy, after):
     kube_faults.reset(method="POST", times=1, after=after)
     maps = kube_cluster.path("configmaps")
     with pytest.raises(urllib3.exceptions.ProtocolError, match="reset"):
-        through.call("POST", maps, MAP)
+        via_proxy.call("POST", maps, MAP)
     assert (kube_cluster.raw.find(f"{maps}/m") is not None) is after
 
 
@@ -80,9 +80,9 @@ def test_dropped_call_gets_no_answer(kube_cluster, kube_faults, after):
         assert kube_cluster.raw.find(kube_cluster.path("configmaps/m")) is None
 
 
-def test_watch_is_passed_on(kube_cluster, through):
+def test_watch_is_passed_on(kube_cluster, via_proxy):
     maps = kube_cluster.path("configmaps")
-    events = through.watch(f"{maps}?fieldSelector=metadata.name=m", seconds=60)
+    events = via_proxy.watch(f"{maps}?fieldSelector=metadata.name=m", seconds=60)
     kube_cluster.raw.call("POST", maps, MAP)
     assert next(events)["object"]["metadata"]["name"] == "m"
     kube_cluster.raw.call("DELETE", f"{maps}/m")

@@ -20,9 +20,7 @@ def test_thousand_pods_start_and_are_deleted(kube_cluster, hollow_nodes):
     job["spec"]["template"]["spec"] |= {"nodeSelector": SELECTOR, "tolerations": [TOLERATION]}
     jobs = kube_cluster.path("jobs", group="apis/batch/v1")
     kube_cluster.raw.call("POST", jobs, job)
-    wait_for_phases(
-        kube_cluster, until=lambda phases: list(phases.values()).count("Running") == COUNT
-    )
+    wait_for_phases(kube_cluster, until=lambda phases: running(phases) == COUNT)
     listed = kube_cluster.raw.call("GET", kube_cluster.path("pods"))["items"]
     assert {pod["spec"]["nodeName"] for pod in listed} == set(hollow_nodes.names)
     assert len({pod["status"]["podIP"] for pod in listed}) == COUNT
@@ -31,6 +29,7 @@ def test_thousand_pods_start_and_are_deleted(kube_cluster, hollow_nodes):
 
 
 def running(phases: dict[str, str]) -> int:
+    """Return the number of Pods that are running."""
     return list(phases.values()).count("Running")
 
 

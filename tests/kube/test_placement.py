@@ -23,15 +23,17 @@ def core(kube_cluster: KubeCluster) -> client.CoreV1Api:
 @pytest.fixture
 def gpus(core) -> int:
     """Return the largest number of GPUs of a node."""
-    offers = [int(n.status.allocatable.get("nvidia.com/gpu", "0")) for n in core.list_node().items]
-    if not max(offers):
+    counts = [int(n.status.allocatable.get("nvidia.com/gpu", "0")) for n in core.list_node().items]
+    if not max(counts):
         pytest.skip("no node of this cluster offers nvidia.com/gpu")
-    return max(offers)
+    return max(counts)
 
 
 def test_pod_with_a_gpu_runs_on_a_node_with_gpus(kube_cluster, core, gpus):
-    core.create_namespaced_pod(kube_cluster.namespace, with_gpus("modest", kube_cluster.image, "1"))
-    pod = kube_cluster.wait_for_pod("modest")
+    core.create_namespaced_pod(
+        kube_cluster.namespace, with_gpus("one-gpu", kube_cluster.image, "1")
+    )
+    pod = kube_cluster.wait_for_pod("one-gpu")
     node = core.read_node(pod["spec"]["nodeName"])
     assert int(node.status.allocatable["nvidia.com/gpu"]) >= 1
 
@@ -49,14 +51,14 @@ def test_reserved_node_requires_a_toleration(kube_cluster, core):
         )
         core.create_namespaced_pod(kube_cluster.namespace, reserved)
     assert kube_cluster.wait_for_pod("member")["spec"]["nodeName"] == "node3"
-    assert "taint" in why_unschedulable(kube_cluster, "guest")
+    assert "taint" in unschedulable_message(kube_cluster, "guest")
 
 
 def test_anti_affinity_spreads_pods_over_nodes(kube_cluster, core):
-    free = [node for node in core.list_node().items if not node.spec.taints]
-    if len(free) < 2:
-        pytest.skip("this cluster has only one node that takes any Pod")
-    apart = {
+    untainted = [node for node in core.list_node().items if not node.spec.taints]
+    if len(untainted) < 2:
+        pytest.skip("this cluster has only one node without taints")
+    anti_affinity = {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {
                 "labelSelector": {"matchLabels": {"spread": "yes"}},
@@ -65,18 +67,18 @@ def test_anti_affinity_spreads_pods_over_nodes(kube_cluster, core):
         ]
     }
     for name in ("one", "two"):
-        shy = pods.pod(
+        pod = pods.pod(
             name,
             pods.container(kube_cluster.image, pods.FOREVER),
-            affinity={"podAntiAffinity": apart},
+            affinity={"podAntiAffinity": anti_affinity},
         )
-        shy["metadata"]["labels"]["spread"] = "yes"
-        core.create_namespaced_pod(kube_cluster.namespace, shy)
+        pod["metadata"]["labels"]["spread"] = "yes"
+        core.create_namespaced_pod(kube_cluster.namespace, pod)
     nodes = {kube_cluster.wait_for_pod(name)["spec"]["nodeName"] for name in ("one", "two")}
     assert len(nodes) == 2
 
 
-def why_unschedulable(kube_cluster: KubeCluster, name: str) -> str:
+def unschedulable_message(kube_cluster: KubeCluster, name: str) -> str:
     """Return the message of the scheduler for a Pod that fits on no node."""
     path = kube_cluster.path(f"pods?fieldSelector=metadata.name={name}")
     for event in kube_cluster.raw.watch(path, seconds=30):

@@ -28,13 +28,13 @@ def researcher(kube_cluster) -> client.ApiClient:
 def test_researcher_has_no_rights_beyond_jobs(kube_cluster, researcher):
     core, namespace = client.CoreV1Api(researcher), kube_cluster.namespace
     secret = {"metadata": {"name": "s"}, "stringData": {"k": "v"}}
-    refused = {
+    forbidden = {
         "namespaces": lambda: core.create_namespace({"metadata": {"name": "symphony-test-no"}}),
         "services": lambda: core.create_namespaced_service(namespace, pods.service("s", 7000)),
         "secrets": lambda: core.create_namespaced_secret(namespace, secret),
         "pods": lambda: core.list_namespaced_pod("kube-system"),
     }
-    for resource, attempt in refused.items():
+    for resource, attempt in forbidden.items():
         with pytest.raises(ApiException) as caught:
             attempt()
         assert caught.value.status == 403
@@ -42,7 +42,7 @@ def test_researcher_has_no_rights_beyond_jobs(kube_cluster, researcher):
 
 
 def test_wrong_token_is_rejected(kube_cluster):
-    kubeconfig = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
+    kubeconfig = kube_cluster.kubeconfig_of("unknown", {"token": "nonsense"})
     with pytest.raises(ApiException) as caught:
         client.CoreV1Api(kube_cluster.client_of(kubeconfig)).list_namespaced_pod("default")
     assert caught.value.status == 401
@@ -51,7 +51,7 @@ def test_wrong_token_is_rejected(kube_cluster):
 def test_users_of_the_devcluster(kube_cluster):
     users = kube_cluster.session.cluster.users
     if not users:
-        pytest.skip("only the devcluster has users of its own")
+        pytest.skip("only the devcluster has its own users")
     team = "team-a"
     researcher = client.CoreV1Api(kube_cluster.client_of(users["researcher"]))
     stranger = client.CoreV1Api(kube_cluster.client_of(users["stranger"]))
@@ -72,13 +72,13 @@ def test_team_namespace_has_a_quota_and_default_limits(kube_cluster):
     if not kube_cluster.session.cluster.users:
         pytest.skip("only the devcluster has a namespace of a team")
     core = client.CoreV1Api(kube_cluster.client)
-    idle = pods.pod("polite", pods.container(kube_cluster.image, pods.FOREVER))
-    created = core.create_namespaced_pod("team-a", idle, dry_run="All")
+    small = pods.pod("small", pods.container(kube_cluster.image, pods.FOREVER))
+    created = core.create_namespaced_pod("team-a", small, dry_run="All")
     assert created.spec.containers[0].resources.limits == {"cpu": "500m", "memory": "256Mi"}
-    greedy = {"limits": {"nvidia.com/gpu": "3"}}
-    asking = pods.pod("greedy", pods.container(kube_cluster.image, pods.FOREVER, resources=greedy))
+    limits = {"limits": {"nvidia.com/gpu": "3"}}
+    large = pods.pod("large", pods.container(kube_cluster.image, pods.FOREVER, resources=limits))
     with pytest.raises(ApiException) as caught:
-        core.create_namespaced_pod("team-a", asking, dry_run="All")
+        core.create_namespaced_pod("team-a", large, dry_run="All")
     assert "exceeded quota" in caught.value.body
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from symphony import AlreadyExists, BackendError, Cluster, Experiment, State
 
-# Programs for other processes, so that the tests use the backend as a user does.
+# These programs run in other processes, so that the tests use the backend as a user does.
 LAUNCH = """
 import json, sys
 from symphony import Cluster, NotFound
@@ -147,4 +147,4 @@ def _first_line(log: Path, launcher: subprocess.Popen[bytes]) -> str:
         if text.endswith("\n"):
             return text
         time.sleep(0.01)
-    raise AssertionError("the process wrote nothing")
+    raise AssertionError("the process wrote no line")

@@ -38,7 +38,7 @@ def test_no_shell_runs_without_a_preamble(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (f"initial\n{tmp_path}\n", "", 0)
 
 
-def test_command_inherits_what_the_preamble_sets(tmp_path: Path, shell: str) -> None:
+def test_command_inherits_settings_of_the_preamble(tmp_path: Path, shell: str) -> None:
     (tmp_path / "deep").mkdir()
     preamble = ["export P=$P,more # a comment", "cd deep; umask 027"]
     done = run(tmp_path, preamble, "sh", "-c", 'echo "$P"; pwd; umask; exit 3', shell=shell)

@@ -116,7 +116,7 @@ def test_another_interpreter_resolves_an_equal_plan(data: dict[str, Any]) -> Non
     assert [json.loads(line) for line in done.stdout.splitlines()] == [expected, expected]
 
 
-def test_a_file_is_utf_8_and_contains_only_what_is_set(tmp_path: Path) -> None:
+def test_file_is_utf_8_and_contains_only_explicit_settings(tmp_path: Path) -> None:
     experiment = Experiment("e")
     experiment.new_process("p", command="é")
     experiment.dump_file(tmp_path / "e.yml")

@@ -91,7 +91,7 @@ def test_one_of_many_concurrent_claims_succeeds(tmp_path: Path) -> None:
     os.close(kept[0])
 
 
-def test_next_launch_removes_what_killed_launches_left(tmp_path: Path) -> None:
+def test_next_launch_removes_remains_of_killed_launches(tmp_path: Path) -> None:
     for name in (".new-stale", ".old-trash", "e", ".other"):
         (tmp_path / name / "inside").mkdir(parents=True)
     (tmp_path / ".new-unlocked").mkdir()

@@ -91,13 +91,13 @@ def test_every_property_has_a_description() -> None:
 
 
 @given(experiments())
-def test_the_schema_accepts_what_the_loader_accepts(data: dict[str, Any]) -> None:
+def test_schema_accepts_everything_that_the_loader_accepts(data: dict[str, Any]) -> None:
     Experiment.load_dict(data)
     VALIDATOR.validate(data)
 
 
 @given(experiments())
-def test_the_schema_accepts_dumps(data: dict[str, Any]) -> None:
+def test_schema_accepts_dumps(data: dict[str, Any]) -> None:
     VALIDATOR.validate(json.loads(json.dumps(Experiment.load_dict(data).dump_dict())))
 
 

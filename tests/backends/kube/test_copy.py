@@ -8,7 +8,7 @@ import pytest
 
 from symphony.errors import BackendError, NotFound, SpecError, Unreachable
 from symphony_kube.access.copy import transfer
-from tests import awkward
+from tests import file_trees
 
 from .module_experiment import FOREVER, launched
 
@@ -59,12 +59,14 @@ def snapshot(directory):
 @pytest.fixture
 def sample(tmp_path):
     """Return a directory with unusual names, modes and links."""
-    folder = awkward.sample(tmp_path / "sample", [*awkward.ODD, "end\n", "sha256sum"])
-    (folder / "binary").write_bytes(os.urandom(300_000))
-    (folder / "closed").mkdir(mode=0o500)
-    (folder / ("long" * 50)).mkdir()
-    (folder / ("long" * 50) / ("name" * 40)).write_text("deep")
-    return folder
+    directory = file_trees.create_tree(
+        tmp_path / "sample", [*file_trees.UNUSUAL_NAMES, "end\n", "sha256sum"]
+    )
+    (directory / "binary").write_bytes(os.urandom(300_000))
+    (directory / "closed").mkdir(mode=0o500)
+    (directory / ("long" * 50)).mkdir()
+    (directory / ("long" * 50) / ("name" * 40)).write_text("deep")
+    return directory
 
 
 def test_directory_is_the_same_after_upload_and_download(worker, sample, tmp_path):

@@ -376,7 +376,7 @@ def test_choice_is_independent_of_the_order_of_pools(pools, milli, memory, gpus)
     assert chosen.name == min(size)[3]
 
 
-def test_gpus_are_left_alone_by_who_needs_none(exp):
+def test_pools_with_gpus_are_reserved_for_processes_that_need_them(exp):
     sizes = GKEDispatcher(LAB.with_name("sizes.tf.json"))
     assert sizes.assign_to_resource(new(exp, "p"), cpu=60).name == "large"
     assert sizes.assign_to_resource(new(exp, "q"), memory_m=1_000_000).name == "a100"

@@ -13,7 +13,7 @@ import pytest
 
 from symphony.errors import NotFound, SpecError
 from symphony.host import copy
-from tests import awkward
+from tests import file_trees
 
 from .conftest import python
 
@@ -64,7 +64,7 @@ def tree(directory):
 @pytest.fixture
 def sample(here):
     """A directory with unusual names, modes and times."""
-    directory = awkward.sample(here / "sample", [*awkward.ODD, "a:b"])
+    directory = file_trees.create_tree(here / "sample", [*file_trees.UNUSUAL_NAMES, "a:b"])
     (directory / "old").write_text("old")
     os.utime(directory / "old", (1, 1))
     (directory / "closed").mkdir()

@@ -86,7 +86,7 @@ def test_missing_program_differs_from_a_program_that_exits_with_127(cluster, exp
     assert cluster.exec_command("exp", "p", ["sh", "-c", "kill -9 $$"]).exit_code == 137
 
 
-def test_delete_stops_what_a_command_left_behind(cluster, experiment):
+def test_delete_stops_background_children_of_a_command(cluster, experiment):
     experiment.new_process("p", preamble_cmds="true", cmds=["true", "sleep 600"])
     cluster.launch(experiment)
     pid = int(output(cluster, "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"))

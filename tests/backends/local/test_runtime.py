@@ -208,8 +208,7 @@ def test_launch_is_rolled_back_if_a_process_cannot_start(cluster, experiment, tm
         )
     experiment.new_process("broken", command=str(broken))
     message = (
-        "'broken': cannot start .*Exec format error; "
-        "the processes that had started were stopped"
+        "'broken': cannot start .*Exec format error; the processes that had started were stopped"
     )
     with pytest.raises(LaunchFailed, match=message):
         cluster.launch(experiment)

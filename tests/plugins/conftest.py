@@ -1,4 +1,4 @@
-"""The example package, installed by pip into a directory of its own."""
+"""The example package, installed in its own directory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,16 @@ SOURCE = Path(__file__).with_name("symphony-example-backend")
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the package and return the directory.
+    """Build the wheel of the package, unpack it and return the directory.
 
-    This needs no network if hatchling is installed.
+    Unpacking is all that pip does with a pure wheel, and takes a fraction of its time.
     """
     source = shutil.copytree(SOURCE, tmp_path_factory.mktemp("source") / SOURCE.name)
     target = tmp_path_factory.mktemp("site")
-    offline = ["--no-build-isolation", "--no-index"] if find_spec("hatchling") else []
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", *offline]
-    subprocess.run([*command, "--target", str(target), str(source)], check=True, timeout=100)
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+    subprocess.run(command, cwd=source, check=True, timeout=100, capture_output=True)
+    (wheel,) = target.glob("*.whl")
+    shutil.unpack_archive(wheel, target, format="zip")
     return target
 
 

@@ -24,8 +24,8 @@ def parse_duration(value: float | str, subject: str = "a duration") -> float:
     """Return a duration in seconds.
 
     ``value`` is a number of seconds, the same number as text, or text with units such as
-    ``"90s"`` or ``"1h30m"``. ``subject`` names the value in the error message. Raises `SpecError` if
-    ``value`` is not a duration or is too long to be represented.
+    ``"90s"`` or ``"1h30m"``. ``subject`` names the value in the error message. Raises `SpecError`
+    if ``value`` is not a duration or is too long to be represented.
 
     >>> parse_duration("1m30s"), parse_duration("90"), parse_duration(0.5)
     (90.0, 90.0, 0.5)

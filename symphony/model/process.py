@@ -89,9 +89,9 @@ class Process(Component):
     ``command`` is a string, which is one argument and never split, or a list of arguments.
     ``args`` has the same forms, and every element is converted to text. ``cmd`` is one shell line
     instead, and ``cmds`` are several, joined by ``&&``. The shell is ``/bin/sh`` in a container
-    and bash elsewhere, or sh if bash is not installed. ``start_dir`` is the directory that the process
-    starts in. ``preamble_cmds`` are shell lines that run before it in the same shell, for example
-    to activate an environment.
+    and bash elsewhere, or sh if bash is not installed. ``start_dir`` is the directory that the
+    process starts in. ``preamble_cmds`` are shell lines that run before it in the same shell, for
+    example to activate an environment.
     """
 
     kind: ClassVar[str] = "process"

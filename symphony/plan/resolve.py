@@ -127,8 +127,8 @@ def resolve(
 ) -> Plan:
     """Return the plan of an experiment on one backend.
 
-    The experiment is not modified, and later changes to it do not affect the plan. Raises `SpecError`
-    for the first error in the experiment, or if a port is not available.
+    The experiment is not modified, and later changes to it do not affect the plan. Raises
+    `SpecError` for the first error in the experiment, or if a port is not available.
     """
     settings = {
         process.name: effective_settings(process) for process in experiment.list_all_processes()

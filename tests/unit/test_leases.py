@@ -17,25 +17,17 @@ from hypothesis import strategies as st
 
 from symphony.errors import LaunchFailed
 from symphony.host.processes.spec import ProcessSpec
-from symphony.host.resources import leases
 from symphony.host.resources.gpus import assign_gpus
 from symphony.host.resources.leases import GpuLeases, PortLeases, take_lease, visible_gpus
 
 TakeLease = Callable[[str], "int | None"]
 
 
-@pytest.fixture(params=["abstract", "file"])
-def take(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> TakeLease:
-    """Each implementation of leases, with names that no other test uses."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+@pytest.fixture
+def take() -> TakeLease:
+    """A function that takes leases with names that no other test uses."""
     prefix = uuid.uuid4().hex
-    if request.param == "file":
-        return lambda name: leases._lock_file(f"{prefix}/{name}")
-    if not sys.platform.startswith("linux"):
-        pytest.skip("no abstract sockets here")
-    return lambda name: leases._bind_abstract_socket(f"{prefix}/{name}")
+    return lambda name: take_lease("test", f"{prefix}/{name}")
 
 
 def test_lease_has_one_holder_and_is_not_inherited_by_programs(take: TakeLease) -> None:

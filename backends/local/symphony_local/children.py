@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -128,7 +127,7 @@ class LocalChildren:
 
     def _restore_limits(self, pid: int) -> None:
         """Give a child the limits that the supervisor had before it raised its own."""
-        if self._original_limits is not None and sys.platform == "linux":
+        if self._original_limits is not None:
             with contextlib.suppress(OSError):
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, self._original_limits)
 
@@ -151,11 +150,11 @@ class LocalChildren:
 def _open_pidfd(pid: int) -> int | None:
     """Return a descriptor that becomes readable when a process exits.
 
-    Return None if the system has no pidfds, or if only the spare descriptors are left.
+    Return None if no pidfd can be opened, or if only the spare descriptors are left.
     """
     try:
         pidfd = os.pidfd_open(pid)
-    except (AttributeError, OSError):
+    except OSError:
         return None
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if pidfd < limit - SPARE_DESCRIPTORS:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -266,7 +265,7 @@ class TmuxChildren:
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (AttributeError, OSError):
+    except OSError:
         return None
 
 
@@ -304,7 +303,7 @@ def _check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
         words + variables + _POINTER_BYTES * (len(argv) + len(env)) + _TMUX_VARIABLES_BYTES
         > _argument_limit_bytes()
     )
-    if sys.platform == "linux" and max(words, variables) > word_limit:
+    if max(words, variables) > word_limit:
         pairs = (f"{key}={value}" for key, value in env.items())
         too_long = too_long or any(_bytes([word]) > word_limit for word in chain(argv, pairs))
     if too_long:
@@ -319,8 +318,4 @@ def _argument_limit_bytes() -> int:
     """Return the maximum size of a command and its environment in bytes. Linux has a limit that
     sysconf does not report.
     """
-    return (
-        min(os.sysconf("SC_ARG_MAX"), 6 << 20)
-        if sys.platform == "linux"
-        else os.sysconf("SC_ARG_MAX")
-    )
+    return min(os.sysconf("SC_ARG_MAX"), 6 << 20)

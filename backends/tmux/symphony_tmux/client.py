@@ -25,7 +25,7 @@ _EXITING_ERRORS = ("server exited", "lost server")
 _NO_SERVER_ERRORS = ("no server running", "error connecting", "server exited", "lost server")
 _EXIT_TIMEOUT_SECONDS = 5.0
 # The default capacity of a pipe in bytes; see pipe(7).
-PIPE = 64 << 10
+PIPE_BYTES = 64 << 10
 # How long a server may take to respond, in seconds, and how long a server that did not respond last
 # time.
 ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
@@ -62,13 +62,12 @@ class PendingAnswer:
         """Enlarge the pipe to hold the whole batch, if possible, because tmux starts only when
         it has all of it.
         """
-        size = getattr(fcntl, "F_SETPIPE_SZ", None)
-        if self._process.stdin is not None and size is not None and len(self._rest) > PIPE:
+        if self._process.stdin is not None and len(self._rest) > PIPE_BYTES:
             with contextlib.suppress(OSError):  # The size exceeds the limit of this user.
-                fcntl.fcntl(self._process.stdin.fileno(), size, len(self._rest))
+                fcntl.fcntl(self._process.stdin.fileno(), fcntl.F_SETPIPE_SZ, len(self._rest))
 
     def _write(self) -> None:
-        """Write as much as tmux accepts without blocking, because the server may hang. `answer`
+        """Write as much as tmux accepts without blocking, because the server may hang. `wait`
         writes the rest.
         """
         if self._process.stdin is None:
@@ -198,8 +197,6 @@ def _listener_pid(path: str) -> int | None:
     """Return the pid of the process that listens on a socket, or None if it cannot be
     determined.
     """
-    if not hasattr(socket, "SO_PEERCRED"):
-        return None
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.setblocking(False)
         try:

@@ -249,22 +249,17 @@ class WakeEvent:
     """
 
     def __init__(self) -> None:
-        if hasattr(os, "eventfd"):
-            self.fd = self._write = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        else:  # This is used on systems other than Linux.
-            self.fd, self._write = os.pipe()
-            os.set_blocking(self.fd, False)
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def wake(self) -> None:
         """Make the descriptor readable."""
-        os.write(self._write, (1).to_bytes(8, "little"))
+        os.write(self.fd, (1).to_bytes(8, "little"))
 
     def rest(self) -> None:
         """Make the descriptor unreadable again."""
         with contextlib.suppress(BlockingIOError):
-            os.read(self.fd, 8 if self.fd == self._write else 4096)
+            os.read(self.fd, 8)
 
     def close(self) -> None:
-        """Close the descriptors."""
-        for descriptor in {self.fd, self._write}:
-            os.close(descriptor)
+        """Close the descriptor."""
+        os.close(self.fd)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,8 +21,7 @@ _STATE, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 19, 20, 48
 class ProcessId:
     """Identifies one process permanently.
 
-    ``birth`` is its creation time: in kernel clock ticks since boot on Linux, in seconds since the
-    epoch on other systems.
+    ``birth`` is its creation time in kernel clock ticks since boot.
     """
 
     pid: int
@@ -35,34 +33,17 @@ def birth_time(pid: int) -> float | None:
 
     A zombie counts as an exited process. See `ProcessId` for the unit.
     """
-    if not sys.platform.startswith("linux"):
-        return _birth_time_from_psutil(pid)
     fields = _read_proc_stat(pid)
     if fields is None or fields[_STATE] in (b"Z", b"X"):
         return None
     return float(fields[_START_TIME])
 
 
-def _birth_time_from_psutil(pid: int) -> float | None:
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return process.create_time()
-    except psutil.Error:
-        return None
-
-
 def is_in_exec(pid: int) -> bool:
     """Return whether a process is in the middle of execve(2).
 
-    Its new memory has no environment at that moment. On systems other than Linux the answer is
-    always False.
+    Its new memory has no environment at that moment.
     """
-    if not sys.platform.startswith("linux"):
-        return False
     fields = _read_proc_stat(pid)
     if fields is None:
         return False

@@ -165,7 +165,7 @@ def send_signal(process: ProcessId, number: signal.Signals) -> bool:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
-    except (AttributeError, OSError):
+    except OSError:
         return _send_signal_by_pid(process, number)
     try:
         if not is_alive(process):
@@ -179,7 +179,7 @@ def send_signal(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal on a system without pidfds.
+    """Send a signal if no pidfd can be opened.
 
     The system could in theory reuse the pid between the check and the signal.
     """

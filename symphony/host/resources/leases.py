@@ -15,14 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import functools
 import os
 import socket
-import sys
-import tempfile
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -38,32 +34,15 @@ def take_lease(kind: str, resource: str) -> int | None:
 
     Return the descriptor that holds the lease, or None if another process has it.
     """
-    name = f"symphony/{kind}/{resource}"
-    take = _bind_abstract_socket if sys.platform.startswith("linux") else _lock_file
-    return take(name)
-
-
-def _bind_abstract_socket(name: str) -> int | None:
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        lease.bind("\0" + name)
+        lease.bind(f"\0symphony/{kind}/{resource}")
     except OSError as exc:
         lease.close()
         if exc.errno == errno.EADDRINUSE:
             return None
         raise
     return lease.detach()
-
-
-def _lock_file(name: str) -> int | None:
-    path = Path(tempfile.gettempdir()) / f"{name.replace('/', '-')}.{os.getuid()}.lock"
-    lease = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lease)
-        return None
-    return lease
 
 
 class PortLeases:

@@ -1,4 +1,4 @@
-"""Building, tagging and pushing one image, with a stand-in for the engine."""
+"""Test building, tagging and pushing one image, with a fake engine."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ import pytest
 from symphony import BackendError, SpecError
 from symphony.addons import DockerBuilder
 from symphony.addons.docker.context import DIRECTORY_NAME
-from tests.addons.docker_standin import DIGEST, ID, StandIn, path
+from tests.addons.fake_engine import DIGEST, ID, FakeEngine, path_with
 
 
-def only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    made = StandIn(tmp_path / "bin", name)
-    monkeypatch.setenv("PATH", path(made))
+def install(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """Put a fake engine on the PATH, and no other."""
+    engine = FakeEngine(tmp_path / "bin", name)
+    monkeypatch.setenv("PATH", path_with(engine))
     for variable in ("SYMPHONY_CONTAINER_ENGINE", "DOCKER_BUILDKIT"):
         monkeypatch.delenv(variable, raising=False)
-    return made
+    return engine
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    return only("docker", tmp_path, monkeypatch)
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    return install("docker", tmp_path, monkeypatch)
 
 
 @pytest.fixture(params=["docker", "podman"])
 def either(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> StandIn:
-    return only(request.param, tmp_path, monkeypatch)
+) -> FakeEngine:
+    return install(request.param, tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -53,89 +54,82 @@ def settings(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def built(engine: StandIn) -> list[dict[str, Any]]:
+def builds(engine: FakeEngine) -> list[dict[str, Any]]:
     return [call for call in engine.calls if "context" in call]
 
 
-def test_it_builds_from_what_it_gathered(
-    either: StandIn, settings: dict[str, Any], tmp_path: Path
+def test_build_uses_the_collected_context(
+    either: FakeEngine, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     assert builder.image_id is None
     assert builder.build() == builder.image_id == ID
-    (call,) = built(either)
+    (call,) = builds(either)
     assert call["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
     assert call["words"][-1] == str(tmp_path / "temp" / DIRECTORY_NAME / "context")
     assert "--tag" not in call["words"]
     assert call["buildkit"] == (None if either.home.joinpath("podman").exists() else "0")
 
 
-def test_it_builds_under_a_name(engine: StandIn, settings: dict[str, Any]) -> None:
+def test_build_with_tag_and_options(engine: FakeEngine, settings: dict[str, Any]) -> None:
     settings["build_options"] = ["--build-arg", "A=1"]
     DockerBuilder(**settings, verbose=False).build("registry.example:5000/rl:1")
-    words = built(engine)[0]["words"]
-    assert words[words.index("--tag") :][:4] == [
-        "--tag",
-        "registry.example:5000/rl:1",
-        "--build-arg",
-        "A=1",
-    ]
+    words = builds(engine)[0]["words"]
+    options = ["--tag", "registry.example:5000/rl:1", "--build-arg", "A=1"]
+    assert words[words.index("--tag") :][:4] == options
 
 
-def test_it_tags_and_pushes_what_it_built(either: StandIn, settings: dict[str, Any]) -> None:
+def test_tag_and_push(either: FakeEngine, settings: dict[str, Any]) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     builder.build()
     assert builder.tag("127.0.0.1:5000/rl", "1") == "127.0.0.1:5000/rl:1"
     assert builder.push("127.0.0.1:5000/rl", "1") == DIGEST
-    assert either.told("tag") == [["tag", ID, "127.0.0.1:5000/rl:1"]]
+    assert either.commands("tag") == [["tag", ID, "127.0.0.1:5000/rl:1"]]
 
 
-def test_all_of_it_at_once(engine: StandIn, settings: dict[str, Any]) -> None:
-    assert (
-        DockerBuilder(**settings, verbose=False).build_and_push("registry.example/rl", "v1.0")
-        == DIGEST
-    )
-    assert [words[-1] for words in engine.told("push")] == ["registry.example/rl:v1.0"]
+def test_build_and_push(engine: FakeEngine, settings: dict[str, Any]) -> None:
+    builder = DockerBuilder(**settings, verbose=False)
+    assert builder.build_and_push("registry.example/rl", "v1.0") == DIGEST
+    assert [words[-1] for words in engine.commands("push")] == ["registry.example/rl:v1.0"]
 
 
-# --- what fails ---
+# --- failures ---
 
 
-def test_a_build_that_fails_leads_to_no_tag_and_no_push(
-    either: StandIn, settings: dict[str, Any]
+def test_failed_build_is_neither_tagged_nor_pushed(
+    either: FakeEngine, settings: dict[str, Any]
 ) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     builder.build_and_push("rl", "1")
     either.change(fails=["build"])
     with pytest.raises(BackendError) as caught:
         builder.build_and_push("rl", "2")
-    assert str(caught.value).endswith(
-        "failed with exit code 7: line 16 | line 17 | line 18 | line 19 | line 20 | what went wrong"
-    )
+    lines = "line 16 | line 17 | line 18 | line 19 | line 20 | the error message"
+    assert str(caught.value).endswith(f"failed with exit code 7: {lines}")
     assert "Dockerfile with" in str(caught.value)
     assert builder.image_id is None
     for call in (builder.tag, builder.push):
         with pytest.raises(BackendError, match="no image was built from .*Dockerfile: call build"):
             call("rl", "2")
-    assert len(either.told("tag")) == len(either.told("push")) == 1
+    assert len(either.commands("tag")) == len(either.commands("push")) == 1
 
 
-def test_a_push_that_is_refused_is_told(either: StandIn, settings: dict[str, Any]) -> None:
+def test_failed_push_is_reported(either: FakeEngine, settings: dict[str, Any]) -> None:
     either.change(fails=["push"])
     with pytest.raises(
-        BackendError, match=r"pushing rl:1 failed with exit code 7: line 16 \| .* what went wrong"
+        BackendError, match=r"pushing rl:1 failed with exit code 7: line 16 \| .* the error message"
     ):
         DockerBuilder(**settings, verbose=False).build_and_push("rl", "1")
 
 
-def test_a_tag_that_fails_leads_to_no_push(engine: StandIn, settings: dict[str, Any]) -> None:
+def test_failed_tag_is_not_pushed(engine: FakeEngine, settings: dict[str, Any]) -> None:
     engine.change(fails=["tag"])
     with pytest.raises(BackendError, match="tagging rl:1 failed"):
         DockerBuilder(**settings, verbose=False).build_and_push("rl", "1")
-    assert engine.told("push") == []
+    assert engine.commands("push") == []
 
 
-def test_only_what_was_built_is_pushed(engine: StandIn, settings: dict[str, Any]) -> None:
+def test_push_requires_the_built_image(engine: FakeEngine, settings: dict[str, Any]) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     with pytest.raises(BackendError, match="no image was built"):
         builder.push("rl", "1")
@@ -145,24 +139,24 @@ def test_only_what_was_built_is_pushed(engine: StandIn, settings: dict[str, Any]
         match=r"rl:1 is not the image that was built: tag it first with tag\('rl', '1'\)",
     ):
         builder.push("rl", "1")
-    assert engine.told("push") == []
+    assert engine.commands("push") == []
 
 
-def test_a_builder_that_keeps_nothing_is_told(engine: StandIn, settings: dict[str, Any]) -> None:
-    engine.change(kept=False)
+def test_build_without_an_image_is_reported(engine: FakeEngine, settings: dict[str, Any]) -> None:
+    engine.change(keeps_image=False)
     with pytest.raises(
         BackendError, match="but did not keep the image: give the build a tag, or choose a builder"
     ):
         DockerBuilder(**settings, verbose=False).build()
 
 
-def test_a_digest_may_come_from_the_image(
+def test_digest_is_read_from_the_image(
     tmp_path: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docker = StandIn(
-        tmp_path / "bin", "docker", tells=False, digests=f"other@sha256:0 rl@{DIGEST} "
+    docker = FakeEngine(
+        tmp_path / "bin", "docker", reports_digest=False, digests=f"other@sha256:0 rl@{DIGEST} "
     )
-    monkeypatch.setenv("PATH", path(docker))
+    monkeypatch.setenv("PATH", path_with(docker))
     builder = DockerBuilder(**settings, verbose=False, engine="docker")
     assert builder.build_and_push("rl", "1") == DIGEST
     docker.change(digests=f"rl@{DIGEST} rl@sha256:0")
@@ -175,8 +169,8 @@ def test_a_digest_may_come_from_the_image(
 # --- output ---
 
 
-def test_output_goes_where_it_is_wanted(
-    engine: StandIn, settings: dict[str, Any], capfd: pytest.CaptureFixture[str]
+def test_output_is_passed_or_shown(
+    engine: FakeEngine, settings: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[str] = []
     DockerBuilder(**settings, output=lines.append).build()
@@ -188,10 +182,10 @@ def test_output_goes_where_it_is_wanted(
     assert (out, err.splitlines()[1:]) == ("", ["step one", "step two"])
 
 
-# --- making one ---
+# --- construction ---
 
 
-def test_from_a_configuration(engine: StandIn, settings: dict[str, Any]) -> None:
+def test_from_dict(engine: FakeEngine, settings: dict[str, Any]) -> None:
     settings = {
         **settings,
         "verbose": False,
@@ -205,18 +199,18 @@ def test_from_a_configuration(engine: StandIn, settings: dict[str, Any]) -> None
     settings["context_directories"].clear()
     assert builder.build() == ID
     assert settings == {**before, "context_directories": []}
-    assert built(engine)[0]["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
+    assert builds(engine)[0]["context"] == {"app/app.py": "app", "inner/lib.py": "lib"}
 
 
 @pytest.mark.parametrize("key", ["dockerfile", "context_directories", "temp_directory"])
-def test_what_a_configuration_lacks_is_told(settings: dict[str, Any], key: str) -> None:
+def test_missing_key_is_reported(settings: dict[str, Any], key: str) -> None:
     del settings[key]
     with pytest.raises(SpecError, match=f"{key} is missing$"):
         DockerBuilder.from_dict(settings)
 
 
-def test_paths_are_of_here_and_now_and_of_home(
-    engine: StandIn, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_paths_are_relative_to_the_current_directory_and_expand_home(
+    engine: FakeEngine, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "lib"))
     monkeypatch.chdir(tmp_path / "app")
@@ -224,21 +218,23 @@ def test_paths_are_of_here_and_now_and_of_home(
     builder = DockerBuilder("../Dockerfile", entries, "~/../temp", verbose=False)
     monkeypatch.chdir("/")
     builder.build()
-    (call,) = built(engine)
+    (call,) = builds(engine)
     assert call["context"] == {"app/app.py": "app", "home": "lib"}
     assert str(tmp_path / "Dockerfile") in call["words"]
     assert (tmp_path / "temp" / DIRECTORY_NAME).is_dir()
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
+INVALID: list[tuple[dict[str, Any], str]] = [
     ({"context_directories": "app"}, "context_directories must be a list such as"),
-    ({"context_directories": [{"name": "a/b", "path": "x"}]}, "must be a plain name.*not 'a/b'; for example 'b'"),
+    ({"context_directories": [{"name": "a/b", "path": "x"}]},
+     "must be a plain name.*not 'a/b'; for example 'b'"),
     ({"context_directories": [{"name": "..", "path": "x"}]}, "must be a plain name.*not '..'"),
-    ({"context_directories": [{"name": "/", "path": "x"}]}, "must be a plain name.*not '/'"),
     ({"context_directories": [{"name": "a", "path": ""}]}, "the path of a context entry is empty"),
-    ({"context_directories": [{"name": "a", "paht": "x"}]}, "a context entry has the unknown key 'paht'; did you mean 'path'"),
+    ({"context_directories": [{"name": "a", "paht": "x"}]},
+     "a context entry has the unknown key 'paht'; did you mean 'path'"),
     ({"context_directories": [{"name": "a"}]}, "a context entry needs a path"),
-    ({"context_directories": [{"name": "a", "path": "x", "force_update": 1}]}, "must be true or false, not 1"),
+    ({"context_directories": [{"name": "a", "path": "x", "force_update": 1}]},
+     "must be true or false, not 1"),
     ({"context_directories": [{"name": "a", "path": "x"}, {"name": "a", "path": "y"}]},
      "two context entries are named 'a': x and y; rename one of them"),
     ({"dockerfile": ""}, "dockerfile is empty"),
@@ -248,15 +244,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wrong", "message"), WRONG, ids=lambda item: ascii(item)[:60])
-def test_what_is_wrong_shows_at_once(
-    settings: dict[str, Any], wrong: dict[str, Any], message: str
+@pytest.mark.parametrize(("setting", "message"), INVALID, ids=lambda item: ascii(item)[:60])
+def test_invalid_setting_is_rejected(
+    settings: dict[str, Any], setting: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpecError, match=message):
-        DockerBuilder(**{**settings, **wrong})
+        DockerBuilder(**{**settings, **setting})
 
 
-def test_where_an_entry_is_wrong_is_told(settings: dict[str, Any]) -> None:
+def test_error_has_the_path_of_the_invalid_entry(settings: dict[str, Any]) -> None:
     settings["context_directories"][1]["name"] = "a/b"
     with pytest.raises(SpecError) as caught:
         DockerBuilder(**settings)
@@ -281,8 +277,8 @@ def test_where_an_entry_is_wrong_is_told(settings: dict[str, Any]) -> None:
         ("rl", "a:b", "tag 'a:b' is not valid"),
     ],
 )
-def test_a_wrong_name_of_an_image_is_refused_before_anything_is_done(
-    engine: StandIn, settings: dict[str, Any], repository: str, tag: str, message: str
+def test_invalid_image_name_is_rejected_before_the_build(
+    engine: FakeEngine, settings: dict[str, Any], repository: str, tag: str, message: str
 ) -> None:
     builder = DockerBuilder(**settings, verbose=False)
     with pytest.raises(SpecError, match=message):
@@ -292,8 +288,8 @@ def test_a_wrong_name_of_an_image_is_refused_before_anything_is_done(
     assert engine.calls == []
 
 
-def test_a_dockerfile_that_is_not_there_is_told(
-    engine: StandIn, settings: dict[str, Any], tmp_path: Path
+def test_missing_dockerfile_is_reported(
+    engine: FakeEngine, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     builder = DockerBuilder(**{**settings, "dockerfile": str(tmp_path / "nowhere")})
     with pytest.raises(SpecError, match="there is no Dockerfile .*/nowhere"):
@@ -301,11 +297,10 @@ def test_a_dockerfile_that_is_not_there_is_told(
     assert engine.calls == []
 
 
-def test_no_engine_is_needed_to_import_or_make_one(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
+def test_import_and_construction_need_no_engine(settings: dict[str, Any], tmp_path: Path) -> None:
     program = (
-        "import sys, symphony.addons; from symphony.addons import *; print(sorted(set(symphony.addons.__all__)))\n"
+        "import sys, symphony.addons\nfrom symphony.addons import *\n"
+        "print(sorted(set(symphony.addons.__all__)))\n"
         f"DockerBuilder(**{settings!r})\n"
         "print([name for name in sys.modules if name in ('docker', 'yaml', 'pluggy')])"
     )
@@ -317,11 +312,11 @@ def test_no_engine_is_needed_to_import_or_make_one(
     assert not (tmp_path / "temp").exists()
 
 
-def test_another_name_is_no_addon() -> None:
+def test_unknown_addon_raises_attribute_error() -> None:
     import symphony.addons
 
     assert "DockerBuilder" in dir(symphony.addons)
     with pytest.raises(
         AttributeError, match=r"module 'symphony\.addons' has no attribute 'Docker'"
     ):
-        symphony.addons.Docker
+        _ = symphony.addons.Docker

@@ -1,4 +1,4 @@
-"""Removing images by patterns, with a stand-in for the engine."""
+"""Test the removal of images by patterns, with a fake engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from symphony import SpecError, Unreachable
 from symphony.addons import clean_images
-from tests.addons.docker_standin import StandIn, path
+from tests.addons.fake_engine import FakeEngine, path_with
 
 IMAGES = [
     "registry.example/rl:1",
@@ -20,11 +20,11 @@ IMAGES = [
 
 
 @pytest.fixture
-def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    made = StandIn(tmp_path / "bin", "docker", images=list(IMAGES))
-    monkeypatch.setenv("PATH", path(made))
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine(tmp_path / "bin", "docker", images=list(IMAGES))
+    monkeypatch.setenv("PATH", path_with(engine))
     monkeypatch.delenv("SYMPHONY_CONTAINER_ENGINE", raising=False)
-    return made
+    return engine
 
 
 @pytest.mark.parametrize(
@@ -38,26 +38,23 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
         ([], []),
     ],
 )
-def test_what_matches_is_asked_about_and_removed(
-    docker: StandIn, patterns: list[str], matched: list[str]
+def test_matching_images_are_confirmed_and_removed(
+    docker: FakeEngine, patterns: list[str], matched: list[str]
 ) -> None:
-    run_query: list[Sequence[str]] = []
+    questions: list[Sequence[str]] = []
 
-    def yes(names: Sequence[str]) -> bool:
-        run_query.append(names)
+    def confirm(names: Sequence[str]) -> bool:
+        questions.append(names)
         return True
 
-    done = clean_images(patterns, confirm=yes)
-    assert (list(done.removed), done.step_error, run_query) == (
-        matched,
-        {},
-        [matched] if matched else [],
-    )
+    result = clean_images(patterns, confirm=confirm)
+    assert (list(result.removed), result.step_error) == (matched, {})
+    assert questions == ([matched] if matched else [])
     assert docker.images == [name for name in IMAGES if name not in matched]
-    assert docker.told("image", "rm") == [["image", "rm", name] for name in matched]
+    assert docker.commands("image", "rm") == [["image", "rm", name] for name in matched]
 
 
-def test_nothing_is_removed_unless_the_answer_is_yes(docker: StandIn) -> None:
+def test_nothing_is_removed_without_confirmation(docker: FakeEngine) -> None:
     assert clean_images("*", confirm=lambda _: False).removed == ()
     with pytest.raises(
         SpecError, match="clean_images needs a confirmation: give confirm=, or force=True"
@@ -66,26 +63,26 @@ def test_nothing_is_removed_unless_the_answer_is_yes(docker: StandIn) -> None:
     assert docker.images == IMAGES
 
 
-def test_force_asks_nobody(docker: StandIn) -> None:
+def test_force_skips_the_confirmation(docker: FakeEngine) -> None:
     def never(_: Sequence[str]) -> bool:
         raise AssertionError
 
     assert clean_images(["base:*"], True, confirm=never).removed == ("base:latest",)
-    assert docker.told("image", "rm") == [["image", "rm", "--force", "base:latest"]]
+    assert docker.commands("image", "rm") == [["image", "rm", "--force", "base:latest"]]
 
 
-def test_one_that_cannot_be_removed_does_not_keep_the_others(docker: StandIn) -> None:
+def test_other_images_are_removed_after_a_failure(docker: FakeEngine) -> None:
     docker.change(fails=["image", "rm", IMAGES[0]])
-    done = clean_images("registry.example/rl:*", confirm=lambda _: True)
-    assert done.removed == (IMAGES[1],)
-    assert list(done.step_error) == [IMAGES[0]]
-    assert done.step_error[IMAGES[0]].startswith(
+    result = clean_images("registry.example/rl:*", confirm=lambda _: True)
+    assert result.removed == (IMAGES[1],)
+    assert list(result.step_error) == [IMAGES[0]]
+    assert result.step_error[IMAGES[0]].startswith(
         "removing registry.example/rl:1 failed with exit code 7: line 16 |"
     )
 
 
-def test_bad_patterns_and_no_engine_are_told(
-    docker: StandIn, monkeypatch: pytest.MonkeyPatch
+def test_empty_pattern_and_stopped_engine_are_reported(
+    docker: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SpecError, match="a pattern of images is empty"):
         clean_images(["rl:*", " "], force=True)

@@ -1,4 +1,4 @@
-"""What a .dockerignore leaves out; that the engines agree is tested where there is one (test_images_live)."""
+"""Test the rules of .dockerignore. The live image tests compare them with those of an engine."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from symphony import SpecError
 from symphony.addons.docker.ignore import Ignore, parse
 
 
-def left_out(ignore: Ignore, path: str) -> bool:
-    """As the walk asks: from the top down to the path."""
+def is_excluded(ignore: Ignore, path: str) -> bool:
+    """Evaluate ``path`` as the scan of a directory does: from the top down."""
     matches = None
     names = path.split("/")
     for depth in range(1, len(names) + 1):
@@ -18,7 +18,7 @@ def left_out(ignore: Ignore, path: str) -> bool:
     return ignore.excludes(matches)
 
 
-# A file's lines, the paths that they leave out, and those that they do not.
+# The content of the file, the paths that it excludes, and paths that it does not exclude.
 CASES: list[tuple[str, str, str]] = [
     ("", "", "a a/b .dockerignore"),
     ("# a\n\n   \n", "", "a #"),
@@ -66,15 +66,15 @@ CASES: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "out", "kept"), CASES, ids=ascii)
-def test_what_is_left_out(text: str, out: str, kept: str) -> None:
+@pytest.mark.parametrize(("text", "excluded", "included"), CASES, ids=ascii)
+def test_excluded_paths(text: str, excluded: str, included: str) -> None:
     ignore = parse(text, ".dockerignore")
-    assert [path for path in out.split(" ") if path and not left_out(ignore, path)] == []
-    assert [path for path in kept.split(" ") if path and left_out(ignore, path)] == []
+    assert [path for path in excluded.split(" ") if path and not is_excluded(ignore, path)] == []
+    assert [path for path in included.split(" ") if path and is_excluded(ignore, path)] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "folder", "may"),
+    ("text", "directory", "expected"),
     [
         ("a", "a", False),
         ("a\n!b", "a", False),
@@ -83,14 +83,14 @@ def test_what_is_left_out(text: str, out: str, kept: str) -> None:
         ("a\n!a/b", "a/c", False),
         ("*\n!b/c/*.py", "b", True),
         ("*\n!b/c/*.py", "b/d", False),
-        ("*\n!b*/c", "a", True),  # what a star takes in is not looked into
+        ("*\n!b*/c", "a", True),  # Names with a wildcard are not compared.
         ("*\n!**/c", "a/b", True),
     ],
 )
-def test_a_folder_that_is_left_out_is_entered_only_for_what_may_be_taken_back(
-    text: str, folder: str, may: bool
+def test_excluded_directory_is_scanned_only_if_an_exception_may_apply(
+    text: str, directory: str, expected: bool
 ) -> None:
-    assert parse(text, "f").may_include_again(folder) is may
+    assert parse(text, "f").may_include_again(directory) is expected
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_folder_that_is_left_out_is_entered_only_for_what_may_be_taken_back(
         ("[z-a]", "is not a valid pattern: the range z-a is reversed"),
     ],
 )
-def test_a_line_that_no_engine_takes_is_refused(text: str, message: str) -> None:
+def test_invalid_pattern_is_rejected(text: str, message: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse(text, "f")
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""The images that an experiment declares: what would be built, what is, and what then runs."""
+"""Test the images that an experiment declares: planning, building, and the images of processes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ import pytest
 from symphony import BackendError, Experiment, SpecError
 from symphony.addons import build_images
 from symphony.addons.docker.images import plan_images
-from tests.addons.docker_standin import DIGEST, StandIn, path
+from tests.addons.fake_engine import DIGEST, FakeEngine, path_with
 
 REPOSITORY = "127.0.0.1:5000/team/rl"
 
 
 @pytest.fixture
-def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    made = StandIn(tmp_path / "bin", "docker")
-    monkeypatch.setenv("PATH", path(made))
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    engine = FakeEngine(tmp_path / "bin", "docker")
+    monkeypatch.setenv("PATH", path_with(engine))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("SYMPHONY_CONTAINER_ENGINE", raising=False)
-    return made
+    return engine
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def images_of(experiment: Experiment) -> dict[str, str | None]:
     return {process.name: process.container_image for process in experiment.list_all_processes()}
 
 
-def test_what_would_be_built(
-    experiment: Experiment, project: Path, tmp_path: Path, docker: StandIn
+def test_plan_of_images(
+    experiment: Experiment, project: Path, tmp_path: Path, docker: FakeEngine
 ) -> None:
     (image,) = plan_images(experiment)
     assert (image.reference, image.processes) == (f"{REPOSITORY}:rl-2", ("learner", "agents/agent"))
@@ -70,9 +70,7 @@ def test_what_would_be_built(
     assert not (tmp_path / "cache").exists()
 
 
-def test_each_project_and_image_is_gathered_in_a_folder_of_its_own(
-    experiment: Experiment, tmp_path: Path
-) -> None:
+def test_each_image_has_its_own_temp_directory(experiment: Experiment, tmp_path: Path) -> None:
     experiment.build_image("base")
     experiment.get_process("other").container_image = "base"
     first = {image.temp_directory for image in plan_images(experiment)}
@@ -80,61 +78,69 @@ def test_each_project_and_image_is_gathered_in_a_folder_of_its_own(
     assert len(first | {image.temp_directory for image in plan_images(experiment)}) == 4
 
 
-def test_a_built_experiment_runs_from_what_was_pushed(
-    experiment: Experiment, docker: StandIn
-) -> None:
+def test_built_experiment_uses_pushed_digests(experiment: Experiment, docker: FakeEngine) -> None:
     before = experiment.dump_dict()
-    told: list[str] = []
-    result = build_images(experiment, output=lambda _: None, on_step=told.append)
+    steps: list[str] = []
+    result = build_images(experiment, output=lambda _: None, on_step=steps.append)
     by_digest = f"{REPOSITORY}@{DIGEST}"
     assert images_of(result) == {
-        "learner": by_digest, "agent": by_digest, "pinned": f"{REPOSITORY}:v1", "other": "base:1", "default": None,
-    }  # fmt: skip
+        "learner": by_digest,
+        "agent": by_digest,
+        "pinned": f"{REPOSITORY}:v1",
+        "other": "base:1",
+        "default": None,
+    }
     assert experiment.dump_dict() == before
     assert result.dump_dict()["images"] == before["images"]
     assert result.base_dir == experiment.base_dir
-    assert len(docker.told("build", "--force-rm")) == len(docker.told("push")) == 1
-    assert docker.told("push") == [["push", f"{REPOSITORY}:rl-2"]]
-    assert told[0].startswith(f"building {REPOSITORY}:rl-2 from ")
-    assert told[1] == f"pushed {REPOSITORY}:rl-2 as {DIGEST}"
+    assert len(docker.commands("build", "--force-rm")) == len(docker.commands("push")) == 1
+    assert docker.commands("push") == [["push", f"{REPOSITORY}:rl-2"]]
+    assert steps[0].startswith(f"building {REPOSITORY}:rl-2 from ")
+    assert steps[1] == f"pushed {REPOSITORY}:rl-2 as {DIGEST}"
 
 
-def test_all_are_built_before_one_is_pushed(
-    experiment: Experiment, project: Path, docker: StandIn
+def test_all_images_are_built_before_the_first_push(
+    experiment: Experiment, project: Path, docker: FakeEngine
 ) -> None:
     experiment.build_image("base", dockerfile=project / "None")
     experiment.get_process("other").container_image = "base"
     with pytest.raises(SpecError, match="there is no Dockerfile .*/None"):
         build_images(experiment, output=lambda _: None)
-    assert docker.told("push") == docker.told("tag") == []
+    assert docker.commands("push") == docker.commands("tag") == []
     docker.change(fails=["build"])
-    with pytest.raises(BackendError, match="what went wrong"):
+    with pytest.raises(BackendError, match="the error message"):
         build_images(experiment, output=lambda _: None)
-    assert docker.told("push") == docker.told("tag") == []
+    assert docker.commands("push") == docker.commands("tag") == []
 
 
-def test_paths_begin_at_the_experiments_file(
-    project: Path, tmp_path: Path, docker: StandIn
+def test_paths_are_relative_to_the_experiment_file(
+    project: Path, tmp_path: Path, docker: FakeEngine
 ) -> None:
-    written = {
+    content = {
         "name": "rl",
-        "images": {"rl": {"dockerfile": "../Other", "temp_directory": "t", "build_options": "--no-cache",
-                          "context_directories": [{"name": "a", "path": "./app", "force_update": True}]}},
+        "images": {
+            "rl": {
+                "dockerfile": "../Other",
+                "temp_directory": "t",
+                "build_options": "--no-cache",
+                "context_directories": [{"name": "a", "path": "./app", "force_update": True}],
+            }
+        },
         "processes": {"p": {"container_image": "rl", "command": "c"}},
-    }  # fmt: skip
-    (project / "rl.yml").write_text(json.dumps(written))
+    }
+    (project / "rl.yml").write_text(json.dumps(content))
     experiment = Experiment.load_file(project / "rl.yml")
     (image,) = plan_images(experiment)
     assert (image.dockerfile, image.temp_directory) == (str(tmp_path / "Other"), str(project / "t"))
     assert (image.entries[0].path, image.entries[0].force_update) == (str(project / "app"), True)
     (tmp_path / "Other").write_text("FROM base\n")
     build_images(experiment, output=lambda _: None)
-    (words,) = docker.told("build", "--force-rm")
+    (words,) = docker.commands("build", "--force-rm")
     assert "--no-cache" in words
     assert words[-1].startswith(str(project / "t"))
 
 
-def test_an_experiment_that_declares_none_is_told(experiment: Experiment) -> None:
+def test_experiment_without_images_is_rejected(experiment: Experiment) -> None:
     with pytest.raises(
         SpecError,
         match="experiment 'e' declares no image to build: add images: to its file, call",
@@ -142,7 +148,7 @@ def test_an_experiment_that_declares_none_is_told(experiment: Experiment) -> Non
         plan_images(Experiment("e"))
 
 
-def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experiment) -> None:
+def test_unused_image_is_rejected(experiment: Experiment) -> None:
     experiment.build_image("127.0.0.1:5000/team/rll")
     message = (
         "declares to build '.*rll', but no process has it as container_image; "
@@ -150,18 +156,18 @@ def test_an_image_that_nobody_runs_is_told_with_the_near_miss(experiment: Experi
     )
     with pytest.raises(SpecError, match=message):
         plan_images(experiment)
-    lonely = Experiment("e").build_image("zzz")
-    lonely.new_process("p", container_image="base", command="c")
+    unused = Experiment("e").build_image("zzz")
+    unused.new_process("p", container_image="base", command="c")
     with pytest.raises(SpecError, match="but no process has it as container_image; they use base$"):
-        plan_images(lonely)
+        plan_images(unused)
 
 
-def test_what_the_documentation_shows_can_be_planned(tmp_path: Path) -> None:
+def test_examples_in_the_documentation_can_be_planned(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "howto" / "images.md").read_text()
-    yml, python = (
-        re.search(rf"```{language}[^\n]*\n(.*?)```", page, re.S)[1]
+    yml, python = [
+        re.findall(rf"```{language}[^\n]*\n(.*?)```", page, re.S)[0]
         for language in ("yaml", "python")
-    )  # type: ignore[index]
+    ]
     (tmp_path / "rl.yml").write_text(yml)
     (image,) = plan_images(Experiment.load_file(tmp_path / "rl.yml"))
     assert (image.reference, image.processes) == (
@@ -191,13 +197,13 @@ def symphony(project: Path, *words: str, **env: str) -> subprocess.CompletedProc
     )
 
 
-def written(experiment: Experiment, project: Path, **changes: Any) -> None:
+def write_file(experiment: Experiment, project: Path, **changes: Any) -> None:
     (project / "e.yml").write_text(json.dumps({**experiment.dump_dict(), **changes}))
 
 
 @pytest.fixture
-def nowhere(project: Path) -> list[str]:
-    """Options for a Kubernetes that nobody can reach."""
+def unreachable_cluster(project: Path) -> list[str]:
+    """Return the options of a Kubernetes cluster that cannot be reached."""
     pytest.importorskip("kubernetes")
     config = {
         "current-context": "c", "users": [],
@@ -205,60 +211,51 @@ def nowhere(project: Path) -> list[str]:
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": ""}}],
     }  # fmt: skip
     (project / "kubeconfig").write_text(json.dumps(config))
-    return [
-        "-b",
-        "kube",
-        "--kubeconfig",
-        str(project / "kubeconfig"),
-        "--image",
-        "base:1",
-        "--expose",
-        "none",
-    ]
+    options = f"-b kube --kubeconfig {project}/kubeconfig --image base:1 --expose none"
+    return options.split()
 
 
 @pytest.mark.parametrize("backend", ["local", "tmux"])
-def test_it_has_no_effect_where_there_are_no_containers(
-    experiment: Experiment, project: Path, docker: StandIn, backend: str
+def test_build_option_is_ignored_without_containers(
+    experiment: Experiment, project: Path, docker: FakeEngine, backend: str
 ) -> None:
     if backend == "tmux":
         pytest.importorskip("libtmux")
-    written(experiment, project)
+    write_file(experiment, project)
     done = symphony(project, "e.yml", "--build", "--dry-run", "-b", backend)
     assert done.returncode == 0, done.stderr
-    assert done.stderr == (
-        f"symphony: --build is ignored: the {backend} backend does not run processes in containers\n"
-    )
+    reason = f"the {backend} backend does not run processes in containers"
+    assert done.stderr == f"symphony: --build is ignored: {reason}\n"
     assert "learner:" in done.stdout
-    written(experiment, project, images={})
+    write_file(experiment, project, images={})
     assert symphony(project, "e.yml", "--build", "--dry-run", "-b", backend).returncode == 0
     assert docker.calls == []
 
 
-def test_a_dry_run_builds_nothing_and_says_what_it_would(
-    experiment: Experiment, project: Path, docker: StandIn, nowhere: list[str]
+def test_dry_run_reports_the_build(
+    experiment: Experiment, project: Path, docker: FakeEngine, unreachable_cluster: list[str]
 ) -> None:
-    written(experiment, project)
-    done = symphony(project, "e.yml", "--build", "--dry-run", *nowhere)
+    write_file(experiment, project)
+    done = symphony(project, "e.yml", "--build", "--dry-run", *unreachable_cluster)
     assert done.returncode == 0, done.stderr
     assert done.stderr == f"symphony: would build {plan_images(experiment)[0]}\n"
     assert done.stdout.count(f"image: '{REPOSITORY}:rl-2'\n") == 2
     assert f"image: '{REPOSITORY}:v1'\n" in done.stdout
     assert docker.calls == []
-    without = symphony(project, "e.yml", "--dry-run", *nowhere)
+    without = symphony(project, "e.yml", "--dry-run", *unreachable_cluster)
     assert (without.stderr, without.stdout.count(f"image: '{REPOSITORY}'\n")) == ("", 1)
 
 
-def test_what_is_wrong_shows_before_anything_is_built(
-    experiment: Experiment, project: Path, docker: StandIn, nowhere: list[str]
+def test_errors_are_reported_before_the_build(
+    experiment: Experiment, project: Path, docker: FakeEngine, unreachable_cluster: list[str]
 ) -> None:
-    written(experiment, project, images={})
-    done = symphony(project, "e.yml", "--build", *nowhere)
+    write_file(experiment, project, images={})
+    done = symphony(project, "e.yml", "--build", *unreachable_cluster)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "experiment 'rl-2' declares no image to build" in done.stderr
     experiment.get_process("learner").connects("nothing")
-    written(experiment, project)
-    done = symphony(project, "e.yml", "--build", *nowhere)
+    write_file(experiment, project)
+    done = symphony(project, "e.yml", "--build", *unreachable_cluster)
     assert done.returncode == 2
     assert "process 'learner': connects to service 'nothing', which no process binds" in done.stderr
     assert docker.calls == []

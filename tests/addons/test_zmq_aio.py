@@ -1,4 +1,4 @@
-"""The ZeroMQ classes for asyncio."""
+"""Test the ZeroMQ classes for asyncio."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(program: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(program(), LONG))  # type: ignore[arg-type]
 
 
-def test_requests_of_many_tasks_get_their_own_replies() -> None:
+def test_concurrent_requests_get_their_own_replies() -> None:
     async def program() -> None:
         async with AsyncZmqServer(port=0, serializer="json") as server:
             serving = asyncio.create_task(server.serve(lambda number: number**2))
@@ -52,7 +52,7 @@ def test_requests_of_many_tasks_get_their_own_replies() -> None:
     run(program)
 
 
-def test_a_coroutine_function_handles_and_its_errors_are_answered(
+def test_coroutine_handler_and_its_errors(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def handler(number: int) -> float:
@@ -63,10 +63,9 @@ def test_a_coroutine_function_handles_and_its_errors_are_answered(
         async with AsyncZmqServer(port=0, serializer="json") as server:
             serving = asyncio.create_task(server.serve(handler))
             with ZmqClient(address=server.address, serializer="json", timeout=LONG) as client:
-                ask = asyncio.get_running_loop().run_in_executor
                 with pytest.raises(ZmqRemoteError, match="^ZeroDivisionError: division by zero$"):
-                    await ask(None, client.request, 0)
-                assert await ask(None, client.request, 2) == 0.5
+                    await asyncio.to_thread(client.request, 0)
+                assert await asyncio.to_thread(client.request, 2) == 0.5
             serving.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await serving
@@ -84,87 +83,85 @@ def test_recv_and_send_alternate() -> None:
         ):
             with pytest.raises(ZmqOrderError):
                 await server.send(b"x")
-            asked = asyncio.create_task(client.request(b"one"))
+            reply = asyncio.create_task(client.request(b"one"))
             assert await server.recv() == b"one"
             with pytest.raises(ValueError, match="recv and send alternate"):
                 await server.recv()
             await server.send_error("no")
             with pytest.raises(ZmqRemoteError, match="^no$"):
-                await asked
+                await reply
 
     run(program)
 
 
-def test_a_timeout_and_then_a_reply_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_reply_to_timed_out_request_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     async def program() -> None:
         async with (
             AsyncZmqServer(port=0) as server,
             AsyncZmqClient(address=server.address, retries=1) as client,
         ):
-            heard, when = [], client._call_when_ready
+            received: list[bytes] = []
+            call_when_ready = client._call_when_ready
 
-            async def when_heard(event: int, *given: Any) -> Any:
-                """The time is not over before the server has the question, however late the connection is."""
+            async def receive_and_call(event: int, *arguments: Any) -> Any:
+                """Let the server receive each request before the client waits for the reply."""
                 if event == sockets.READABLE:
-                    if heard:
+                    if received:
                         await server.send(b"too late")
-                    heard.append(await server.recv(timeout=LONG))
-                return await when(event, *given)
+                    received.append(await server.recv(timeout=LONG))
+                return await call_when_ready(event, *arguments)
 
             with monkeypatch.context() as patch:
-                patch.setattr(client, "_call_when_ready", when_heard)
+                patch.setattr(client, "_call_when_ready", receive_and_call)
                 with pytest.raises(ZmqTimeoutError, match="no answer came"):
                     await client.request(b"first", timeout=0.05)
-            assert heard == [b"first"] * 2
+            assert received == [b"first"] * 2
             await server.send(b"too late")
-            asked = asyncio.create_task(client.request(b"second", timeout=LONG))
+            reply = asyncio.create_task(client.request(b"second", timeout=LONG))
             assert await server.recv() == b"second"
             await server.send(b"in time")
-            assert await asked == b"in time"
+            assert await reply == b"in time"
             with pytest.raises(ZmqTimeoutError, match=r"no request came in 0\.01 s"):
                 await server.recv(timeout=0.01)
 
     run(program)
 
 
-def test_a_cancelled_request_does_not_spoil_the_next() -> None:
+def test_cancelled_request_does_not_affect_the_next() -> None:
     async def program() -> None:
         async with (
             AsyncZmqServer(port=0) as server,
             AsyncZmqClient(address=server.address) as client,
         ):
-            asked = asyncio.create_task(client.request(b"first"))
+            reply = asyncio.create_task(client.request(b"first"))
             assert await server.recv() == b"first"
-            asked.cancel()
+            reply.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asked
+                await reply
             await server.send(b"too late")
-            again = asyncio.create_task(client.request(b"second"))
+            second = asyncio.create_task(client.request(b"second"))
             assert await server.recv() == b"second"
             await server.send(b"2")
-            assert await again == b"2"
+            assert await second == b"2"
 
     run(program)
 
 
-def test_pushing_and_pulling() -> None:
+def test_push_and_pull() -> None:
     async def program() -> None:
         async with AsyncZmqPull(port=0, serializer="json") as pull:
             async with AsyncZmqPush(address=pull.address, serializer="json", timeout=LONG) as push:
                 for number in range(100):
                     await push.send(number)
                 assert [await pull.recv(timeout=LONG) for _ in range(100)] == list(range(100))
-            seen: list[Any] = []
 
-            async def take() -> None:
-                async for message in pull:
-                    seen.append(message)
+            async def collect() -> list[Any]:
+                return [message async for message in pull]
 
-            taking = asyncio.create_task(take())
+            collecting = asyncio.create_task(collect())
             await asyncio.sleep(0)
             pull.close()
-            await taking
-            assert seen == []
+            assert await collecting == []
             with pytest.raises(ZmqClosedError):
                 await pull.recv()
         async with AsyncZmqPush(port=0, bind=True, timeout=0.02) as alone:
@@ -200,7 +197,7 @@ def test_topics() -> None:
     run(program)
 
 
-def test_the_others_and_these_understand_one_another() -> None:
+def test_async_client_with_threaded_server() -> None:
     async def program() -> None:
         with ZmqServer(port=0) as server:
             server.start_loop(bytes)
@@ -213,14 +210,14 @@ def test_the_others_and_these_understand_one_another() -> None:
     run(program)
 
 
-def test_whatever_a_handler_raises_serving_goes_on() -> None:
-    class Unspeakable(Exception):
+def test_server_continues_after_handler_error() -> None:
+    class UnprintableError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
     def handler(message: object) -> object:
         if message == "bad":
-            raise Unspeakable
+            raise UnprintableError
         return message
 
     async def program() -> None:
@@ -229,7 +226,7 @@ def test_whatever_a_handler_raises_serving_goes_on() -> None:
             AsyncZmqClient(address=server.address, serializer="json", timeout=LONG) as client,
         ):
             serving = asyncio.create_task(server.serve(handler))
-            with pytest.raises(ZmqRemoteError, match="^Unspeakable$"):
+            with pytest.raises(ZmqRemoteError, match="^UnprintableError$"):
                 await client.request("bad")
             assert await client.request("next") == "next"
             server.close()
@@ -243,34 +240,35 @@ def test_whatever_a_handler_raises_serving_goes_on() -> None:
     run(program)
 
 
-def test_serving_that_is_cancelled_answers_what_it_was_asked() -> None:
+def test_cancelled_server_answers_the_current_request() -> None:
     async def program() -> None:
-        asked = asyncio.Event()
+        received = asyncio.Event()
 
         async def handler(_: bytes) -> bytes:
-            asked.set()
-            return await asyncio.Event().wait() and b""
+            received.set()
+            await asyncio.Event().wait()
+            return b""
 
         async with (
             AsyncZmqServer(port=0) as server,
             AsyncZmqClient(address=server.address, timeout=LONG) as client,
         ):
             serving = asyncio.create_task(server.serve(handler))
-            asking = asyncio.create_task(client.request(b"x"))
-            await asked.wait()
+            reply = asyncio.create_task(client.request(b"x"))
+            await received.wait()
             serving.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await serving
             with pytest.raises(ZmqRemoteError, match="^CancelledError$"):
-                await asking
-            again = asyncio.create_task(server.serve(bytes))
+                await reply
+            serving = asyncio.create_task(server.serve(bytes))
             assert await client.request(b"y") == b"y"
-            again.cancel()
+            serving.cancel()
 
     run(program)
 
 
-def test_a_request_that_comes_while_its_receiver_is_cancelled_is_not_lost() -> None:
+def test_request_is_not_lost_if_recv_is_cancelled() -> None:
     async def program() -> None:
         async with AsyncZmqServer(port=0) as server:
             with (
@@ -279,21 +277,22 @@ def test_a_request_that_comes_while_its_receiver_is_cancelled_is_not_lost() -> N
             ):
                 waiting = asyncio.create_task(server.recv())
                 await asyncio.sleep(0)
-                asked = pool.submit(client.request, b"x")
+                reply = pool.submit(client.request, b"x")
                 while not server._socket.get(zmq.EVENTS) & zmq.POLLIN:
                     time.sleep(0.001)
-                server._socket._handle_events()  # type: ignore[no-untyped-call]  # what the event loop does next
+                # Run the callback that the event loop would run next.
+                server._socket._handle_events()  # type: ignore[no-untyped-call]
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await waiting
                 assert await server.recv(timeout=LONG) == b"x"
                 await server.send(b"y")
-                assert await asyncio.wrap_future(asked) == b"y"
+                assert await asyncio.wrap_future(reply) == b"y"
 
     run(program)
 
 
-def test_what_is_refused() -> None:
+def test_invalid_calls_are_rejected() -> None:
     async def program() -> None:
         pieces = memoryview(b"abcdef")[::2]
         async with (
@@ -315,9 +314,10 @@ def test_what_is_refused() -> None:
             with pytest.raises(ZmqMessageError, match="contiguous bytes"):
                 await pub.send("t", pieces)
             await pub.send("u", b"next")
-            while (got := await sub.recv())[0] == "hello":
-                pass
-            assert got == ("u", b"next")
+            received = await sub.recv()
+            while received[0] == "hello":
+                received = await sub.recv()
+            assert received == ("u", b"next")
             for call in (push.send, client.request):
                 with pytest.raises(ZmqMessageError, match="contiguous bytes"):
                     await call(pieces)
@@ -331,7 +331,7 @@ def test_what_is_refused() -> None:
     run(program)
 
 
-def test_a_wait_of_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_in_several_rounds_lasts_for_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "LONGEST", 20)
 
     async def program() -> None:
@@ -347,7 +347,7 @@ def test_a_wait_of_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     run(program)
 
 
-def test_what_is_forgotten_is_closed_and_told() -> None:
+def test_deleted_object_is_closed_with_a_warning() -> None:
     async def program() -> None:
         AsyncZmqPull(port=0)
 

@@ -1,4 +1,4 @@
-"""Encrypted services: asked for in the description, keys made by each launch, and nobody else lets himself in."""
+"""Test encrypted services: their declaration, the keys of each launch, and rejected clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.strategies import SCHEME
 LONG = 30.0
 
 
-def described(**options: Any) -> Experiment:
+def new_experiment(**options: Any) -> Experiment:
     exp = Experiment("e", **options)
     exp.new_process("server", command="c").binds(["replay", "plain"]).encrypts("replay")
     exp.new_process("client", command="c").connects("replay")
@@ -27,11 +27,11 @@ def described(**options: Any) -> Experiment:
     return exp
 
 
-# --- described ---
+# --- declaration ---
 
 
-def test_it_is_kept_dumped_and_loaded(tmp_path: Path) -> None:
-    exp = described()
+def test_encryption_survives_dump_and_load(tmp_path: Path) -> None:
+    exp = new_experiment()
     exp.dump_file(tmp_path / "e.yml")
     assert exp.dump_dict()["processes"]["server"]["encrypted"] == ["replay"]
     assert Experiment.load_file(tmp_path / "e.yml").dump_dict() == exp.dump_dict()
@@ -41,8 +41,8 @@ def test_it_is_kept_dumped_and_loaded(tmp_path: Path) -> None:
     assert short.dump() == {"command": ["c"], "binds": {"replay": 7000}, "encrypted": ["replay"]}
 
 
-def test_who_gets_which_keys() -> None:
-    exp = described()
+def test_keys_of_each_process() -> None:
+    exp = new_experiment()
     group = exp.new_process_group("g").connects("replay")
     group.new_process("member", command="c")
     serving = exp.new_process_group("serving").binds("more", encrypted=True)
@@ -56,14 +56,14 @@ def test_who_gets_which_keys() -> None:
         "inside": encryption_keys.SERVER_VARIABLES,
     }
     assert set(plan.key_variables) == set(encryption_keys.SERVER_VARIABLES)
-    told = plan.environment(plan.processes[2])
-    assert {key: value for key, value in told.items() if "ENCRYPTED" in key} == {
+    environment = plan.environment(plan.processes[2])
+    assert {key: value for key, value in environment.items() if "ENCRYPTED" in key} == {
         "SYMPH_REPLAY_ENCRYPTED": "curve",
         "SYMPH_MORE_ENCRYPTED": "curve",
     }
 
 
-def test_without_encrypted_services_there_is_nothing_of_it() -> None:
+def test_no_keys_without_encrypted_services() -> None:
     exp = Experiment("e")
     exp.new_process("p", command="c").binds("replay")
     plan = resolve(exp, SCHEME)
@@ -80,22 +80,21 @@ def test_without_encrypted_services_there_is_nothing_of_it() -> None:
          "'other': encrypts service 'replay', which it does not bind"),
         (lambda exp: exp.get_process("client").set_env(encryption_keys.CLIENT_SECRET, "mine"),
          "'SYMPHONY_CURVE_CLIENT_SECRET' is reserved for an encryption key"),
-        (lambda exp: exp.set_env(encryption_keys.SERVER_PUBLIC, "mine"), "is reserved for an encryption key"),
+        (lambda exp: exp.set_env(encryption_keys.SERVER_PUBLIC, "mine"),
+         "is reserved for an encryption key"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_in_one_line(change: Any, message: str) -> None:
-    exp = described()
+def test_invalid_declaration_is_rejected(change: Any, message: str) -> None:
+    exp = new_experiment()
     change(exp)
-    with pytest.raises(SpecError) as refusal:
+    with pytest.raises(SpecError) as error:
         resolve(exp, SCHEME)
-    assert message in str(refusal.value)
+    assert message in str(error.value)
 
 
-def test_keys_are_new_every_time_and_only_those_asked_for() -> None:
-    first, second = (
-        encryption_keys.generate(encryption_keys.SERVER_VARIABLES),
-        encryption_keys.generate(encryption_keys.SERVER_VARIABLES),
-    )
+def test_keys_are_generated_for_each_launch() -> None:
+    first = encryption_keys.generate(encryption_keys.SERVER_VARIABLES)
+    second = encryption_keys.generate(encryption_keys.SERVER_VARIABLES)
     assert set(first) == set(encryption_keys.SERVER_VARIABLES)
     assert not set(first.values()) & set(second.values())
     assert {len(key) for key in first.values()} == {40}
@@ -105,7 +104,7 @@ def test_keys_are_new_every_time_and_only_those_asked_for() -> None:
     assert encryption_keys.generate([]) == {}
 
 
-def test_without_pyzmq_there_are_no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_launch_without_pyzmq_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "zmq", None)
     assert encryption_keys.generate([]) == {}
     exp = Experiment("e")
@@ -118,20 +117,21 @@ def test_without_pyzmq_there_are_no_keys(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert cluster.list_experiments() == []
 
 
-def test_the_text_of_a_manifest_has_no_key() -> None:
+def test_manifest_does_not_show_keys() -> None:
     for backend, options in (("local", {}), ("kube", {"image": "i"})):
         cluster = Cluster.new(backend, **options)
-        manifest = cluster.manifest(described())
+        manifest = cluster.manifest(new_experiment())
         text = f"{manifest}{json.dumps(manifest.to_dict())}"
         assert "SYMPHONY_CURVE_SERVER_SECRET" in text
         assert ("(generated by the launch)" if backend == "local" else "<redacted>") in text
         for word in text.replace('"', " ").split():
+            # A key has 40 characters, none of which is "_" or "-".
             assert len(word.strip("',:[]{}")) != 40 or "_" in word or "-" in word, word
 
 
-def test_on_kubernetes_the_keys_are_a_secret_that_is_mounted_nowhere(tmp_path: Path) -> None:
+def test_kubernetes_passes_keys_as_variables_of_a_secret(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("swordfish")
-    exp = described(secrets={"token": str(tmp_path / "token")})
+    exp = new_experiment(secrets={"token": str(tmp_path / "token")})
     cluster = Cluster.new("kube", namespace="team-a", image="i")
     manifest = cluster.manifest(exp)
     objects = list(manifest)  # type: ignore[call-overload]
@@ -155,7 +155,7 @@ def test_on_kubernetes_the_keys_are_a_secret_that_is_mounted_nowhere(tmp_path: P
     assert "<redacted>" not in (tmp_path / "manifest.yml").read_text()
 
 
-# --- used ---
+# --- use ---
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of a process that binds and connects to an encrypted service."""
     with zmq.Context() as context, context.socket(zmq.REP) as holder:
         port = holder.bind_to_random_port("tcp://127.0.0.1")
-    found = {
+    variables = {
         "SYMPHONY_EXPERIMENT": "e",
         "SYMPH_REPLAY_HOST": "127.0.0.1",
         "SYMPH_REPLAY_PORT": str(port),
@@ -171,82 +171,63 @@ def environ(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "SYMPH_REPLAY_ENCRYPTED": "curve",
         **encryption_keys.generate(encryption_keys.SERVER_VARIABLES),
     }
-    for key, value in found.items():
+    for key, value in variables.items():
         monkeypatch.setenv(key, value)
-    return found
+    return variables
 
 
-def test_the_classes_find_the_keys_by_themselves(environ: dict[str, str]) -> None:
+def test_classes_use_the_keys_in_the_environment(environ: dict[str, str]) -> None:
     with ZmqServer(service="replay") as server, ZmqClient(service="replay", timeout=LONG) as client:
         server.start_loop(bytes)
         assert client.request(b"x") == b"x"
-        assert not any(
-            environ[key] in f"{server!r}{client!r}{client._socket_address}"
-            for key in encryption_keys.SERVER_VARIABLES
-        )
+        shown = f"{server!r}{client!r}{client._socket_address}"
+        assert not any(environ[key] in shown for key in encryption_keys.SERVER_VARIABLES)
         server.stop()
         assert server.join(LONG)
         with pytest.raises(ZmqTimeoutError):
             client.request(b"x", timeout=0.01)
         server.start_loop(bytes)
-        assert client.request(b"with a fresh socket") == b"with a fresh socket"
+        assert client.request(b"with a new socket") == b"with a new socket"
 
 
-def asked(
-    address: str, *, expect: bool, public: str = "", secret: str = "", server: str = ""
-) -> None:
+def is_answered(
+    address: str, client: dict[str, str], server: dict[str, str], *, timeout: float
+) -> bool:
+    """Return whether a plain socket with the keys of ``client`` gets a reply from the server.
+
+    ``server`` has the public key that the client expects of the server.
+    """
     with zmq.Context() as context, context.socket(zmq.REQ) as socket:
         socket.linger = 0
-        if server:
-            socket.curve_publickey, socket.curve_secretkey = public.encode(), secret.encode()
-            socket.curve_serverkey = server.encode()
+        if client:
+            socket.curve_publickey = client[encryption_keys.CLIENT_PUBLIC].encode()
+            socket.curve_secretkey = client[encryption_keys.CLIENT_SECRET].encode()
+            socket.curve_serverkey = server[encryption_keys.SERVER_PUBLIC].encode()
         socket.connect(address)
-        socket.send(b"let me in")
-        assert bool(socket.poll(int(LONG * 1000) if expect else 300)) is expect
+        socket.send(b"request")
+        return bool(socket.poll(int(timeout * 1000)))
 
 
-def test_who_has_no_key_or_another_is_not_let_in(environ: dict[str, str]) -> None:
-    stranger = encryption_keys.generate(encryption_keys.CLIENT_VARIABLES)
+def test_client_without_the_keys_is_rejected(environ: dict[str, str]) -> None:
+    other = encryption_keys.generate(encryption_keys.CLIENT_VARIABLES)
     with ZmqServer(service="replay") as server:
         server.start_loop(bytes)
-        public, secret = (
-            environ[encryption_keys.CLIENT_PUBLIC],
-            environ[encryption_keys.CLIENT_SECRET],
-        )
-        asked(server.address, expect=False)
-        asked(
-            server.address,
-            expect=False,
-            public=public,
-            secret=secret,
-            server=stranger[encryption_keys.SERVER_PUBLIC],
-        )
-        asked(
-            server.address,
-            expect=False,
-            public=stranger[encryption_keys.CLIENT_PUBLIC],
-            secret=stranger[encryption_keys.CLIENT_SECRET],
-            server=environ[encryption_keys.SERVER_PUBLIC],
-        )
-        asked(
-            server.address,
-            expect=True,
-            public=public,
-            secret=secret,
-            server=environ[encryption_keys.SERVER_PUBLIC],
-        )
+        assert not is_answered(server.address, {}, {}, timeout=0.3)
+        assert not is_answered(server.address, environ, other, timeout=0.3)
+        assert not is_answered(server.address, other, environ, timeout=0.3)
+        assert is_answered(server.address, environ, environ, timeout=LONG)
 
 
-def test_a_client_talks_to_no_server_without_the_key(environ: dict[str, str]) -> None:
-    with zmq.Context() as context, context.socket(zmq.REP) as impostor:
-        impostor.bind(f"tcp://127.0.0.1:{environ['SYMPH_REPLAY_PORT']}")
+def test_client_rejects_server_without_the_key(environ: dict[str, str]) -> None:
+    with zmq.Context() as context, context.socket(zmq.REP) as other:
+        other.bind(f"tcp://127.0.0.1:{environ['SYMPH_REPLAY_PORT']}")
         with ZmqClient(service="replay", timeout=0.3) as client, pytest.raises(ZmqTimeoutError):
             client.request(b"secret")
-        assert not impostor.poll(0)
+        assert not other.poll(0)
 
 
 @pytest.mark.parametrize(("kind", "verb"), [(ZmqServer, "binds"), (ZmqClient, "connects")])
-def test_a_process_without_keys_is_told_to_name_the_service(
+def test_process_without_keys_is_rejected(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, kind: Any, verb: str
 ) -> None:
     for key in encryption_keys.SERVER_VARIABLES:
@@ -258,26 +239,26 @@ def test_a_process_without_keys_is_told_to_name_the_service(
         kind(service="replay")
 
 
-# --- launched ---
+# --- launch ---
 
 SERVER = """
 from symphony.addons.zmq import ZmqServer
 server = ZmqServer(service="replay")
-def answer(message):
+def handle(message):
     if message == b"stop":
         server.stop()
     return message[::-1]
-server.start_loop(answer, blocking=True)
+server.start_loop(handle, blocking=True)
 """
 CLIENT = """
 import os
 from symphony.addons.zmq import ZmqClient
 with ZmqClient(service="replay", timeout=5, retries=11) as client:
     print(client.request(b"abc").decode())
-    client.request(b"stop", timeout=60)  # once: nobody answers a second time
+    client.request(b"stop", timeout=60)  # Not sent twice: the server stops after it.
 print("SERVER_SECRET" in " ".join(os.environ))
 """
-STRANGER = """
+OUTSIDER = """
 import os, zmq
 from symphony import NotFound
 from symphony.addons.zmq import ZmqClient
@@ -288,25 +269,27 @@ except NotFound as exc:
 socket = zmq.Context().socket(zmq.REQ)
 socket.linger = 0
 socket.connect("tcp://" + os.environ["SYMPH_REPLAY_ADDR"])
-socket.send(b"let me in")
+socket.send(b"request")
 print(socket.poll(500), [key for key in os.environ if "CURVE" in key])
 """
 
 
 @pytest.fixture
 def cluster(machine: Cluster) -> Cluster:
-    """Local processes, and tmux."""
+    """Return a cluster of local processes, then one of tmux."""
     return machine
 
 
-def test_an_experiment_talks_and_a_stranger_does_not(cluster: Cluster, tmp_path: Path) -> None:
+def test_only_connected_processes_can_use_an_encrypted_service(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     exp = cluster.new_experiment("e")
     exp.new_process("server", command=[sys.executable, "-c", SERVER]).binds(
         "replay", encrypted=True
     )
-    exp.new_process("stranger", command=[sys.executable, "-c", STRANGER])
+    exp.new_process("outsider", command=[sys.executable, "-c", OUTSIDER])
     client = exp.new_process("client", command=[sys.executable, "-c", CLIENT]).connects("replay")
-    client.starts_after("stranger", "succeeded")
+    client.starts_after("outsider", "succeeded")
     manifest = cluster.launch(exp)
     status = cluster.wait("e", timeout=90)
     logs = {
@@ -314,23 +297,14 @@ def test_an_experiment_talks_and_a_stranger_does_not(cluster: Cluster, tmp_path:
     }
     assert status.exit_code == 0, logs
     assert logs["client"] == "cba\nFalse\n"
-    told, tried = logs["stranger"].strip().split("\n")[0], logs["stranger"].strip().split("\n")[-1]
-    assert told.startswith("service 'replay' is encrypted, and this process has no key")
-    assert tried == "0 []"
+    error, *_, result = logs["outsider"].strip().split("\n")
+    assert error.startswith("service 'replay' is encrypted, and this process has no key")
+    assert result == "0 []"
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    kept = {
-        path.name: path.read_bytes()
-        for path in files
-        if path.name in encryption_keys.SERVER_VARIABLES
-    }
-    assert set(kept) == set(encryption_keys.SERVER_VARIABLES)
-    assert all(
-        path.stat().st_mode & 0o777 == 0o600
-        for path in files
-        if path.name in encryption_keys.SERVER_VARIABLES
-    )
-    for secret in kept.values():
-        assert {path.name for path in files if secret in path.read_bytes()} <= set(
-            encryption_keys.SERVER_VARIABLES
-        )
+    key_files = [path for path in files if path.name in encryption_keys.SERVER_VARIABLES]
+    assert {path.name for path in key_files} == set(encryption_keys.SERVER_VARIABLES)
+    assert {path.stat().st_mode & 0o777 for path in key_files} == {0o600}
+    for secret in [path.read_bytes() for path in key_files]:
+        holders = {path.name for path in files if secret in path.read_bytes()}
+        assert holders <= set(encryption_keys.SERVER_VARIABLES)
         assert secret.decode() not in f"{manifest}{manifest.to_dict()}{exp.dump_dict()}{status}"

@@ -2,7 +2,9 @@
 
 The rules differ from those of a ``.gitignore``, so a library for gitignore patterns does not fit: a
 pattern without a slash matches only at the top, and a later line can include files of an excluded
-directory again. The rules are at https://docs.docker.com/build/concepts/context/
+directory again. The ``PatternMatcher`` of docker-py differs from the engines as well: it does not
+support escapes with a backslash or negated sets such as ``[^a]``, and ``**.pyc`` does not match
+``a.pyc``. The rules are at https://docs.docker.com/build/concepts/context/
 """
 
 from __future__ import annotations

@@ -8,6 +8,9 @@ its mode.
 If the system allows no link, for example across file systems, the file is copied. A copy is kept
 while the inode, size and times of its source equal those that were recorded. A source whose times
 are so recent that they might not show the next change is not recorded, and is copied again.
+
+No library is used because those for synchronizing directories copy every file: they neither create
+hard links nor detect that a link refers to an old version of its source.
 """
 
 from __future__ import annotations

@@ -5,6 +5,11 @@ ZeroMQ sends in the background, so a program that exits at once would lose its l
 objects that are open when the program exits are closed then, and the exit waits for unsent
 messages, at most ``linger`` seconds for each socket. The same holds for a child of multiprocessing.
 It does not hold for a child of ``os.fork`` that calls ``os._exit``.
+
+The module authenticates the clients of an encrypted service itself, in one thread. The
+``ThreadAuthenticator`` of pyzmq is not used because it imports asyncio into every program, and
+because the exit of the program hangs if the context is terminated before the authenticator is
+stopped.
 """
 
 from __future__ import annotations
@@ -76,23 +81,23 @@ class _Process:
             self.context.term()
 
 
-_here = _Process()
+_current = _Process()
 
 
 def _reset_after_fork() -> None:
-    global _here
-    inherited: list[Closable] = list(_here.open)
+    global _current
+    inherited: list[Closable] = list(_current.open)
     for item in inherited:
         item.disown()
-    _forked.append(
-        (_here, inherited)
-    )  # Context and sockets belong to the parent and must not be closed here.
-    _here = _Process()
+    # The context and the sockets belong to the parent and must not be closed by the child, so a
+    # reference keeps them from being deleted.
+    _forked.append((_current, inherited))
+    _current = _Process()
 
 
 _forked: list[tuple[_Process, list[Closable]]] = []
 os.register_at_fork(after_in_child=_reset_after_fork)
-atexit.register(lambda: _here.end())
+atexit.register(lambda: _current.end())
 
 
 def _shut_down_with_child(process: _Process) -> None:
@@ -127,49 +132,57 @@ def _shut_down_after_threads(process: _Process) -> None:
 
 
 def _wait_for_threads(process: _Process) -> None:
-    here = {threading.current_thread(), threading.main_thread()}
-    while others := [
-        each
-        for each in threading.enumerate()
-        if each.is_alive() and not each.daemon and each not in here
-    ]:
-        for thread in others:
+    excluded = {threading.current_thread(), threading.main_thread()}
+
+    def running_threads() -> list[Thread]:
+        return [
+            thread
+            for thread in threading.enumerate()
+            if thread.is_alive() and not thread.daemon and thread not in excluded
+        ]
+
+    # A thread may start others before it finishes, so repeat until a pass finds none.
+    threads = running_threads()
+    while threads:
+        for thread in threads:
             thread.join()
+        threads = running_threads()
     process.end()
 
 
 def context() -> zmq.Context[zmq.Socket[bytes]]:
     """Return the context of this process."""
-    return _here.get()
+    return _current.get()
 
 
 def asynchronous_context() -> zmq.asyncio.Context:
     """Return the same context for asyncio sockets."""
     import zmq.asyncio
 
-    shared = _here.get()
-    with _here.lock:
-        if _here.asynchronous is None:
-            _here.asynchronous = zmq.asyncio.Context(shared)
-        return _here.asynchronous
+    shared = _current.get()
+    with _current.lock:
+        if _current.asynchronous is None:
+            _current.asynchronous = zmq.asyncio.Context(shared)
+        return _current.asynchronous
 
 
 def close_at_exit(item: Closable) -> None:
     """Close ``item`` when the program exits, unless it has been deleted by then."""
-    _here.open.add(item)
+    _current.open.add(item)
 
 
 def block_at_exit() -> None:
     """Block for ever while the program exits. Only daemon threads get here, and they must not
     print errors.
     """
-    if _here.ending:
+    if _current.ending:
         threading.Event().wait()
 
 
 # --- clients of an encrypted service ---
 
-# ZeroMQ asks at this address whether it may accept a client (ZAP, https://rfc.zeromq.org/spec/27).
+# ZeroMQ sends a request to this address for each new client. The protocol is ZAP,
+# https://rfc.zeromq.org/spec/27.
 _ZAP = "inproc://zeromq.zap.01"
 
 
@@ -178,26 +191,26 @@ def accept_clients(keys: Keys) -> str:
     the server.
     """
     domain = f"symphony-{keys.other}"
-    shared = _here.get()
-    with _here.lock:
-        if not _here.admitted:
-            asked = shared.socket(zmq.REP)
-            asked.linger = 0
-            asked.bind(_ZAP)
-            Thread(
-                target=_serve_zap, args=(asked, _here.admitted), name="symphony-zap", daemon=True
-            ).start()
-        _here.admitted[domain.encode()] = z85.decode(keys.other)
+    shared = _current.get()
+    with _current.lock:
+        if not _current.admitted:
+            handler = shared.socket(zmq.REP)
+            handler.linger = 0
+            handler.bind(_ZAP)
+            arguments = (handler, _current.admitted)
+            Thread(target=_serve_zap, args=arguments, name="symphony-zap", daemon=True).start()
+        _current.admitted[domain.encode()] = z85.decode(keys.other)
     return domain
 
 
-def _serve_zap(asked: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
+def _serve_zap(handler: zmq.Socket[bytes], admitted: Mapping[bytes, bytes]) -> None:
     """Answer ZAP requests until the context is terminated. Each domain has one public key."""
-    with contextlib.suppress(zmq.ContextTerminated), asked:
+    with contextlib.suppress(zmq.ContextTerminated), handler:
         while True:
-            version, request, domain, _address, _identity, mechanism, *credentials = (
-                asked.recv_multipart()
-            )
-            known = mechanism == b"CURVE" and credentials == [admitted.get(domain)]
-            verdict = (b"200", b"OK") if known else (b"400", b"not a client of this experiment")
-            asked.send_multipart([version, request, *verdict, b"", b""])
+            frames = handler.recv_multipart()
+            version, request, domain, _address, _identity, mechanism, *credentials = frames
+            if mechanism == b"CURVE" and credentials == [admitted.get(domain)]:
+                verdict = [b"200", b"OK"]
+            else:
+                verdict = [b"400", b"not a client of this experiment"]
+            handler.send_multipart([version, request, *verdict, b"", b""])

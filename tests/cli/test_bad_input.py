@@ -111,7 +111,7 @@ def test_a_failed_launch_is_rolled_back(program: Program) -> None:
     assert program.state_entries() == []
 
 
-def test_the_exit_code_of_a_command_is_no_launch_error(program: Program) -> None:
+def test_the_exit_code_of_a_command_is_not_a_launch_error(program: Program) -> None:
     program.launch("rl", {"a": {"command": ["sh", "-c", "exit 9"]}})
     assert program("wait", "rl").returncode == 9
 

@@ -1,4 +1,4 @@
-"""Calls that the test cluster refuses: RBAC, quotas and limits."""
+"""Calls that the test cluster rejects: RBAC, quotas and limits."""
 
 from __future__ import annotations
 

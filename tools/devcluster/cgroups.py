@@ -15,7 +15,7 @@ NEEDED = ("blkio", "cpu", "cpuset", "devices", "freezer", "memory", "pids")
 
 
 def check() -> None:
-    """Refuse unless the machine has the version 1 hierarchies that Kubernetes 1.20 needs."""
+    """Raise RequirementError if a version 1 hierarchy that Kubernetes 1.20 needs is missing."""
     missing = [name for name in NEEDED if not (MOUNTS / name / "cgroup.procs").exists()]
     if missing:
         raise RequirementError(

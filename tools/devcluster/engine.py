@@ -21,7 +21,7 @@ LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}
 
 
 def docker_socket(run: Path) -> Path:
-    """Return the path of the daemon's socket. Refuses a path that is too long for a socket."""
+    """Return the path of the daemon's socket. Raises RequirementError if it is too long."""
     path = run / "docker.sock"
     if len(str(path)) > 100:  # sun_path holds 108 bytes; see unix(7).
         raise RequirementError(
@@ -31,7 +31,7 @@ def docker_socket(run: Path) -> Path:
 
 
 def check_port() -> None:
-    """Refuse if another program already listens on the registry's port."""
+    """Raise RequirementError if another program listens on the registry's port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -19,8 +19,9 @@ _TOOLS = ("apt-get", "dpkg-deb", "ip", "mount", "nsenter", "tar", "unshare")
 
 
 def check_making(paths: Paths, *, building: bool) -> None:
-    """Refuse unless packages, binaries and images can be created. `building` needs more disk
-    space.
+    """Raise RequirementError if packages, binaries and images cannot be created.
+
+    `building` needs more disk space.
     """
     check_user(os.geteuid())
     check_system(_os_release(), platform.machine())
@@ -30,7 +31,7 @@ def check_making(paths: Paths, *, building: bool) -> None:
 
 
 def check_running(paths: Paths) -> None:
-    """Refuse unless a cluster can run here without harm to other programs."""
+    """Raise RequirementError if a cluster could not run here or could harm other programs."""
     check_other_runtimes(running_names())
     cgroups.check()
     check_free_space(paths.state, needed=4)
@@ -39,7 +40,7 @@ def check_running(paths: Paths) -> None:
 
 
 def check_user(uid: int) -> None:
-    """Refuse every user except root."""
+    """Raise RequirementError if the user is not root."""
     if uid != 0:
         raise RequirementError(
             f"only root can create namespaces and mounts: run as root, or {OTHERWISE}"
@@ -47,7 +48,7 @@ def check_user(uid: int) -> None:
 
 
 def check_system(release: Mapping[str, str], machine: str) -> None:
-    """Refuse every operating system except the one that the packages belong to."""
+    """Raise RequirementError if the operating system is not the one of the packages."""
     if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
         name = release.get("PRETTY_NAME", "this system")
         raise RequirementError(
@@ -60,7 +61,7 @@ def check_system(release: Mapping[str, str], machine: str) -> None:
 
 
 def check_tools() -> None:
-    """Refuse a machine without the few programs that start all others."""
+    """Raise RequirementError if a program that starts the others is not installed."""
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             package = {"ip": "iproute2", "mount": "mount"}.get(tool, "util-linux, tar and apt")
@@ -68,8 +69,9 @@ def check_tools() -> None:
 
 
 def check_other_runtimes(running: Iterable[tuple[int, str]]) -> None:
-    """Refuse if a container runtime of another program is running. `running` has (pid, program
-    name) pairs.
+    """Raise RequirementError if a container runtime of another program is running.
+
+    `running` has (pid, program name) pairs.
     """
     for pid, name in running:
         if name in RUNTIMES:
@@ -80,7 +82,7 @@ def check_other_runtimes(running: Iterable[tuple[int, str]]) -> None:
 
 
 def check_filesystems(known: str) -> None:
-    """Refuse a kernel without overlay mounts."""
+    """Raise RequirementError if the kernel has no overlay mounts."""
     if "overlay" not in known.split():
         raise RequirementError(
             f"this kernel has no overlay file system: modprobe overlay, or {OTHERWISE}"
@@ -88,7 +90,10 @@ def check_filesystems(known: str) -> None:
 
 
 def check_free_space(directory: Path, *, needed: int) -> None:
-    """Refuse a disk with less than `needed` GiB left at `directory`, which need not exist yet."""
+    """Raise RequirementError if the disk of `directory` has less than `needed` GiB left.
+
+    The directory need not exist yet.
+    """
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(existing).free / _GIB
     if free < needed:

@@ -66,7 +66,7 @@ def collisions(routes: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def check() -> None:
-    """Refuse if the machine already uses the cluster's bridge or addresses."""
+    """Raise RequirementError if the machine already uses the cluster's bridge or addresses."""
     if Path(f"/sys/class/net/{BRIDGE}").exists():
         raise RequirementError(
             f"bridge {BRIDGE} already exists, from a cluster with another XDG_STATE_HOME: run "

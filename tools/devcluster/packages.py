@@ -129,8 +129,9 @@ def extract(archive: Path, root: Path) -> None:
 
 
 def machine_mirrors() -> list[tuple[str, str]]:
-    """Return (address, suite) pairs of the Debian mirrors that the machine uses. Refuses if there
-    is none.
+    """Return (address, suite) pairs of the Debian mirrors that the machine uses.
+
+    Raises RequirementError if there is none.
     """
     texts = []
     for path in (APT_SOURCES / "sources.list", *sorted(APT_SOURCES.glob("sources.list.d/*"))):

@@ -52,8 +52,9 @@ _COVERED = (Path("/run"), Path("/var/run"), Path("/var/lib"), Path("/var/log"), 
 
 
 def find(environ: Mapping[str, str], home: Path) -> Paths:
-    """Return the directories according to the XDG base directory specification. Refuses unusable
-    ones.
+    """Return the directories according to the XDG base directory specification.
+
+    Raises RequirementError if a directory cannot be used.
     """
     paths = Paths(
         cache=_base(environ, "XDG_CACHE_HOME", home / ".cache") / "symphony" / "devcluster",

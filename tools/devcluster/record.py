@@ -77,8 +77,9 @@ class Record:
 
 
 def load(paths: Paths) -> Record | None:
-    """Return the record of the started processes, or None if there is none. Refuses a damaged
-    record.
+    """Return the record of the started processes, or None if there is none.
+
+    Raises RequirementError if the record is damaged.
     """
     try:
         content = json.loads(paths.record.read_text())
@@ -106,7 +107,7 @@ def load(paths: Paths) -> Record | None:
 
 @contextmanager
 def exclusive(paths: Paths) -> Iterator[None]:
-    """Hold the tool's lock. Refuses if another process holds it."""
+    """Hold the tool's lock. Raises RequirementError if another process holds it."""
     paths.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (paths.state / "lock").open("w") as file:
         try:

@@ -26,11 +26,11 @@ def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None
     for event in api.watch(path, seconds=30):
         # Before Kubernetes 1.24, a Pod also waits for the secret of the account, which is created
         # later.
-        if "secrets" in event["object"] or _modern(api):
+        if "secrets" in event["object"] or _has_token_requests(api):
             break
     else:
         raise TimeoutError(f"namespace {namespace} has had no service account {name} for 30 s")
-    _until(lambda: _lets_in(api, namespace, name), f"Pods of service account {name} to be let in")
+    _until(lambda: _admits_pods(api, namespace, name), f"Pods of service account {name}")
 
 
 def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> None:
@@ -64,7 +64,7 @@ def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
     """Wait until a new quota that allows no more ConfigMaps is enforced. Raises TimeoutError
     after 30 s.
     """
-    _until(lambda: _refuses(api, namespace, name), f"quota {name} to hold")
+    _until(lambda: _is_enforced(api, namespace, name), f"quota {name}")
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
@@ -78,31 +78,31 @@ def _until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def _lets_in(api: RawApi, namespace: str, account: str) -> bool:
-    spec = {"serviceAccountName": account, "containers": [{"name": "asked", "image": "none"}]}
+def _admits_pods(api: RawApi, namespace: str, account: str) -> bool:
+    spec = {"serviceAccountName": account, "containers": [{"name": "probe", "image": "none"}]}
     try:
         api.call(
             "POST",
             f"/api/v1/namespaces/{namespace}/pods?dryRun=All",
-            {"metadata": {"name": "asked"}, "spec": spec},
+            {"metadata": {"name": "probe"}, "spec": spec},
         )
     except ApiError as exc:
         return not any(word in str(exc) for word in _NO_ACCOUNT)
     return True
 
 
-def _refuses(api: RawApi, namespace: str, quota: str) -> bool:
+def _is_enforced(api: RawApi, namespace: str, quota: str) -> bool:
     try:
         api.call(
             "POST",
             f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All",
-            {"metadata": {"name": "asked"}},
+            {"metadata": {"name": "probe"}},
         )
     except ApiError as exc:
         return f"exceeded quota: {quota}" in str(exc)
     return False
 
 
-def _modern(api: RawApi) -> bool:
+def _has_token_requests(api: RawApi) -> bool:
     version = api.call("GET", "/version")
     return (int(version["major"]), int(version["minor"].rstrip("+"))) >= (1, 24)

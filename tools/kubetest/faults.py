@@ -177,7 +177,7 @@ class FaultProxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -186,7 +186,7 @@ class FaultProxy:
         with self._lock:
             self._faults.append(fault)
 
-    def _take(self, method: str, path: str) -> Fault | None:
+    def _next_fault(self, method: str, path: str) -> Fault | None:
         """Record a request, and return the first fault that applies to it."""
         with self._lock:
             fault = next((fault for fault in self._faults if fault.matches(method, path)), None)
@@ -200,7 +200,7 @@ class FaultProxy:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 20)
         self._port = self._server.sockets[0].getsockname()[1]
 
-    async def _end(self) -> None:
+    async def _close(self) -> None:
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -226,7 +226,7 @@ class FaultProxy:
         try:
             while head := await relay.read_head(reader):
                 body = await relay.read_body(head, reader)
-                fault = self._take(head.method, head.path)
+                fault = self._next_fault(head.method, head.path)
                 if fault is not None and fault.action == "delay":
                     await asyncio.sleep(fault.seconds)
                 elif fault is not None and fault.action == "answer":

@@ -183,12 +183,12 @@ async def _pieces(
             size = int(line.split(b";")[0], 16)
             yield line + await reader.readexactly(size + 2)
     elif length := head.get("content-length"):
-        left = int(length)
-        while left:
-            piece = await reader.read(min(left, 1 << 16))
+        remaining = int(length)
+        while remaining:
+            piece = await reader.read(min(remaining, 1 << 16))
             if not piece:
                 raise ConnectionError("the connection ended in the middle of a body")
-            left -= len(piece)
+            remaining -= len(piece)
             yield piece
     elif ends_with_connection:
         while piece := await reader.read(1 << 16):

@@ -48,7 +48,7 @@ def test_matching_images_are_confirmed_and_removed(
         return True
 
     result = clean_images(patterns, confirm=confirm)
-    assert (list(result.removed), result.step_error) == (matched, {})
+    assert (list(result.removed), result.failed) == (matched, {})
     assert questions == ([matched] if matched else [])
     assert docker.images == [name for name in IMAGES if name not in matched]
     assert docker.commands("image", "rm") == [["image", "rm", name] for name in matched]
@@ -75,8 +75,8 @@ def test_other_images_are_removed_after_a_failure(docker: FakeEngine) -> None:
     docker.change(fails=["image", "rm", IMAGES[0]])
     result = clean_images("registry.example/rl:*", confirm=lambda _: True)
     assert result.removed == (IMAGES[1],)
-    assert list(result.step_error) == [IMAGES[0]]
-    assert result.step_error[IMAGES[0]].startswith(
+    assert list(result.failed) == [IMAGES[0]]
+    assert result.failed[IMAGES[0]].startswith(
         "removing registry.example/rl:1 failed with exit code 7: line 16 |"
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "zmq"
 
-pytestmark = pytest.mark.client
+pytestmark = [pytest.mark.client, pytest.mark.namespaces]
 
 
 @pytest.fixture

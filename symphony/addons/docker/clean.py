@@ -18,7 +18,7 @@ class CleanResult:
     """
 
     removed: tuple[str, ...] = ()
-    step_error: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 def clean_images(
@@ -51,12 +51,12 @@ def clean_images(
     ]
     if not names or not (force or (confirm is not None and confirm(names))):
         return CleanResult()
-    step_error: dict[str, str] = {}
+    failed: dict[str, str] = {}
     for name in names:
         try:
             found.remove(name, force=force)
         except BackendError as exc:
-            step_error[name] = str(exc)
+            failed[name] = str(exc)
     return CleanResult(
-        removed=tuple(name for name in names if name not in step_error), step_error=step_error
+        removed=tuple(name for name in names if name not in failed), failed=failed
     )

@@ -168,7 +168,7 @@ def test_failed_build_launches_nothing(kube_cluster, builders, repository, proje
     done = symphony("exp.yml", "--build")
     assert done.returncode == 3
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(f"symphony: error: building {project}/Dockerfile by docker-")
+    assert last.startswith(f"symphony: error: building {project}/Dockerfile with docker-")
     assert "failed with exit code 1" in last
     assert "three" in last
     assert tags(builders, repository) is None
@@ -350,7 +350,7 @@ def test_clean_images(engine, kube_cluster, tmp_path, label):
         builder.tag(f"{kube_cluster.namespace}-{name}", tag)
         for name, tag in (("a", "1"), ("a", "2"), ("b", "1"))
     ]
-    with pytest.raises(BackendError, match="is not what was built: tag it first"):
+    with pytest.raises(BackendError, match="is not the image that was built: tag it first"):
         builder.push(f"{engine.registry}/{kube_cluster.namespace}", "1")
     asked = []
     assert (

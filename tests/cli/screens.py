@@ -79,7 +79,7 @@ def stage(program: Program) -> None:
     (program.directory / ".symphony.yml").write_text(_CONFIGURATION)
     (program.directory / "portable.yml").write_text(_PORTABLE)
     # The names are so long that the column with process IDs, whose width varies, is never shown
-    # beside a column that is cut.
+    # next to a column that is cut.
     simulators = {
         "half-cheetah-0": _process(_ON, connects="replay"),
         "half-cheetah-1": _process("seq 12; exit 3", connects="replay", container_image="rl:1"),

@@ -45,7 +45,7 @@ def program(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[P
         (["logs", "-f", "rl", "learner", "cr"], ["crew/agent-1", "crew/bob"]),
         (["logs", "rl", "age"], ["agent-1"]),
         (["logs", "rl", "crew/b"], ["crew/bob"]),
-        (["logs", "rl", "nobody"], []),
+        (["logs", "rl", "missing"], []),
         (["logs", "--tail", "5", "rl", "l"], ["learner"]),
         (["logs", "rl", "-f", "lea"], ["learner"]),
         (["logs", "rl", "learner", "--tail", "5", "cr"], ["crew/agent-1", "crew/bob"]),

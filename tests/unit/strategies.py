@@ -1,4 +1,4 @@
-"""Hypothesis strategies: valid names, awkward text, and whole experiments in their file form.
+"""Hypothesis strategies: valid names, unusual text, and whole experiments in their file form.
 
 Experiments are drawn as the plain data of a file, so that one strategy tests the loader, the
 schema, the dump and the plan. The loader accepts every experiment that is drawn, and it resolves to

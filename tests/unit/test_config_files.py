@@ -125,9 +125,9 @@ def test_relative_paths_are_relative_to_the_file(
 def test_a_file_of_another_user_in_a_public_directory_is_refused(
     environment: ConfigEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment.write_project("username: stranger\n")
+    environment.write_project("username: another-user\n")
     os.chown(environment.project_file, 12345, 12345)
-    assert SymphonyConfig().username == "stranger"
+    assert SymphonyConfig().username == "another-user"
     environment.work.chmod(0o1777)
     SymphonyConfig().reset()
     assert error_message(environment).startswith(
@@ -136,7 +136,7 @@ def test_a_file_of_another_user_in_a_public_directory_is_refused(
     SymphonyConfig().reset()
     monkeypatch.setenv("SYMPHONY_CONFIG", str(environment.project_file))
     monkeypatch.chdir(environment.home)
-    assert SymphonyConfig().username == "stranger"
+    assert SymphonyConfig().username == "another-user"
 
 
 def test_file_locations(environment: ConfigEnvironment) -> None:

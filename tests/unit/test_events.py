@@ -140,7 +140,7 @@ def test_history_of_an_experiment() -> None:
 
 @pytest.mark.parametrize(
     "unknown",
-    [event("migrated", reason="r"), event("migrated", None), started() | {"process": "stranger"}],
+    [event("migrated", reason="r"), event("migrated", None), started() | {"process": "unknown"}],
 )
 def test_unknown_events_are_ignored(unknown: dict[str, Any]) -> None:
     run = fold(["p"], [event("launched", None, 7.0), unknown, started()])

@@ -136,9 +136,9 @@ def test_other_file_name_extensions_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "folder.yml").mkdir()
-    with pytest.raises(SpecError, match=r"folder\.yml: cannot be read: Is a directory"):
-        Experiment.load_file(tmp_path / "folder.yml")
+    (tmp_path / "directory.yml").mkdir()
+    with pytest.raises(SpecError, match=r"directory\.yml: cannot be read: Is a directory"):
+        Experiment.load_file(tmp_path / "directory.yml")
     assert "e.yml: not UTF-8 text (byte 6); save it as UTF-8" in error_message(
         tmp_path, b"name: \xff"
     )

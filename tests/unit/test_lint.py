@@ -141,7 +141,7 @@ def test_everything_that_the_machine_lacks_is_reported(local: Target, tmp_path: 
     exp = Experiment("rl", secrets={"token": "nowhere"})
     exp.base_dir = tmp_path
     exp.new_process("a", command="no-such-program")
-    exp.new_process("b", command="true", start_dir="no-such-folder")
+    exp.new_process("b", command="true", start_dir="no-such-directory")
     exp.new_process("c", container_image="x")
     exp.new_process("d", command="true").set_env_secret("TOKEN", "token")
     group = exp.new_process_group("g")
@@ -150,7 +150,7 @@ def test_everything_that_the_machine_lacks_is_reported(local: Target, tmp_path: 
     assert [(finding.processes, finding.problem) for finding in findings_of(exp, local)] == [
         ((), f"secret 'token': there is no file {tmp_path / 'nowhere'}"),
         (("a",), "command 'no-such-program' was not found on the PATH"),
-        (("b",), f"start_dir {tmp_path / 'no-such-folder'} is not a directory"),
+        (("b",), f"start_dir {tmp_path / 'no-such-directory'} is not a directory"),
         (("c",), "has no command: this backend cannot run the entry point of an image"),
         (("g/e",), "command 'nor-this' was not found on the PATH"),
     ]

@@ -279,7 +279,7 @@ def test_small_counts(count: int | None, made: list[str]) -> None:
             {"db": "started", "agent-0": "succeeded", "agent-1": "succeeded"},
         ),
         ("agent-1", {"agent-1": "ready"}),
-        (["crew", "nobody", "db"], {"crew-0": "ready", "crew-1": "ready", "db": "ready"}),
+        (["crew", "none", "db"], {"crew-0": "ready", "crew-1": "ready", "db": "ready"}),
         ({"m": "started"}, {"m-0": "started", "m-1": "started"}),
     ],
 )
@@ -291,7 +291,7 @@ def test_starting_after_a_replicated_process_waits_for_all_copies(
         last={"starts_after": after, **one},
         db=one,
         agent={"count": 2, **one},
-        nobody={"count": 0, **one},
+        none={"count": 0, **one},
         crew={"count": 2, "processes": {"m": one}},
     )
     assert experiment.get_process("last").settings.starts_after == waits

@@ -1,4 +1,4 @@
-"""Check whether this machine can run the cluster. Every refusal says how to fix the problem."""
+"""Check whether this machine can run the cluster. Every error explains how to fix the problem."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 
 
 class NoCluster(Exception):
-    """There is no Kubernetes cluster for the tests. The message says what is missing."""
+    """There is no Kubernetes cluster for the tests. The message names the missing part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

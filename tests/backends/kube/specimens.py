@@ -141,18 +141,18 @@ def job(exp: Experiment) -> None:
 
 
 def fleet(exp: Experiment) -> None:
-    """Sixteen agents in groups of four, and one lone process."""
+    """Sixteen agents in groups of group, and one lone process."""
     learner = exp.new_process("learner", container_image=IMAGE, command="python", args="learner.py")
     learner.binds(["replay", "parameters"])
     for number in range(4):
-        four = (
+        group = (
             exp.new_process_group(f"agents-{number}")
             .starts_after(learner, "started")
             .resource_limit(cpu=1)
         )
-        for place in range(4):
-            index = 4 * number + place
-            agent = four.new_process(
+        for member in range(4):
+            index = 4 * number + member
+            agent = group.new_process(
                 f"agent-{index}", container_image=IMAGE, command="python", args=["agent.py", index]
             )
             agent.connects(["replay", "parameters"])

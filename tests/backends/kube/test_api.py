@@ -481,7 +481,7 @@ def test_expired_token_is_renewed(kube_cluster, tmp_path):
 
 
 def test_rejected_token_is_reported(kube_cluster):
-    path = kube_cluster.kubeconfig_of("nobody", {"token": "nonsense"})
+    path = kube_cluster.kubeconfig_of("unknown", {"token": "nonsense"})
     with contextlib.closing(Api(kubeconfig=path)) as api:
         with pytest.raises(
             ApiError, match="does not accept these credentials.*expired.*log in again"

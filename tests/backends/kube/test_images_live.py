@@ -81,7 +81,7 @@ def tags(engine, repository):
         return None if exc.code == 404 else f"an answer of {exc.code}"
 
 
-def folders(tmp_path, **files):
+def directories(tmp_path, **files):
     for name, text in files.items():
         (tmp_path / "src" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "src" / name / "text").write_text(text)
@@ -91,7 +91,7 @@ def folders(tmp_path, **files):
 @pytest.fixture
 def project(kube_cluster, tmp_path, repository, label):
     """An experiment of one process that prints files of its image, built from two directories."""
-    folders(tmp_path, one="first\n", two="second\n")
+    directories(tmp_path, one="first\n", two="second\n")
     (tmp_path / "src" / "Dockerfile").write_text(
         f"FROM {kube_cluster.image}\nCOPY one /one\nCOPY two /two\n"
     )
@@ -210,7 +210,7 @@ def test_failed_step_is_reported_and_leaves_no_container(
     options = [*label, "--network=none"]
     with pytest.raises(BackendError, match="failed with exit code") as caught:
         DockerBuilder(
-            tmp_path / "Dockerfile", folders(tmp_path, one="1"), tmp_path, build_options=options
+            tmp_path / "Dockerfile", directories(tmp_path, one="1"), tmp_path, build_options=options
         ).build()
     message = str(caught.value)
     assert "red" in message
@@ -325,7 +325,7 @@ def test_dockerignore_has_the_same_meaning_as_in_the_engine(
 
 
 def test_removed_file_is_not_in_the_next_image(builders, kube_cluster, tmp_path, label):
-    entries = folders(tmp_path, one="1", two="2")
+    entries = directories(tmp_path, one="1", two="2")
     settings = {"temp_directory": tmp_path / "temp", "build_options": label}
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
     name = f"{kube_cluster.namespace}:removed"
@@ -336,7 +336,7 @@ def test_removed_file_is_not_in_the_next_image(builders, kube_cluster, tmp_path,
     assert content(builders, name, "c") == {"one/text": "1", "two/text": "2"}
     assert built == builders.docker("image", "inspect", "--format", "{{.Id}}", name).strip()
     assert len(lines) > 3
-    folders(tmp_path, two="changed")
+    directories(tmp_path, two="changed")
     DockerBuilder(tmp_path / "Dockerfile", entries[1:], **settings, verbose=False).build(name)
     assert content(builders, name, "c") == {"two/text": "changed"}
 
@@ -344,7 +344,7 @@ def test_removed_file_is_not_in_the_next_image(builders, kube_cluster, tmp_path,
 def test_clean_images(engine, kube_cluster, tmp_path, label):
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
     settings = {"temp_directory": tmp_path / "temp", "build_options": label, "verbose": False}
-    builder = DockerBuilder(tmp_path / "Dockerfile", folders(tmp_path, one="1"), **settings)
+    builder = DockerBuilder(tmp_path / "Dockerfile", directories(tmp_path, one="1"), **settings)
     builder.build()
     names = [
         builder.tag(f"{kube_cluster.namespace}-{name}", tag)
@@ -360,7 +360,7 @@ def test_clean_images(engine, kube_cluster, tmp_path, label):
         == ()
     )
     assert sorted(asked) == names[:2]
-    folders(tmp_path, one="other")
+    directories(tmp_path, one="other")
     builder.build()
     used = builder.tag(f"{kube_cluster.namespace}-used", "1")
     container = engine.docker("create", used, "nothing").strip()

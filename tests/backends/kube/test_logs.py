@@ -246,7 +246,7 @@ def test_following_ends_when_the_pod_is_deleted(chatty, kube_session):
 def test_missing_right_is_named(kube_cluster):
     from symphony import Cluster
 
-    config = kube_cluster.user("nobody", [])
+    config = kube_cluster.user("no-rights", [])
     cluster = Cluster.new("kube", kubeconfig=str(config), namespace=kube_cluster.namespace)
     with pytest.raises(BackendError, match="the right to list and watch [Pp]ods"):
         list(cluster.iter_logs("any", follow=True))

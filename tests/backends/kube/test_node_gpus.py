@@ -30,8 +30,8 @@ def test_gpus_of_real_nodes(kube_cluster, shared):
 
 
 def test_gpus_without_the_right_to_list_nodes(kube_cluster, open_cluster):
-    stranger = open_cluster(
-        kubeconfig=str(kube_cluster.user("nobody", [])), namespace=kube_cluster.namespace
+    without_rights = open_cluster(
+        kubeconfig=str(kube_cluster.user("no-rights", [])), namespace=kube_cluster.namespace
     )
     with pytest.raises(BackendError, match="nodes"):
-        stranger.node_gpus()
+        without_rights.node_gpus()

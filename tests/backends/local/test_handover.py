@@ -266,8 +266,8 @@ def test_hundreds_of_descriptors_are_handed_over_and_released_in_time(
         ]
         assert len(ports) == 100
         assert all(is_leased(port) for port in ports)
-        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
-            stranger.bind(("127.0.0.1", ports[-1]))
+        with socket.socket() as competitor, pytest.raises(OSError, match="in use"):
+            competitor.bind(("127.0.0.1", ports[-1]))
         assert is_gpu_leased(names[0])
         eventually(lambda: not any(is_gpu_leased(name) for name in names[1:]))
         assert is_gpu_leased(names[0])

@@ -126,12 +126,12 @@ def test_hold_ports_sets_how_long_a_port_is_held(state, tmp_path, hold, server, 
     cluster.launch(experiment)
     try:
         until(cluster, "exp", lambda now: now.processes[0].ready)
-        with contextlib.closing(socket.socket()) as stranger:
+        with contextlib.closing(socket.socket()) as competitor:
             if hold == "bound":
                 with pytest.raises(OSError, match="in use"):
-                    stranger.bind(("127.0.0.1", port))
+                    competitor.bind(("127.0.0.1", port))
             else:
-                stranger.bind(("127.0.0.1", port))
+                competitor.bind(("127.0.0.1", port))
         other = cluster.new_experiment("other", port_range=(port, port + 1))
         python(other, "server", FOREVER).binds("a")
         assert cluster.manifest(other).services["a"] == f"127.0.0.1:{port + 1}"

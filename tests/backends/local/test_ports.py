@@ -51,20 +51,20 @@ def launch_concurrently(states, names):
 
 
 def test_concurrent_launches_share_no_port(tmp_path):
-    states = [tmp_path / ("one" if number % 2 else "other") for number in range(20)]
-    names = [f"exp-{number}" for number in range(20)]
+    states = [tmp_path / ("one" if number % 2 else "other") for number in range(10)]
+    names = [f"exp-{number}" for number in range(10)]
     try:
         outputs = [json.loads(text) for text in launch_concurrently(states, names)]
         ports = [address for services in outputs for address in services.values()]
-        assert len(ports) == len(set(ports)) == 100
+        assert len(ports) == len(set(ports)) == 50
     finally:
         for state, name in zip(states, names, strict=True):
             Cluster.new("local", state_dir=state).delete(name)
 
 
 def test_one_of_several_concurrent_launches_of_a_name_succeeds(state, cluster):
-    outputs = launch_concurrently([state] * 6, ["exp"] * 6)
-    assert sorted(text == "refused" for text in outputs) == [False] + [True] * 5
+    outputs = launch_concurrently([state] * 4, ["exp"] * 4)
+    assert sorted(text == "refused" for text in outputs) == [False] + [True] * 3
     assert all_running(cluster.describe_experiment("exp"))
     assert [name for name in os.listdir(state) if name != ".lock"] == ["exp"]
 

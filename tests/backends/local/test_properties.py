@@ -11,15 +11,16 @@ from symphony.testing.programs import REPORT
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 NAMES = st.from_regex(r"MINE_[A-Z0-9_]{1,8}", fullmatch=True)
+# A launch takes much longer than a process, so every launch has several processes.
 PROCESSES = st.lists(
     st.tuples(st.lists(TEXT, max_size=4), st.dictionaries(NAMES, TEXT, max_size=3)),
-    min_size=1,
+    min_size=8,
     max_size=8,
 )
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(processes=PROCESSES)
 def test_arguments_and_variables_arrive_unchanged(tmp_path, processes):

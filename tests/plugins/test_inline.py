@@ -96,7 +96,7 @@ def test_launch_describe_logs_and_delete(example: Path, tmp_path: Path) -> None:
     }
 
 
-def test_a_dry_run_runs_nothing_and_lists_ignored_settings(
+def test_a_dry_run_starts_no_process_and_lists_ignored_settings(
     example: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = Cluster.new("inline", directory=tmp_path / "state")

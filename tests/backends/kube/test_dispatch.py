@@ -694,7 +694,7 @@ REPORTED = [
 @pytest.mark.parametrize(
     ("kind", "cores", "memory_m", "millicores", "kib"), REPORTED, ids=lambda item: str(item)
 )
-def test_allocatable_is_at_most_what_gke_nodes_report(kind, cores, memory_m, millicores, kib):
+def test_allocatable_does_not_exceed_the_value_of_gke_nodes(kind, cores, memory_m, millicores, kib):
     none = Reserve(pods_millicores=0, pods_memory_m=0)
     found = none.allocatable(
         MachineResources(millicores=cores * 1000, memory_m=memory_m), machine_type=kind

@@ -1,5 +1,6 @@
-"""What the tests of the tmux backend share: a tmux server on a socket of its own for every test."""
+"""Fixtures of the tests of the tmux backend: each test has its own tmux server."""
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from symphony import Cluster
 
 @pytest.fixture(autouse=True)
 def sockets(tmux_sockets):
-    """The folder of the servers' sockets; without tmux nothing of this is tested."""
+    """Return the directory of the sockets of the servers. Without tmux, the tests are skipped."""
     return tmux_sockets
 
 
@@ -34,34 +35,55 @@ def experiment(cluster):
     return cluster.new_experiment("exp")
 
 
-def python(to, name, program, *args, **options):
-    """A process that runs a Python program, unbuffered."""
-    return to.new_process(
-        name, command=[sys.executable, "-u", "-c", program], args=list(args), **options
-    )
+def python(parent, name, program, *args, **options):
+    """Add a process that runs an unbuffered Python program to an experiment or a group."""
+    command = [sys.executable, "-u", "-c", program]
+    return parent.new_process(name, command=command, args=list(args), **options)
 
 
-def eventually(holds, timeout=20):
+def eventually(condition, timeout=20):
+    """Wait until ``condition`` returns a true value, at most ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true"
         time.sleep(0.01)
 
 
-def tmux(*words, server="test", check=True):
-    """What tmux answers, asked without the code under test."""
+def tmux(*arguments, server="test", check=True):
+    """Run a tmux command without the code under test, and return its output."""
+    command = ["tmux", "-L", server, *arguments]
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
-    done = subprocess.run(
-        ["tmux", "-L", server, *words], capture_output=True, text=True, check=False, env=env
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert not check or done.returncode == 0, done.stderr
     return done.stdout
 
 
-def windows(session="exp", what="#I #W"):
-    """The windows of a session."""
-    return tmux("list-windows", "-t", f"={session}:", "-F", what).splitlines()
+def new_session(name, server="test"):
+    """Create a session that does not belong to symphony."""
+    tmux("-f", "/dev/null", "new-session", "-d", "-s", name, "sleep", "1000", server=server)
+
+
+def windows(session="exp", format="#I #W"):
+    """Return a line for each window of a session."""
+    return tmux("list-windows", "-t", f"={session}:", "-F", format).splitlines()
 
 
 def server_pid():
     return int(tmux("display-message", "-p", "#{pid}"))
+
+
+def first_process(cluster):
+    return cluster.describe_experiment("exp").processes[0]
+
+
+def run_directory(cluster, name="exp"):
+    return cluster._root / name
+
+
+def run_id(cluster, name="exp"):
+    manifest = json.loads((run_directory(cluster, name) / "manifest.json").read_text())
+    return manifest["run_id"]
+
+
+def supervisor_pid(cluster):
+    return json.loads((run_directory(cluster) / "supervisor.json").read_text())["pid"]

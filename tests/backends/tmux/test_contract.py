@@ -1,11 +1,11 @@
-"""The behaviour contract on a real tmux server."""
+"""Run the behaviour contract on a real tmux server."""
 
 import contextlib
 
 import pytest
 
 from symphony.testing import BackendContract
-from tests.backends.tmux.conftest import tmux
+from tests.backends.tmux.conftest import new_session, tmux
 
 
 class TestContract(BackendContract):
@@ -17,19 +17,9 @@ class TestContract(BackendContract):
 
     @contextlib.contextmanager
     def foreign(self, cluster):
-        """A session of the user's on their own server, and one that they made by hand on ours."""
+        """Create a session of the user on the default server and on that of the cluster."""
         for server in ("default", "test"):
-            tmux(
-                "-f",
-                "/dev/null",
-                "new-session",
-                "-d",
-                "-s",
-                "contract-mine",
-                "sleep",
-                "1000",
-                server=server,
-            )
+            new_session("contract-mine", server=server)
         yield lambda: all(
             tmux("list-windows", "-t", "=contract-mine:", server=name)
             for name in ("default", "test")

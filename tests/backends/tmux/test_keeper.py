@@ -1,6 +1,5 @@
-"""The shell of a window, which runs its process and stays until all that this wrote is read."""
+"""Test the keeper: the shell of a window, which exits when the output of its process was read."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -8,183 +7,183 @@ from pathlib import Path
 import psutil
 import pytest
 
+from symphony.host import logs
 from symphony.status import State
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER
 from symphony_tmux import keeper
-from tests.backends.tmux.conftest import eventually, python, tmux, windows
+from tests.backends.tmux.conftest import (
+    eventually,
+    first_process,
+    python,
+    run_directory,
+    supervisor_pid,
+    tmux,
+    windows,
+)
 
 MARK = "\x1b]5379;symphony;7\x1b\\"
-COUNTS = (
-    "import signal, time; signal.signal(2, lambda *_: print('INT', flush=True)); print('up', flush=True)\n"
+# A program that prints INT for each SIGINT.
+COUNT_INTERRUPTS = (
+    "import signal, time; signal.signal(2, lambda *_: print('INT', flush=True))\n"
+    "print('up', flush=True)\n"
     "while True: time.sleep(100)"
 )
-ASKS = "print('up'); print('got', input())"
+READ_LINE = "print('up'); print('got', input())"
+IGNORE_HANGUP = (
+    "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+)
 
 
-def press(key, window=0):
-    tmux("send-keys", "-t", f"=exp:{window}", key)
+def press(*keys):
+    tmux("send-keys", "-t", "=exp:0", *keys)
 
 
-def said(cluster, text, process="p"):
-    return lambda: text in cluster.get_log("exp", process)
+def wait_for_log(cluster, text):
+    eventually(lambda: text in cluster.get_log("exp", "p"))
+
+
+def read_logs(cluster, *arguments, **options):
+    return [line.text for line in cluster.iter_logs("exp", *arguments, **options)]
 
 
 @pytest.fixture
-def launched(cluster, experiment):
-    """Launch one process, and return its id once it has said that it is up."""
+def launch(cluster, experiment):
+    """Return a function that launches one process and returns its id when it has printed ``up``."""
 
-    def launch(program):
-        python(experiment, "p", program).ready(log="^up$").termination_grace_period(5)
+    def launch(program, **options):
+        python(experiment, "p", program, **options).ready(log="^up$").termination_grace_period(5)
         cluster.launch(experiment)
         return until(cluster, "exp", lambda now: now.processes[0].ready).processes[0].pid
 
     return launch
 
 
-def ended(cluster):
-    return until(cluster, "exp", lambda now: now.processes[0].state is not State.RUNNING).processes[
-        0
-    ]
+def wait_for_exit(cluster):
+    status = until(cluster, "exp", lambda now: now.processes[0].state is not State.RUNNING)
+    return status.processes[0]
 
 
-def supervisor(cluster):
-    return psutil.Process(
-        json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"]
-    )
+# --- the mark in the log ---
 
 
-# --- what of the log is the keeper's ---
-
-
-def test_what_a_window_got_is_cleaned():
+def test_mark_is_removed_from_output():
     assert keeper.mark(7) == MARK
     assert keeper.clean(f"one\r\ntwo{MARK}again\r\n{MARK}") == "one\ntwoagain\n"
     assert keeper.clean("\x1b]5379;other\x1b\\\r") == "\x1b]5379;other\x1b\\\r"
-    assert [keeper.is_mark(line) for line in (MARK, MARK * 2, MARK + "x", "", MARK + "\r")] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
-    assert [keeper.last_lines("a\r\n\nb", count) for count in (0, 1, 2, 9)] == [
-        "",
-        "b",
-        "\nb",
-        "a\r\n\nb",
-    ]
 
 
-def test_the_mark_is_in_no_log_and_on_no_screen(cluster, experiment):
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [(MARK, True), (MARK * 2, True), (MARK + "x", False), ("", False), (MARK + "\r", False)],
+)
+def test_is_mark(line, expected):
+    assert keeper.is_mark(line) is expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, ""), (1, "b"), (2, "\nb"), (9, "a\r\n\nb")])
+def test_last_lines(count, expected):
+    assert keeper.last_lines("a\r\n\nb", count) == expected
+
+
+def test_mark_is_not_shown(cluster, experiment):
     experiment.new_process("p", cmd="echo one; echo two")
     experiment.new_process("q", cmd="echo one; printf two")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    assert MARK[:4] in (cluster._root / "exp" / "logs" / "p.log").read_text()
+    assert MARK[:4] in (run_directory(cluster) / "logs" / "p.log").read_text()
+    expected = [(name, text) for name in "pq" for text in ("one", "two")]
     for tail in (None, 2):
         lines = list(cluster.iter_logs("exp", tail=tail))
-        assert sorted((line.process, line.text) for line in lines) == [
-            (name, text) for name in "pq" for text in ("one", "two")
-        ]
+        assert sorted((line.process, line.text) for line in lines) == expected
     assert [cluster.get_log("exp", name, tail=1) for name in "pq"] == ["two\n", "two"]
-    assert [line.text for line in cluster.iter_logs("exp", ["p"], follow=True, tail=1)] == ["two"]
-    assert tmux("capture-pane", "-p", "-S", "-", "-t", "=exp:0").split("Pane is dead")[
-        0
-    ].split() == ["one", "two"]
+    assert read_logs(cluster, ["p"], follow=True, tail=1) == ["two"]
+    output, _, _ = tmux("capture-pane", "-p", "-S", "-", "-t", "=exp:0").partition("Pane is dead")
+    assert output.split() == ["one", "two"]
 
 
-# One line, whatever other places of a computer take for the end of one.
+# One line with the characters that other programs accept as the end of a line.
 LINE = "{}\r{} done\f\v\x1c\x85\u2028end"
 
 
-def lines_of(process, *numbers):
-    return [LINE.format(process, number) for number in numbers]
+def lines_of(processes, numbers):
+    return [LINE.format(process, number) for process in processes for number in numbers]
 
 
-def writes(to, name, folder=None):
-    """A process that writes three lines and, given a folder, three more once a file ``go`` is in it."""
-    program = f"import os, time\nfor n in range(6):\n    print({LINE!r}.format('{name}', n))\n" + (
-        "    while n == 2 and not os.path.exists('go'): time.sleep(0.02)\n" if folder else ""
-    )
-    return python(to, name, program, start_dir=folder)
+def add_writer(experiment, name, directory=None):
+    """Add a process that writes six lines.
+
+    If a directory is given, it waits after three lines until the directory has a file ``go``.
+    """
+    program = f"import os, time\nfor n in range(6):\n    print({LINE!r}.format('{name}', n))\n"
+    if directory:
+        program += "    while n == 2 and not os.path.exists('go'): time.sleep(0.02)\n"
+    return python(experiment, name, program, start_dir=directory)
 
 
 @pytest.mark.parametrize("tail", [0, 1, 2, 5, 9])
-def test_the_last_lines_of_what_has_ended(cluster, experiment, tail):
+def test_tail_of_finished_processes(cluster, experiment, tail):
     for name in "pq":
-        writes(experiment, name)
+        add_writer(experiment, name)
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    last = range(max(0, 6 - tail), 6)
+    numbers = range(max(0, 6 - tail), 6)
     for name in "pq":
-        assert cluster.get_log("exp", name, tail=tail) == "".join(
-            f"{line}\n" for line in lines_of(name, *last)
-        )
+        log = "".join(f"{line}\n" for line in lines_of(name, numbers))
+        assert cluster.get_log("exp", name, tail=tail) == log
         for follow in (False, True):
-            found = [
-                line.text for line in cluster.iter_logs("exp", [name], tail=tail, follow=follow)
-            ]
-            assert found == lines_of(name, *last)
+            lines = read_logs(cluster, [name], tail=tail, follow=follow)
+            assert lines == lines_of(name, numbers)
     for follow in (False, True):
-        merged = list(cluster.iter_logs("exp", tail=tail, follow=follow))
-        assert sorted(line.text for line in merged) == sorted(
-            lines_of("p", *last) + lines_of("q", *last)
-        )
+        lines = read_logs(cluster, tail=tail, follow=follow)
+        assert sorted(lines) == lines_of("pq", numbers)
 
 
 @pytest.mark.parametrize("tail", [1, 2])
-def test_the_last_lines_of_what_goes_on(cluster, experiment, tmp_path, tail):
+def test_tail_of_running_processes(cluster, experiment, tmp_path, tail):
     for name in "pq":
-        writes(experiment, name, str(tmp_path))
+        add_writer(experiment, name, str(tmp_path))
     cluster.launch(experiment)
     eventually(lambda: all(cluster.get_log("exp", name).count("\n") == 3 for name in "pq"))
-    so_far = range(3 - tail, 3)
-    assert [line.text for line in cluster.iter_logs("exp", ["p"], tail=tail)] == lines_of(
-        "p", *so_far
-    )
-    follows = cluster.iter_logs("exp", tail=tail, follow=True)
-    begins = [next(follows).text for _ in range(2 * tail)]
-    assert sorted(begins) == sorted(lines_of("p", *so_far) + lines_of("q", *so_far))
+    numbers = range(3 - tail, 3)
+    assert read_logs(cluster, ["p"], tail=tail) == lines_of("p", numbers)
+    followed = cluster.iter_logs("exp", tail=tail, follow=True)
+    first = [next(followed).text for _ in range(2 * tail)]
+    assert sorted(first) == lines_of("pq", numbers)
     (tmp_path / "go").touch()
-    assert sorted(line.text for line in follows) == sorted(
-        lines_of("p", 3, 4, 5) + lines_of("q", 3, 4, 5)
-    )
+    assert sorted(line.text for line in followed) == lines_of("pq", (3, 4, 5))
 
 
-def test_a_log_that_grows_as_it_is_opened_loses_no_line(cluster, launched, monkeypatch):
-    """The process ends at the very moment: where a line was the one before the last, now its mark is the last."""
-    launched("print('same'); print('up'); print('same'); input()")
-    eventually(said(cluster, "up\nsame\n"))
-    from symphony.host import logs
+def test_tail_of_a_log_that_grows_while_it_is_opened(cluster, launch, monkeypatch):
+    """The keeper appends its mark at that moment, so the last line is not the last in the file."""
+    launch("print('same'); print('up'); print('same'); input()")
+    wait_for_log(cluster, "up\nsame\n")
+    read_merged = logs.read_merged
 
-    real = logs.read_merged
-
-    def merged(run, *args, **options):
+    def append_and_read(run, *args, **options):
         with run.log("p").open("a") as log:
             log.write(MARK)
-        return real(run, *args, **options)
+        return read_merged(run, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(logs, "read_merged", merged)
-        assert [line.text for line in cluster.iter_logs("exp", tail=1)] == ["same"]
+        patch.setattr(logs, "read_merged", append_and_read)
+        assert read_logs(cluster, tail=1) == ["same"]
 
 
-def test_a_line_that_is_begun_is_the_last(cluster, launched):
-    launched("print('one'); print('up'); print('beg', end=''); input(); print('un')")
-    eventually(said(cluster, "beg"))
-    assert [line.text for line in cluster.iter_logs("exp", tail=1)] == ["beg"]
-    follows = cluster.iter_logs("exp", tail=2, follow=True)
-    assert next(follows).text == "up"
-    press("Enter")  # its echo ends the line
-    assert [line.text for line in follows] == ["beg", "un"]
+def test_incomplete_line_counts_as_the_last(cluster, launch):
+    launch("print('one'); print('up'); print('beg', end=''); input(); print('un')")
+    wait_for_log(cluster, "beg")
+    assert read_logs(cluster, tail=1) == ["beg"]
+    followed = cluster.iter_logs("exp", tail=2, follow=True)
+    assert next(followed).text == "up"
+    press("Enter")  # The terminal echoes the key, which completes the line.
+    assert [line.text for line in followed] == ["beg", "un"]
 
 
-def test_the_mark_of_one_run_is_not_in_the_next(cluster, experiment):
-    python(experiment, "p", "print('up'); raise SystemExit(4)").restart_policy("OnFailure").ready(
-        log="^up$"
-    )
+def test_mark_is_removed_after_a_restart(cluster, experiment):
+    process = python(experiment, "p", "print('up'); raise SystemExit(4)")
+    process.restart_policy("OnFailure").ready(log="^up$")
     cluster.launch(experiment)
     until(
         cluster,
@@ -192,188 +191,175 @@ def test_the_mark_of_one_run_is_not_in_the_next(cluster, experiment):
         lambda now: now.processes[0].restarts >= 1 and now.processes[0].state is State.PENDING,
     )
     assert cluster.get_log("exp", "p") == "up\nup\n"
-    assert [line.text for line in cluster.iter_logs("exp")] == ["up", "up"]
+    assert read_logs(cluster) == ["up", "up"]
 
 
-# --- what the process finds ---
+# --- the environment of the process ---
 
 
-def test_the_process_leads_its_group_to_which_the_terminal_belongs(cluster, experiment):
-    program = (
-        "import os, signal; print(os.getpid() == os.getpgrp() == os.tcgetpgrp(0), os.isatty(1), os.isatty(2));"
-        "print(sorted(os.readlink(f'/proc/self/fd/{n}').split(':')[0] for n in os.listdir('/proc/self/fd')"
-        " if os.path.exists(f'/proc/self/fd/{n}') and int(n) > 2));"
-        "print([s.name for s in signal.Signals if signal.getsignal(s) == signal.SIG_IGN]);"
-        "print(sorted(k for k in os.environ if 'PWD' in k), os.environ['PWD'])"
-    )
+def test_terminal_files_signals_and_directory_of_a_process(cluster, experiment):
+    program = """
+import os, signal
+print(os.getpid() == os.getpgrp() == os.tcgetpgrp(0), os.isatty(1), os.isatty(2))
+paths = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd") if int(number) > 2]
+print([os.readlink(path) for path in paths if os.path.exists(path)])
+print([s.name for s in signal.Signals if signal.getsignal(s) == signal.SIG_IGN])
+print(sorted(key for key in os.environ if "PWD" in key), os.environ["PWD"])
+"""
     python(experiment, "p", program, start_dir=str(cluster._root.parent))
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    group, open_files, ignored, folders = cluster.get_log("exp", "p").splitlines()
+    group, open_files, ignored, directories = cluster.get_log("exp", "p").splitlines()
     assert group == "True True True"
     assert open_files == "[]"
-    assert ignored == "['SIGPIPE', 'SIGXFSZ']"  # Python's own
-    assert folders == f"['OLDPWD', 'PWD'] {cluster._root.parent}"
+    assert ignored == "['SIGPIPE', 'SIGXFSZ']"  # Python itself ignores these.
+    assert directories == f"['OLDPWD', 'PWD'] {cluster._root.parent}"
 
 
 @pytest.fixture(params=["sh", "bash"])
 def shell(request, monkeypatch):
-    """The keeper is bash where the environment has names that a POSIX shell drops."""
+    """Run the keeper with sh, then with bash, which preserves names that a POSIX shell removes."""
     if request.param == "bash":
         monkeypatch.setenv("odd.name%%", "1")
 
 
-def test_ctrl_c_reaches_the_process_alone(cluster, launched, shell):
-    pid = launched(COUNTS)
-    for times in (1, 2):
+def test_ctrl_c_interrupts_only_the_process(cluster, launch, shell):
+    pid = launch(COUNT_INTERRUPTS)
+    for count in (1, 2):
         press("C-c")
-        eventually(lambda times=times: cluster.get_log("exp", "p").count("INT") == times)
+        eventually(lambda count=count: cluster.get_log("exp", "p").count("INT") == count)
     assert psutil.pid_exists(psutil.Process(pid).ppid())
-    assert cluster.describe_experiment("exp").processes[0].state is State.RUNNING
+    assert first_process(cluster).state is State.RUNNING
 
 
-def test_ctrl_c_ends_a_process_and_its_group(cluster, launched, shell):
-    launched(
-        "import subprocess as s; s.Popen(['sleep', '1000']); print('up'); import time; time.sleep(1000)"
+def test_ctrl_c_kills_the_process_group(cluster, launch, shell):
+    launch(
+        "import subprocess, time; subprocess.Popen(['sleep', '1000'])\n"
+        "print('up'); time.sleep(1000)"
     )
     press("C-c")
-    process = ended(cluster)
-    assert process.exit_code == 130
+    assert wait_for_exit(cluster).exit_code == 130
     assert "KeyboardInterrupt" in cluster.get_log("exp", "p")
-    eventually(lambda: windows(what="#{pane_dead} #{pane_dead_status}") == ["1 130"])
+    eventually(lambda: windows(format="#{pane_dead} #{pane_dead_status}") == ["1 130"])
 
 
-def test_ctrl_z_changes_nothing(cluster, launched, shell):
-    pid = launched(ASKS)
+def test_ctrl_z_does_not_stop_the_process(cluster, launch, shell):
+    pid = launch(READ_LINE)
     for _ in range(3):
         press("C-z")
         eventually(lambda: psutil.Process(pid).status() != psutil.STATUS_STOPPED)
-    tmux("send-keys", "-t", "=exp:0", "words", "Enter")
-    assert ended(cluster).exit_code == 0
+    press("words", "Enter")
+    assert wait_for_exit(cluster).exit_code == 0
     assert "got words" in cluster.get_log("exp", "p")
 
 
-def has_the_terminal(pid):
-    """By proc(5): its process group is the one in the foreground of its terminal."""
-    group, _, _, foreground = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[2:6]
+def is_in_foreground(pid):
+    """Return whether the terminal of a process belongs to its process group. See proc(5)."""
+    _, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
+    group, _, _, foreground = fields.split()[2:6]
     return group == foreground
 
 
-def test_a_process_that_is_stopped_on_purpose_stays_so_until_it_is_continued(
-    cluster, experiment, tmp_path, shell
-):
-    program = "import os, time; print('up')\nwhile not os.path.exists('go'): time.sleep(0.02)\nprint('got', input())"
-    python(experiment, "p", program, start_dir=str(tmp_path)).ready(log="^up$")
-    cluster.launch(experiment)
-    process = psutil.Process(
-        until(cluster, "exp", lambda now: now.processes[0].ready).processes[0].pid
+def test_stopped_process_remains_stopped_until_it_is_continued(cluster, launch, tmp_path, shell):
+    program = (
+        "import os, time; print('up')\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\n"
+        "print('got', input())"
     )
+    process = psutil.Process(launch(program, start_dir=str(tmp_path)))
     process.suspend()
-    eventually(
-        lambda: "sleep" in [child.name() for child in process.parent().children()]
-    )  # its keeper saw it
+    # The keeper runs sleep when it has noticed the stop.
+    eventually(lambda: "sleep" in [child.name() for child in process.parent().children()])
     assert process.status() == psutil.STATUS_STOPPED
     process.resume()
-    eventually(lambda: has_the_terminal(process.pid))
+    eventually(lambda: is_in_foreground(process.pid))
     (tmp_path / "go").touch()
-    tmux("send-keys", "-t", "=exp:0", "words", "Enter")
-    assert ended(cluster).exit_code == 0, cluster.get_log("exp", "p")
+    press("words", "Enter")
+    assert wait_for_exit(cluster).exit_code == 0, cluster.get_log("exp", "p")
     assert "got words" in cluster.get_log("exp", "p")
 
 
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGKILL, signal.SIGHUP, signal.SIGPIPE]
 )
-def test_death_by_a_signal(cluster, experiment, number):
-    experiment.new_process("p", command=["sh", "-c", f"echo said; kill -{number.value} $$"])
+def test_process_killed_by_a_signal(cluster, experiment, number):
+    experiment.new_process("p", command=["sh", "-c", f"echo output; kill -{number.value} $$"])
     cluster.launch(experiment)
     process = cluster.wait("exp", timeout=30).processes[0]
     assert (process.exit_code, process.reason) == (128 + number, f"killed by {number.name}")
-    eventually(
-        lambda: windows(what="#{pane_dead_status}") == [str(128 + number)]
-    )  # tmux learns of it afterwards
-    assert cluster.get_log("exp", "p") == "said\n"
+    # tmux receives the exit code later than the supervisor.
+    eventually(lambda: windows(format="#{pane_dead_status}") == [str(128 + number)])
+    assert cluster.get_log("exp", "p") == "output\n"
 
 
-def test_a_code_that_looks_like_a_stop(cluster, experiment, shell):
+def test_exit_codes_that_the_shell_reports_for_a_stop(cluster, experiment, shell):
     for code in (147, 148):
         experiment.new_process(f"p-{code}", cmd=f"exit {code}")
     cluster.launch(experiment)
     assert [process.exit_code for process in cluster.wait("exp", timeout=30)] == [147, 148]
 
 
-# --- nothing hangs ---
+# --- the exit of a process does not hang ---
 
 
-def test_without_a_supervisor_a_process_ends_all_the_same(cluster, launched):
-    pid = launched("print('up'); input(); print('x' * 20_000); raise SystemExit(3)")
-    died = supervisor(cluster)
-    died.kill()
+def test_process_exits_without_a_supervisor(cluster, launch):
+    pid = launch("print('up'); input(); print('x' * 20_000); raise SystemExit(3)")
+    os.kill(supervisor_pid(cluster), signal.SIGKILL)
     eventually(lambda: cluster.describe_experiment("exp").note != "")
-    shown = cluster.describe_experiment("exp").processes[0]
-    assert (shown.state, shown.pid) == (State.RUNNING, pid)
+    process = first_process(cluster)
+    assert (process.state, process.pid) == (State.RUNNING, pid)
     press("Enter")
-    eventually(lambda: windows(what="#{pane_dead} #{pane_dead_status}") == ["1 3"])
-    eventually(said(cluster, "x" * 20_000 + "\n"))
+    eventually(lambda: windows(format="#{pane_dead} #{pane_dead_status}") == ["1 3"])
+    wait_for_log(cluster, "x" * 20_000 + "\n")
 
 
-def test_what_somebody_else_writes_after_the_end_keeps_nobody(cluster, experiment, tmp_path):
-    """A process left behind that a hang-up does not end, and that writes without a pause."""
-    left = "trap '' HUP; echo more; >begun; while echo more; do :; done"
-    ends = f'echo said; setsid sh -c "{left}" & until [ -e begun ]; do sleep 0.02; done; exit 3'
-    experiment.new_process("p", command=["sh", "-c", ends], start_dir=str(tmp_path))
+def test_exit_is_reported_if_a_child_keeps_writing(cluster, experiment, tmp_path):
+    """The child is in another session, ignores SIGHUP and writes without a pause."""
+    child = "trap '' HUP; echo more; >begun; while echo more; do :; done"
+    wait = "until [ -e begun ]; do sleep 0.02; done"
+    script = f'echo output; setsid sh -c "{child}" & {wait}; exit 3'
+    experiment.new_process("p", command=["sh", "-c", script], start_dir=str(tmp_path))
     cluster.launch(experiment)
-    process = cluster.wait("exp", timeout=30).processes[0]
-    assert process.exit_code == 3
-    assert cluster.get_log("exp", "p").startswith("said\nmore\n")
-    assert "5379" not in cluster.get_log("exp", "p")
+    assert cluster.wait("exp", timeout=30).processes[0].exit_code == 3
+    log = cluster.get_log("exp", "p")
+    assert log.startswith("output\nmore\n")
+    assert "5379" not in log
 
 
-def test_a_log_that_nobody_writes_any_more_keeps_nobody(cluster, launched):
-    pid = launched(ASKS)
-    sink = int((cluster._root / "exp" / "gates" / "p.pid").read_text())
-    os.kill(sink, signal.SIGKILL)
+def test_exit_is_reported_if_the_log_writer_was_killed(cluster, launch):
+    pid = launch(READ_LINE)
+    log_writer = int((run_directory(cluster) / "gates" / "p.pid").read_text())
+    os.kill(log_writer, signal.SIGKILL)
     os.kill(pid, signal.SIGTERM)
-    assert ended(cluster).exit_code == 143
+    assert wait_for_exit(cluster).exit_code == 143
 
 
-def test_a_terminal_that_was_stopped_by_ctrl_s_keeps_nobody(cluster, launched):
-    pid = launched(ASKS)
+def test_exit_is_reported_if_ctrl_s_stopped_the_output(cluster, launch):
+    pid = launch(READ_LINE)
     press("C-s")
     os.kill(pid, signal.SIGTERM)
-    assert ended(cluster).exit_code == 143
+    assert wait_for_exit(cluster).exit_code == 143
     assert cluster.get_log("exp", "p").startswith("up\n")
 
 
-def test_a_keeper_that_is_killed_leaves_its_process_supervised(cluster, launched):
-    program = (
-        "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
-    )
-    process = psutil.Process(launched(program))
+def test_process_is_supervised_after_its_keeper_was_killed(cluster, launch):
+    process = psutil.Process(launch(IGNORE_HANGUP))
     process.parent().kill()
-    eventually(lambda: windows(what="#{pane_dead}") == ["1"])
-    assert cluster.describe_experiment("exp").processes[0].state is State.RUNNING
+    eventually(lambda: windows(format="#{pane_dead}") == ["1"])
+    assert first_process(cluster).state is State.RUNNING
     process.kill()
-    assert ended(cluster).state is State.FAILED
+    assert wait_for_exit(cluster).state is State.FAILED
 
 
-def test_a_window_that_is_closed_leaves_a_stubborn_process_supervised(cluster, experiment):
-    program = (
-        "import signal; signal.signal(1, signal.SIG_IGN); print('up', flush=True); signal.pause()"
-    )
-    python(experiment, "p", program).ready(log="^up$")
-    python(experiment, "other", FOREVER)
+def test_process_is_supervised_after_its_window_was_closed(cluster, experiment):
+    python(experiment, "p", IGNORE_HANGUP).ready(log="^up$")
+    python(experiment, "other", FOREVER)  # Its window keeps the session open.
     cluster.launch(experiment)
-    pid = (
-        until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready)
-        .processes[0]
-        .pid
-    )
+    until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready)
+    pid = first_process(cluster).pid
     tmux("kill-window", "-t", "=exp:0")
-    assert cluster.describe_experiment("exp").processes[0].pid == pid
+    assert first_process(cluster).pid == pid
     os.kill(pid, signal.SIGTERM)
-    process = ended(cluster)
-    assert (process.state, process.reason) == (
-        State.UNKNOWN,
-        "exit status unknown: its window was closed",
-    )
+    process = wait_for_exit(cluster)
+    assert process.state is State.UNKNOWN
+    assert process.reason == "exit status unknown: its window was closed"

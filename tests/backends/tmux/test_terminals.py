@@ -1,4 +1,4 @@
-"""Terminals that are attached to processes: each shows its own window, and what is typed goes there."""
+"""Test terminals that are attached to processes: each one shows its own window."""
 
 import fcntl
 import json
@@ -15,53 +15,60 @@ from symphony.status import State
 from symphony.testing import until
 from symphony_tmux import render
 from symphony_tmux.client import Tmux
-from tests.backends.tmux.conftest import eventually, python, tmux, windows
+from tests.backends.tmux.conftest import eventually, new_session, python, run_id, tmux, windows
 
-ASKS = "print('up')\nwhile True: print('got', input())"
+READ_LINES = "print('up')\nwhile True: print('got', input())"
 LOGIN = (
-    "import sys, json, fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from symphony import Cluster;"
+    "import sys, json, fcntl, termios\n"
+    "from symphony import Cluster\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     "Cluster.new('tmux', **json.loads(sys.argv[1])).login('exp', sys.argv[2])"
 )
 DETACH, NEW_WINDOW = "\x02d", "\x02c"
 
 
 class Terminal:
-    """A pseudo-terminal in which somebody attaches to a process."""
+    """A pseudo-terminal that is attached to a process by ``login``."""
 
     def __init__(self, options, process):
         self._side, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
         os.set_blocking(self._side, False)
-        words = [sys.executable, "-c", LOGIN, json.dumps(options), process]
+        command = [sys.executable, "-c", LOGIN, json.dumps(options), process]
         env = {**os.environ, "TERM": "xterm"}
         self.program = subprocess.Popen(
-            words, stdin=other, stdout=other, stderr=other, start_new_session=True, env=env
+            command, stdin=other, stdout=other, stderr=other, start_new_session=True, env=env
         )
         os.close(other)
-        self._seen = ""
+        self._output = ""
 
-    def seen(self):
-        """All that it was given to show so far."""
+    def output(self):
+        """Return everything that the terminal has received so far."""
         try:
             while more := os.read(self._side, 65536):
-                self._seen += more.decode(errors="replace")
-        except OSError:  # no more for now, or for ever
+                self._output += more.decode(errors="replace")
+        except OSError:  # There is no more output yet, or the program has exited.
             pass
-        return self._seen
+        return self._output
 
-    def shows(self, text):
-        eventually(lambda: text in self.seen())
+    def expect(self, text):
+        eventually(lambda: text in self.output())
 
     def type(self, text):
         os.write(self._side, text.encode())
 
-    def over(self):
-        """How its program ended."""
-        eventually(lambda: self.seen() is not None and self.program.poll() is not None)
+    def wait(self):
+        """Return the exit code of the program."""
+
+        def has_exited():
+            self.output()  # The program blocks if its output is not read.
+            return self.program.poll() is not None
+
+        eventually(has_exited)
         return self.program.returncode
 
     def close(self):
-        """As somebody does who closes the window of a terminal."""
+        """Hang up, as a terminal emulator does when its window is closed."""
         if self._side >= 0:
             os.close(self._side)
             self._side = -1
@@ -70,117 +77,109 @@ class Terminal:
 
 @pytest.fixture
 def terminal(options):
-    made = []
+    """Return a function that attaches a new terminal to a process."""
+    terminals = []
 
     def attach(process):
-        made.append(Terminal(options, process))
-        made[-1].shows(f"{process}*")
-        return made[-1]
+        terminal = Terminal(options, process)
+        terminals.append(terminal)
+        terminal.expect(f"{process}*")
+        return terminal
 
     yield attach
-    for each in made:
-        each.close()
+    for terminal in terminals:
+        terminal.close()
 
 
 @pytest.fixture
 def launched(cluster, experiment):
-    """Two processes that say what was typed."""
+    """Launch two processes that print each line of their input."""
     for name in ("first", "second"):
-        python(experiment, name, ASKS).ready(log="^up$").termination_grace_period(5)
+        python(experiment, name, READ_LINES).ready(log="^up$").termination_grace_period(5)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all(process.ready for process in now))
-    tmux(
-        "set-option", "-g", "assume-paste-time", "0"
-    )  # who types as fast as a test would else be taken to paste
+    # Otherwise tmux assumes that text which is typed as fast as here is pasted.
+    tmux("set-option", "-g", "assume-paste-time", "0")
 
 
 def sessions():
     return tmux("list-sessions", "-F", "#S", check=False).split()
 
 
-def got(cluster, process):
-    return [
-        line.removeprefix("got ")
-        for line in cluster.get_log("exp", process).splitlines()
-        if "got " in line
-    ]
+def received(cluster, process):
+    lines = cluster.get_log("exp", process).splitlines()
+    return [line.removeprefix("got ") for line in lines if "got " in line]
 
 
-def test_each_terminal_has_a_window_of_its_own(cluster, launched, terminal):
+def test_each_terminal_shows_its_own_window(cluster, launched, terminal):
     one, two = terminal("first"), terminal("second")
     one.type("alpha\r")
     two.type("beta\r")
-    eventually(lambda: got(cluster, "first") == ["alpha"] and got(cluster, "second") == ["beta"])
-    one.shows("got alpha")
-    two.shows("got beta")
-    assert "beta" not in one.seen()
-    assert "[exp]" in one.seen()
-    assert "exp@" not in one.seen()
+    eventually(
+        lambda: received(cluster, "first") == ["alpha"] and received(cluster, "second") == ["beta"]
+    )
+    one.expect("got alpha")
+    two.expect("got beta")
+    assert "beta" not in one.output()
+    assert "[exp]" in one.output()
+    assert "exp@" not in one.output()
     assert len(sessions()) == 3
     assert cluster.list_experiments() == ["exp"]
     one.type(DETACH)
-    assert one.over() == 0, one.seen()[-1500:]
+    assert one.wait() == 0, one.output()[-1500:]
     two.close()
     eventually(lambda: sessions() == ["exp"])
     assert [process.state for process in cluster.describe_experiment("exp")] == [State.RUNNING] * 2
 
 
-def test_delete_while_terminals_are_attached(cluster, launched, terminal):
+def test_delete_detaches_terminals(cluster, launched, terminal):
     one, two = terminal("first"), terminal("second")
-    tmux("new-session", "-d", "-s", "mine", "sleep", "1000")
+    new_session("mine")
     cluster.delete("exp")
-    assert [each.over() for each in (one, two)] == [0, 0]
+    assert [terminal.wait() for terminal in (one, two)] == [0, 0]
     assert sessions() == ["mine"]
 
 
-def test_the_server_ends_with_the_last_experiment_though_terminals_are_attached(
-    cluster, launched, terminal
-):
+def test_server_exits_after_the_last_delete_with_attached_terminals(cluster, launched, terminal):
     one = terminal("first")
     cluster.delete("exp")
-    assert one.over() == 0, one.seen()[-1500:]
+    assert one.wait() == 0, one.output()[-1500:]
     eventually(lambda: sessions() == [])
 
 
-def test_a_session_that_is_closed_by_hand_lives_on_until_the_terminal_is_detached(
+def test_windows_of_a_killed_session_exist_until_the_terminal_is_detached(
     cluster, launched, terminal
 ):
     one = terminal("first")
     tmux("kill-session", "-t", "=exp")
     one.type("still here\r")
-    eventually(lambda: got(cluster, "first") == ["still here"])
+    eventually(lambda: received(cluster, "first") == ["still here"])
     one.type(DETACH)
     until(cluster, "exp", lambda now: all(process.state is State.UNKNOWN for process in now))
     cluster.delete("exp")
     eventually(lambda: sessions() == [])
 
 
-def test_a_window_that_is_opened_in_a_terminal_has_the_addresses(
-    cluster, launched, terminal, tmp_path
-):
+def test_new_window_in_a_terminal_has_the_addresses(cluster, launched, terminal, tmp_path):
     one = terminal("second")
     one.type(NEW_WINDOW)
     eventually(lambda: len(windows()) == 3)
-    one.type(f"echo $SYMPHONY_EXPERIMENT,$SYMPHONY_RUN,$TMUX_TMPDIR >{tmp_path}/said\r")
-    eventually(
-        lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().endswith("\n")
-    )
-    assert (tmp_path / "said").read_text() == f"exp,,{os.environ['TMUX_TMPDIR']}\n"
+    output = tmp_path / "output"
+    one.type(f"echo $SYMPHONY_EXPERIMENT,$SYMPHONY_RUN,$TMUX_TMPDIR >{output}\r")
+    eventually(lambda: output.exists() and output.read_text().endswith("\n"))
+    assert output.read_text() == f"exp,,{os.environ['TMUX_TMPDIR']}\n"
 
 
-def test_a_session_to_which_no_terminal_came_ends(cluster, launched, monkeypatch):
-    """As of somebody who was killed just when they attached."""
+def test_session_without_a_terminal_is_closed(cluster, launched, monkeypatch):
+    """A program that is killed while it attaches leaves such a session."""
     monkeypatch.setattr(render, "UNATTACHED_SECONDS", 1)
-    run_id = json.loads((cluster._root / "exp" / "manifest.json").read_text())["run_id"]
-    words = render.attach_command("exp", run_id, name="exp@1", window="1", env={})
-    made = Tmux(name="test").run([*words, 'list-sessions -F "#S"'])  # asked with it: it ends soon
-    assert (made.lines[1:], made.error) == (["exp", "exp@1"], "")
+    client = Tmux(name="test")
+    attach = render.attach_command("exp", run_id(cluster), name="exp@1", window="1", env={})
+    # The list is part of the same command, because the session exists only for a second.
+    result = client.run([*attach, 'list-sessions -F "#S"'])
+    assert (result.lines[1:], result.error) == (["exp", "exp@1"], "")
     eventually(lambda: sessions() == ["exp"])
     assert len(windows()) == 2
-    assert (
-        Tmux(name="test")
-        .run(render.attach_command("exp", "other", name="exp@2", window="1", env={}))
-        .lines
-        == []
-    )
+    attach = render.attach_command("exp", "other", name="exp@2", window="1", env={})
+    assert client.run(attach).lines == []
     assert sessions() == ["exp"]

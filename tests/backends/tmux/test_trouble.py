@@ -1,7 +1,11 @@
-"""Bad input, and a tmux that dies or is tampered with: one clear line each, nothing half-made, delete cleans up."""
+"""Test invalid input and a tmux server that is killed, blocked or changed by the user.
+
+Errors have one line, a failed launch leaves nothing behind, and delete removes everything.
+"""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,57 +15,71 @@ import pytest
 
 from symphony import Cluster
 from symphony.errors import AlreadyExists, BackendError, LaunchFailed, PluginError, SpecError
+from symphony.host import preflight
 from symphony.status import State
 from symphony.testing import until
 from symphony.testing.contract import all_running
 from symphony.testing.programs import FOREVER, SERVER
-from tests.backends.tmux.conftest import eventually, python, server_pid, tmux, windows
+from tests.backends.tmux.conftest import (
+    eventually,
+    new_session,
+    python,
+    run_id,
+    server_pid,
+    supervisor_pid,
+    tmux,
+    windows,
+)
 
+# A program that ignores SIGHUP and SIGTERM.
 STUBBORN = (
-    "import signal, time, os; [signal.signal(n, signal.SIG_IGN) for n in (1, 15)]; print('up', flush=True)\n"
+    "import signal, time\n"
+    "for number in (1, 15): signal.signal(number, signal.SIG_IGN)\n"
+    "print('up', flush=True)\n"
     "while True: time.sleep(100)"
 )
-GONE = "the tmux server is not running (it was killed, or its last session was closed)"
-WITH_CHILD = "import subprocess as s, time; s.Popen(['sleep', '1000'], start_new_session=True); print('up'); time.sleep(1000)"
+SERVER_GONE = "the tmux server is not running (it was killed, or its last session was closed)"
+SESSION_CLOSED = "its tmux session was closed"
 
 
-def marked(cluster, name="exp"):
-    """Ids of all processes that carry the mark of an experiment, found without the code under test."""
-    run_id = json.loads((cluster._root / name / "manifest.json").read_text())["run_id"]
+def find_processes(variable, value):
+    """Return the ids of the processes that have ``variable`` in their environment.
 
-    def look():
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if (
-                    process.environ().get("SYMPHONY_RUN") == run_id
-                    and process.status() != psutil.STATUS_ZOMBIE
-                ):
-                    found.append(process.pid)
-            except psutil.Error:
-                continue
-        return found
+    The code under test is not used.
+    """
+    found = []
+    for process in psutil.process_iter():
+        try:
+            zombie = process.status() == psutil.STATUS_ZOMBIE
+            if not zombie and process.environ().get(variable) == value:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
 
-    return look
+
+def processes_of(cluster):
+    """Return a function that lists the processes of the experiment, also after its deletion."""
+    run = run_id(cluster)
+    return lambda: find_processes("SYMPHONY_RUN", run)
 
 
 @pytest.fixture
 def running(cluster, experiment):
-    """Two processes, the second of which a hang-up does not end."""
-    python(experiment, "plain", FOREVER).termination_grace_period(
-        1
-    )  # without a supervisor the longest counts
+    """Launch two processes, the second of which ignores SIGHUP and SIGTERM."""
+    # Without a supervisor, delete waits for the longest grace period.
+    python(experiment, "plain", FOREVER).termination_grace_period(1)
     python(experiment, "stubborn", STUBBORN).ready(log="^up$").termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all_running(now) and now.processes[1].ready)
-    return marked(cluster)
+    return processes_of(cluster)
 
 
-def ended_first(cluster):
+def wait_for_exit_of_first(cluster):
     return until(cluster, "exp", lambda now: now.processes[0].state is not State.RUNNING)
 
 
-def is_clean(cluster, running):
+def delete_and_check(cluster, running):
     cluster.delete("exp")
     assert running() == []
     assert cluster.list_experiments() == []
@@ -69,52 +87,60 @@ def is_clean(cluster, running):
     assert "exp" not in names
 
 
-def test_a_server_that_is_killed(cluster, running):
+# --- the server, a session, a window or a process is killed ---
+
+
+def kill_server():
     os.kill(server_pid(), signal.SIGKILL)
-    plain, stubborn = ended_first(cluster)
-    assert (plain.state, plain.reason) == (State.UNKNOWN, f"exit status unknown: {GONE}")
+
+
+def kill_session():
+    new_session("mine")
+    tmux("kill-session", "-t", "=exp")
+
+
+def kill_last_session():
+    """The server exits a moment later, and then the status cannot distinguish the two causes."""
+    tmux("kill-session", "-t", "=exp")
+
+
+def kill_window():
+    tmux("kill-window", "-t", "=exp:0")
+
+
+@pytest.mark.parametrize(
+    ("kill", "reasons"),
+    [
+        (kill_server, [SERVER_GONE]),
+        (kill_session, [SESSION_CLOSED]),
+        (kill_last_session, [SERVER_GONE, SESSION_CLOSED]),
+        (kill_window, ["its window was closed"]),
+    ],
+)
+def test_exit_status_is_unknown_after_a_kill(cluster, running, kill, reasons):
+    kill()
+    plain, stubborn = wait_for_exit_of_first(cluster)
+    assert plain.state is State.UNKNOWN
     assert plain.failed
-    assert stubborn.state is State.RUNNING  # it lives, and is told to
-    is_clean(cluster, running)
+    assert plain.reason in [f"exit status unknown: {reason}" for reason in reasons]
+    assert stubborn.state is State.RUNNING
+    delete_and_check(cluster, running)
+    if kill is kill_session:
+        assert windows("mine")
 
 
-def test_a_server_that_is_killed_after_the_end(cluster, experiment):
-    python(experiment, "worker", "print('said'); raise SystemExit(3)")
+def test_killed_server_after_the_processes_exited(cluster, experiment):
+    python(experiment, "worker", "print('output'); raise SystemExit(3)")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
     tmux("kill-server")
     assert cluster.describe_experiment("exp").exit_code == 3
-    assert cluster.get_log("exp", "worker") == "said\n"
+    assert cluster.get_log("exp", "worker") == "output\n"
     cluster.delete("exp")
     assert cluster.list_experiments() == []
 
 
-def test_a_session_that_is_killed_by_hand(cluster, running):
-    tmux("new-session", "-d", "-s", "mine", "sleep", "1000")
-    tmux("kill-session", "-t", "=exp")
-    status = ended_first(cluster)
-    assert status.processes[0].reason == "exit status unknown: its tmux session was closed"
-    is_clean(cluster, running)
-    assert windows("mine")
-
-
-def test_the_last_session_that_is_killed_by_hand(cluster, running):
-    """The server ends with it, a little later: from then on nobody can tell that from its death."""
-    tmux("kill-session", "-t", "=exp")
-    reasons = [f"exit status unknown: {said}" for said in (GONE, "its tmux session was closed")]
-    assert ended_first(cluster).processes[0].reason in reasons
-    is_clean(cluster, running)
-
-
-def test_a_window_that_is_closed_by_hand(cluster, running):
-    tmux("kill-window", "-t", "=exp:0")
-    status = ended_first(cluster)
-    assert status.processes[0].reason == "exit status unknown: its window was closed"
-    assert status.processes[1].state is State.RUNNING
-    is_clean(cluster, running)
-
-
-def test_a_window_that_is_closed_by_hand_comes_back_by_policy(cluster, experiment):
+def test_restart_policy_applies_to_a_closed_window(cluster, experiment):
     python(experiment, "worker", FOREVER).restart_policy("Always")
     python(experiment, "other", FOREVER)
     cluster.launch(experiment)
@@ -124,7 +150,7 @@ def test_a_window_that_is_closed_by_hand_comes_back_by_policy(cluster, experimen
     assert windows() == ["0 worker", "1 other"]
 
 
-def test_what_would_restart_cannot_without_its_session(cluster, experiment):
+def test_restart_without_a_session_fails(cluster, experiment):
     python(experiment, "worker", FOREVER).restart_policy("Always")
     cluster.launch(experiment)
     until(cluster, "exp", all_running)
@@ -134,40 +160,39 @@ def test_what_would_restart_cannot_without_its_session(cluster, experiment):
     assert "tmux s" in worker.reason
 
 
-def test_the_supervisor_dies(cluster, running):
-    supervisor = json.loads((cluster._root / "exp" / "supervisor.json").read_text())["pid"]
-    os.kill(supervisor, signal.SIGKILL)
+def test_killed_supervisor(cluster, running):
+    os.kill(supervisor_pid(cluster), signal.SIGKILL)
     eventually(lambda: "supervisor was killed" in cluster.describe_experiment("exp").note)
     tmux("send-keys", "-t", "=exp:0", "typed", "Enter")
-    is_clean(cluster, running)
+    delete_and_check(cluster, running)
 
 
-def test_a_process_is_killed_by_its_id(cluster, running):
-    os.kill(cluster.describe_experiment("exp").processes[0].pid, signal.SIGKILL)
-    plain = ended_first(cluster).processes[0]
-    assert (plain.state, plain.exit_code, plain.reason) == (State.FAILED, 137, "killed by SIGKILL")
-
-
-def test_delete_ends_the_whole_tree(cluster, experiment):
-    python(experiment, "parent", WITH_CHILD).ready(log="^up$").termination_grace_period(2)
+def test_delete_kills_all_descendants(cluster, experiment):
+    program = (
+        "import subprocess, time; subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+        "print('up'); time.sleep(1000)"
+    )
+    python(experiment, "parent", program).ready(log="^up$").termination_grace_period(2)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[0].ready)
-    running = marked(cluster)
-    assert len(running()) == 3  # with the keeper of the window
-    is_clean(cluster, running)
+    running = processes_of(cluster)
+    assert len(running()) == 3  # The keeper of the window, the process and its child.
+    delete_and_check(cluster, running)
 
 
-def test_the_users_own_tmux_is_left_alone(cluster, experiment, tmp_path, monkeypatch):
-    """Their server runs beside ours, with a session of our name; their configuration is not read."""
+# --- sessions and servers of the user ---
+
+
+def test_tmux_server_of_the_user_is_not_changed(cluster, experiment, tmp_path, monkeypatch):
+    """The server of the user has a session of the same name. Its configuration is not read."""
     home = tmp_path / "home"
     home.mkdir()
     (home / ".tmux.conf").write_text(
         "set-option -g status-left 'theirs'\nset-option -g base-index 7\n"
     )
     monkeypatch.setenv("HOME", str(home))
-    tmux(
-        "new-session", "-d", "-s", "exp", "-x", "80", "-y", "24", "sleep", "1000", server="default"
-    )
+    session = ["new-session", "-d", "-s", "exp", "-x", "80", "-y", "24"]
+    tmux(*session, "sleep", "1000", server="default")
     state = [
         ("list-panes", "-a", "-F", "#S #I #W #{pane_pid} #{window_activity}"),
         ("show-options", "-g"),
@@ -185,181 +210,170 @@ def test_the_users_own_tmux_is_left_alone(cluster, experiment, tmp_path, monkeyp
     assert "theirs" in before[1]
 
 
-def test_a_session_of_that_name_on_our_server(cluster, experiment):
-    tmux("-f", "/dev/null", "new-session", "-d", "-s", "exp", "sleep", "1000")
-    before = windows(what="#{pane_pid}")
+def test_foreign_session_with_the_name_of_the_experiment(cluster, experiment):
+    new_session("exp")
+    before = windows(format="#{pane_pid}")
     for index in range(3):
         python(experiment, f"worker-{index}", FOREVER)
     with pytest.raises(
         LaunchFailed, match="has a session 'exp' that does not belong to.*kill-session"
     ):
         cluster.launch(experiment)
-    assert windows(what="#{pane_pid}") == before
+    assert windows(format="#{pane_pid}") == before
     assert cluster.list_experiments() == []
     cluster.delete("exp")
-    assert windows(what="#{pane_pid}") == before
+    assert windows(format="#{pane_pid}") == before
 
 
-def test_a_name_in_use(cluster, running):
-    again = cluster.new_experiment("exp")
-    python(again, "other", FOREVER)
-    before = windows(what="#{pane_pid}")
-    with pytest.raises(AlreadyExists, match="'exp' is running"):
-        cluster.launch(again)
-    assert windows(what="#{pane_pid}") == before
+# --- invalid input ---
 
 
-def nothing_was_made(cluster, experiment, error, match):
+def check_launch_fails(cluster, experiment, error, match):
+    """Check that the launch fails with one line and leaves nothing behind. Return the error."""
     with pytest.raises(error, match=match) as caught:
         cluster.launch(experiment)
     assert "\n" not in str(caught.value)
     assert cluster.list_experiments() == []
-    assert (
-        [name for name in os.listdir(cluster._root) if not name.startswith(".lock")] == []
-        if cluster._root.exists()
-        else True
-    )
+    if cluster._root.exists():
+        assert [name for name in os.listdir(cluster._root) if not name.startswith(".lock")] == []
+    return str(caught.value)
 
 
-def test_a_socket_that_cannot_be_created(cluster, experiment, monkeypatch, tmp_path):
-    """Its path is too long, or what should be its folder is a file."""
+def install_wrapper(directory, script):
+    """Put a shell script in place of tmux. In the script, ``$TMUX_PROGRAM`` is the real tmux."""
+    directory.mkdir()
+    wrapper = directory / "tmux"
+    wrapper.write_text(f"#!/bin/sh\nTMUX_PROGRAM={shutil.which('tmux')}\n{script}\n")
+    wrapper.chmod(0o755)
+    return f"{directory}:{os.environ['PATH']}"
+
+
+def test_name_of_a_running_experiment_is_rejected(cluster, running):
+    other = cluster.new_experiment("exp")
+    python(other, "other", FOREVER)
+    before = windows(format="#{pane_pid}")
+    with pytest.raises(AlreadyExists, match="'exp' is running"):
+        cluster.launch(other)
+    assert windows(format="#{pane_pid}") == before
+
+
+def test_socket_that_cannot_be_created(cluster, experiment, monkeypatch, tmp_path):
+    """The path is too long, or the directory of the socket is a file."""
     python(experiment, "worker", FOREVER)
-    long, taken = tmp_path / ("long" * 30), tmp_path / "taken"
-    for folder in (long, taken):
-        folder.mkdir()
-    (taken / f"tmux-{os.getuid()}").write_text("")
-    for folder in (long, taken):
+    too_long, occupied = tmp_path / ("long" * 30), tmp_path / "occupied"
+    for directory in (too_long, occupied):
+        directory.mkdir()
+    (occupied / f"tmux-{os.getuid()}").write_text("")
+    for directory in (too_long, occupied):
         with monkeypatch.context() as patch:
-            patch.setenv("TMUX_TMPDIR", str(folder))
-            nothing_was_made(
-                cluster,
-                experiment,
-                LaunchFailed,
-                f"its socket is below .*{folder.name} .TMUX_TMPDIR",
-            )
+            patch.setenv("TMUX_TMPDIR", str(directory))
+            message = f"its socket is below .*{directory.name} .TMUX_TMPDIR"
+            check_launch_fails(cluster, experiment, LaunchFailed, message)
 
 
-def test_a_folder_that_does_not_exist(cluster, experiment, tmp_path):
+def test_missing_start_directory(cluster, experiment, tmp_path):
     python(experiment, "worker", FOREVER, start_dir=str(tmp_path / "missing"))
-    nothing_was_made(cluster, experiment, SpecError, "missing is not a directory")
+    check_launch_fails(cluster, experiment, SpecError, "missing is not a directory")
 
 
-def test_tmux_is_missing(cluster, experiment, monkeypatch):
+def test_missing_tmux(cluster, experiment, monkeypatch):
     python(experiment, "worker", FOREVER)
+    message = "tmux was not found on the PATH; install tmux 3.3 or newer"
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
-        nothing_was_made(
-            cluster,
-            experiment,
-            BackendError,
-            "tmux was not found on the PATH; install tmux 3.3 or newer",
-        )
+        check_launch_fails(cluster, experiment, BackendError, message)
 
 
-def test_tmux_is_too_old(cluster, experiment, monkeypatch, tmp_path):
-    """One that lacks what came with 3.3 is told by what it says of an option that it does not know."""
-    real = subprocess.run(
-        ["which", "tmux"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    old = tmp_path / "bin" / "tmux"
-    old.parent.mkdir()
-    old.write_text(
-        f'#!/bin/sh\nsed s/remain-on-exit-format/remain-on-exit-fromat/ | exec {real} "$@"\n'
-    )
-    old.chmod(0o755)
+def test_old_tmux(cluster, experiment, monkeypatch, tmp_path):
+    """A tmux older than 3.3 reports an option that it does not know."""
+    script = 'sed s/remain-on-exit-format/remain-on-exit-fromat/ | exec "$TMUX_PROGRAM" "$@"'
     python(experiment, "worker", FOREVER)
     with monkeypatch.context() as patch:
-        patch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
-        nothing_was_made(
-            cluster, experiment, LaunchFailed, "is older than 3.3; install a newer version"
-        )
+        patch.setenv("PATH", install_wrapper(tmp_path / "bin", script))
+        message = "is older than 3.3; install a newer version"
+        check_launch_fails(cluster, experiment, LaunchFailed, message)
 
 
-def test_a_command_or_an_environment_that_is_too_long(cluster, tmp_path):
-    """It is refused as on local, by the bounds of the system: for one word (on Linux), and for all together."""
-    word = 32 * os.sysconf("SC_PAGE_SIZE") - 1
-    long = {f"LONG_{number}": "x" * 100_000 for number in range(70)}
-    local = Cluster.new("local", state_dir=str(tmp_path / "local"))
-    for args, env in [
-        (["x" * (word + 1)], {}),
-        (["é" * (word // 2 + 1)], {}),
-        ([], {"A": "x" * (word - 1)}),
-        ([], long),
-    ]:
-        said = []
-        for backend in (local, cluster):
-            experiment = backend.new_experiment("exp")
-            python(experiment, "first", FOREVER)
-            python(experiment, "worker", "pass", *args, env=env)
-            nothing_was_made(
-                backend,
-                experiment,
-                LaunchFailed,
-                "'worker': cannot start .*: Argument list too long",
-            )
-            with pytest.raises(LaunchFailed) as caught:
-                backend.launch(experiment)
-            said.append(str(caught.value))
-        assert said[0] == said[1]
+# The longest argument that Linux accepts, without its final zero byte.
+LONGEST_ARGUMENT = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 
 
-def test_a_command_and_a_variable_that_are_just_not_too_long(cluster, experiment):
-    word = 32 * os.sysconf("SC_PAGE_SIZE") - 1
+@pytest.mark.parametrize(
+    ("args", "env"),
+    [
+        (["x" * (LONGEST_ARGUMENT + 1)], {}),
+        (["é" * (LONGEST_ARGUMENT // 2 + 1)], {}),
+        ([], {"A": "x" * (LONGEST_ARGUMENT - 1)}),
+        ([], {f"LONG_{number}": "x" * 100_000 for number in range(70)}),
+    ],
+    ids=["argument", "argument in UTF-8", "variable", "environment"],
+)
+def test_too_long_command_or_environment(cluster, tmp_path, args, env):
+    """The error is that of the local backend, for one argument and for the total size."""
+    errors = []
+    for backend in (Cluster.new("local", state_dir=str(tmp_path / "local")), cluster):
+        experiment = backend.new_experiment("exp")
+        python(experiment, "first", FOREVER)
+        python(experiment, "worker", "pass", *args, env=env)
+        message = "'worker': cannot start .*: Argument list too long"
+        errors.append(check_launch_fails(backend, experiment, LaunchFailed, message))
+    assert errors[0] == errors[1]
+
+
+def test_longest_possible_argument_and_variable(cluster, experiment):
+    longest = LONGEST_ARGUMENT
     program = "import os, sys; print(len(sys.argv[1]), len(os.environ['A']))"
-    python(experiment, "worker", program, "x" * word, env={"A": "x" * (word - 2)})
+    python(experiment, "worker", program, "x" * longest, env={"A": "x" * (longest - 2)})
     cluster.launch(experiment)
     assert cluster.wait("exp", timeout=30).exit_code == 0, cluster.get_log("exp", "worker")
-    assert cluster.get_log("exp", "worker") == f"{word} {word - 2}\n"
+    assert cluster.get_log("exp", "worker") == f"{longest} {longest - 2}\n"
 
 
-@pytest.fixture
-def hangs(options, running):
-    """A cluster with little patience, and the server of what runs, which is stopped."""
-    pid = server_pid()
-    os.kill(pid, signal.SIGSTOP)
-    yield Cluster.new("tmux", **options, answer_within=1), pid
-    os.kill(pid, signal.SIGCONT)
+# --- a server that does not respond ---
 
 
-def test_a_server_that_hangs_refuses_a_launch(hangs, running, options):
-    cluster, pid = hangs
+def test_launch_fails_if_the_server_does_not_respond(running, options):
+    cluster, pid = Cluster.new("tmux", **options, answer_within=1), server_pid()
     experiment = cluster.new_experiment("other")
     for number in range(100):
-        python(experiment, f"worker-{number}", FOREVER, "x" * 10_000)  # more than a pipe takes
-    match = rf"'worker-0': got no window: the tmux server 'test' does not respond; continue it .kill -CONT {pid}. or end"
-    with pytest.raises(LaunchFailed, match=match) as caught:
-        cluster.launch(experiment)
-    assert "\n" not in str(caught.value)
-    assert cluster.list_experiments() == ["exp"]
-    os.kill(pid, signal.SIGCONT)
-    assert tmux("list-sessions", "-F", "#S") == "exp\n"  # nor does it take place now
-    Cluster.new("tmux", **options).launch(
-        experiment
-    )  # with the usual patience: so many take a while
+        # All commands together are larger than the buffer of a pipe.
+        python(experiment, f"worker-{number}", FOREVER, "x" * 10_000)
+    match = (
+        "'worker-0': got no window: the tmux server 'test' does not respond; "
+        f"continue it .kill -CONT {pid}. or end"
+    )
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(LaunchFailed, match=match) as caught:
+            cluster.launch(experiment)
+        assert "\n" not in str(caught.value)
+        assert cluster.list_experiments() == ["exp"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # The server does not execute the commands later.
+    assert tmux("list-sessions", "-F", "#S") == "exp\n"
+    # So many windows need more than one second, so this launch has the default timeout.
+    Cluster.new("tmux", **options).launch(experiment)
 
 
-def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options, monkeypatch):
-    """What was made is taken back, of tmux once it goes on."""
+def test_server_that_stops_responding_during_a_launch(cluster, experiment, options, monkeypatch):
+    """The launch is rolled back. tmux closes its windows when it continues."""
     python(experiment, "first", FOREVER).ready(log="^up")
     python(experiment, "second", FOREVER, start_dir="/").starts_after("first")
     cluster.launch(experiment)
     pid = server_pid()
-    real = subprocess.run(
-        ["which", "tmux"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    folder = cluster._root.parent / "bin"
-    folder.mkdir()
-    (folder / "tmux").write_text(
-        f'#!/bin/sh\ncase "$*" in *start-server*) {real} "$@"; code=$?; kill -STOP {pid}; exit $code;; esac\n'
-        f'exec {real} "$@"\n'
+    script = (
+        '"$TMUX_PROGRAM" "$@"; code=$?\n'
+        f'case "$*" in *start-server*) kill -STOP {pid};; esac\n'
+        "exit $code"
     )
-    (folder / "tmux").chmod(0o755)
+    path = install_wrapper(cluster._root.parent / "bin", script)
     other = cluster.new_experiment("other")
     for number in range(100):
         python(other, f"worker-{number}", FOREVER).termination_grace_period(1)
     try:
         with monkeypatch.context() as patch:
-            patch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+            patch.setenv("PATH", path)
             with pytest.raises(LaunchFailed, match="does not respond; continue it") as caught:
                 Cluster.new("tmux", **options, answer_within=1).launch(other)
         assert "\n" not in str(caught.value)
@@ -369,31 +383,29 @@ def test_a_server_that_begins_to_hang_amid_a_launch(cluster, experiment, options
     eventually(lambda: tmux("list-sessions", "-F", "#S") == "exp\n")
 
 
-def test_a_server_that_hangs_lets_delete_do_the_rest(cluster, experiment, options):
-    """It is not asked for each process anew: that would take longer than anybody waits."""
+def test_delete_kills_the_processes_if_the_server_does_not_respond(cluster, experiment, options):
+    """The timeout elapses once, not once for each process."""
     python(experiment, "stubborn", STUBBORN).ready(log="^up$").termination_grace_period(1)
     for number in range(40):
-        experiment.new_process(
-            f"plain-{number}", command=["sleep", "1000"]
-        ).termination_grace_period(1)
+        process = experiment.new_process(f"plain-{number}", command=["sleep", "1000"])
+        process.termination_grace_period(1)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: all_running(now) and now.processes[0].ready)
-    running, server = marked(cluster), psutil.Process(server_pid())
+    running, server = processes_of(cluster), psutil.Process(server_pid())
     server.suspend()
     try:
-        impatient = Cluster.new("tmux", **options, answer_within=1)
         match = rf"'test' does not respond; continue it .kill -CONT {server.pid}."
         with pytest.raises(BackendError, match=match) as caught:
-            impatient.delete("exp")
+            Cluster.new("tmux", **options, answer_within=1).delete("exp")
         assert "\n" not in str(caught.value)
         assert running() == []
         assert cluster.list_experiments() == []
     finally:
         server.resume()
-    eventually(lambda: is_over(server))
+    eventually(lambda: has_exited(server))
 
 
-def is_over(process):
+def has_exited(process):
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -401,18 +413,18 @@ def is_over(process):
 
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "1", float("inf"), float("nan")])
-def test_no_time_to_answer_in(seconds):
+def test_invalid_timeout_is_rejected(seconds):
     with pytest.raises(SpecError, match="answer_within must be a number of seconds above 0"):
         Cluster.new("tmux", answer_within=seconds)
 
 
 @pytest.mark.parametrize("name", ["default", "", "a/b", "a b", 3, ".."])
-def test_server_names_that_cannot_be(name):
+def test_invalid_server_name_is_rejected(name):
     with pytest.raises(SpecError, match="server_name"):
         Cluster.new("tmux", server_name=name)
 
 
-def test_without_libtmux_the_extra_is_named(tmp_path):
+def test_missing_libtmux_is_reported():
     code = (
         "import sys, importlib.util as u; real = u.find_spec;"
         "u.find_spec = lambda name, *a: None if name == 'libtmux' else real(name, *a);"
@@ -423,52 +435,41 @@ def test_without_libtmux_the_extra_is_named(tmp_path):
     assert "pip install 'symphony-launcher[tmux]'" in done.stderr
 
 
-def test_a_launch_that_fails_half_way_takes_everything_back(cluster, experiment, tmp_path):
-    """One window cannot be made: its program goes while the others are made."""
+# --- launches ---
+
+
+def test_failed_launch_is_rolled_back(cluster, experiment, tmp_path, monkeypatch):
+    """The program of the last window is removed after the checks, so it cannot be started."""
+    mark = str(tmp_path)
+    experiment.set_envs({"TEST_MARK": mark})
     for index in range(70):
-        experiment.new_process(f"p-{index}", command=["sleep", "1000"]).set_env(
-            "TEST_MARK", "half-way"
-        )
+        experiment.new_process(f"p-{index}", command=["sleep", "1000"])
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nsleep 1000\n")
     program.chmod(0o755)
-    experiment.new_process("broken", command=str(program)).set_env("TEST_MARK", "half-way")
-    from symphony.host import preflight
+    experiment.new_process("broken", command=str(program))
+    write = preflight.write
 
-    real = preflight.write
-
-    def write(run, manifest):
-        real(run, manifest)
+    def write_and_remove(run, manifest):
+        write(run, manifest)
         program.unlink()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(preflight, "write", write)
-        with pytest.raises(LaunchFailed, match=r"'broken': cannot start .*No such file"):
-            cluster.launch(experiment)
+    monkeypatch.setattr(preflight, "write", write_and_remove)
+    with pytest.raises(LaunchFailed, match=r"'broken': cannot start .*No such file"):
+        cluster.launch(experiment)
     assert cluster.list_experiments() == []
     assert "exp" not in tmux("list-sessions", check=False)
-    alive = [p for p in psutil.process_iter() if _mark(p) == "half-way"]
-    assert alive == []
+    assert find_processes("TEST_MARK", mark) == []
 
 
-def _mark(process):
-    try:
-        return (
-            process.environ().get("TEST_MARK") if process.status() != psutil.STATUS_ZOMBIE else None
-        )
-    except psutil.Error:
-        return None
-
-
-def test_local_and_tmux_never_share_a_port(cluster, tmp_path):
+def test_local_and_tmux_use_different_ports(cluster, tmp_path):
     local = Cluster.new("local", state_dir=str(tmp_path / "local"))
     ports = set()
     try:
         for number, backend in enumerate([cluster, local, cluster, local]):
             experiment = backend.new_experiment(f"exp-{number}")
-            python(experiment, "server", SERVER, env={"CLIENTS": "100"}).binds(
-                ["echo", "other"]
-            ).ready(tcp="echo")
+            server = python(experiment, "server", SERVER, env={"CLIENTS": "100"})
+            server.binds(["echo", "other"]).ready(tcp="echo")
             manifest = backend.launch(experiment)
             ports |= set(manifest.services.values())
             until(backend, f"exp-{number}", lambda now: now.processes[0].ready)
@@ -478,19 +479,27 @@ def test_local_and_tmux_never_share_a_port(cluster, tmp_path):
             local.delete(name)
 
 
-def test_two_launchers_at_one_instant_share_a_server(cluster, options):
-    """Each may find no server, or one that is just ending."""
-    code = (
-        "import json, sys; from symphony import Cluster; cluster = Cluster.new('tmux', **json.loads(sys.argv[1]))\n"
-        "for turn in range(3):\n"
-        "    experiment = cluster.new_experiment(sys.argv[2]); experiment.new_process('p', cmd='echo hi')\n"
-        "    cluster.launch(experiment); status = cluster.wait(sys.argv[2], timeout=60)\n"
-        "    assert status.exit_code == 0, status; assert cluster.get_log(sys.argv[2], 'p') == 'hi\\n'\n"
-        "    cluster.delete(sys.argv[2])"
-    )
-    words = [sys.executable, "-c", code, json.dumps(options)]
+LAUNCHER = """
+import json, sys
+from symphony import Cluster
+cluster, name = Cluster.new("tmux", **json.loads(sys.argv[1])), sys.argv[2]
+for turn in range(3):
+    experiment = cluster.new_experiment(name)
+    experiment.new_process("p", cmd="echo hi")
+    cluster.launch(experiment)
+    status = cluster.wait(name, timeout=60)
+    assert status.exit_code == 0, status
+    assert cluster.get_log(name, "p") == "hi\\n"
+    cluster.delete(name)
+"""
+
+
+def test_concurrent_launchers_share_a_server(cluster, options):
+    """A launcher may find no server, or one that is about to exit."""
+    command = [sys.executable, "-c", LAUNCHER, json.dumps(options)]
     launchers = [
-        subprocess.Popen([*words, f"exp-{i}"], stderr=subprocess.PIPE, text=True) for i in range(5)
+        subprocess.Popen([*command, f"exp-{index}"], stderr=subprocess.PIPE, text=True)
+        for index in range(5)
     ]
     for launcher in launchers:
         assert launcher.communicate(timeout=60)[1] == ""

@@ -1,7 +1,8 @@
-"""Windows as a person sees them, and what is in them and in their logs."""
+"""Test the windows of an experiment, their content, and the logs."""
 
 import json
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -15,17 +16,26 @@ from symphony.errors import BackendError, NotFound
 from symphony.status import State
 from symphony.testing import until
 from symphony.testing.programs import FOREVER, REPORT
-from tests.backends.tmux.conftest import eventually, python, tmux, windows
+from tests.backends.tmux.conftest import eventually, new_session, python, tmux, windows
 
-# Draws as a full-screen program does: another screen, a place on it, a colour.
-DRAWS = "import time; print('\\x1b[?1049h\\x1b[2J\\x1b[3;5H\\x1b[1;32mdrawn\\x1b[0m', end='', flush=True); time.sleep(1000)"
+# A full-screen program: it uses the alternate screen, moves the cursor and sets a colour.
+FULL_SCREEN = (
+    "import time\n"
+    "print('\\x1b[?1049h\\x1b[2J\\x1b[3;5H\\x1b[1;32mdrawn\\x1b[0m', end='', flush=True)\n"
+    "time.sleep(1000)"
+)
+# Variables that tmux sets in a window.
+TMUX_VARIABLES = {
+    "TERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "TMUX", "TMUX_PANE",
+    "SHELL", "PWD", "OLDPWD", "SHLVL", "_",
+}  # fmt: skip
 
 
 def screen(window, session="exp", *options):
     return tmux("capture-pane", "-p", *options, "-t", f"={session}:{window}")
 
 
-def test_a_window_a_process_in_declaration_order(cluster, experiment):
+def test_windows_are_in_declaration_order(cluster, experiment):
     python(experiment, "late", FOREVER).starts_after("early", "started")
     group = experiment.new_process_group("team")
     python(group, "early", FOREVER)
@@ -35,14 +45,14 @@ def test_a_window_a_process_in_declaration_order(cluster, experiment):
     assert tmux("list-sessions", "-F", "#S").splitlines() == ["exp"]
 
 
-def test_the_process_is_the_process_of_its_window(cluster, experiment):
+def test_process_is_a_child_of_the_keeper_of_its_window(cluster, experiment):
     python(experiment, "worker", FOREVER)
     cluster.launch(experiment)
     status = cluster.describe_experiment("exp")
-    assert windows(what="#{pane_pid}") == [str(psutil.Process(status.processes[0].pid).ppid())]
+    assert windows(format="#{pane_pid}") == [str(psutil.Process(status.processes[0].pid).ppid())]
 
 
-def test_the_variables_of_the_first_process_are_its_own(cluster, experiment, monkeypatch):
+def test_variables_of_a_process_do_not_reach_others(cluster, experiment, monkeypatch):
     monkeypatch.setenv("OURS", "inherited")
     python(experiment, "first", "pass", env={"MINE": "1", "OURS": "changed", "LANG": "C"})
     python(experiment, "second", "import os; print(os.environ.get('MINE'), os.environ['OURS'])")
@@ -51,23 +61,19 @@ def test_the_variables_of_the_first_process_are_its_own(cluster, experiment, mon
     assert cluster.get_log("exp", "second") == "None inherited\n"
 
 
-@pytest.mark.parametrize("of", ["process", "experiment"])
-def test_what_describes_a_terminal_may_be_ones_own(cluster, experiment, of):
-    """In the first window, in another, and after a restart: tmux has values of its own for it."""
-    chosen = {
-        "TERM": "dumb",
-        "TMUX": "",
-        "TERM_PROGRAM": "mine",
-        "COLUMNS": "7",
-        "SHELL": "/opt/mine",
-    }
+@pytest.mark.parametrize("owner", ["process", "experiment"])
+def test_variables_of_the_terminal_can_be_overridden(cluster, experiment, owner):
+    """tmux sets these variables. The test covers two windows of a launch, and a restart."""
+    values = ["dumb", "", "mine", "7", "/opt/mine"]
+    keys = ["TERM", "TMUX", "TERM_PROGRAM", "COLUMNS", "SHELL"]
+    env = dict(zip(keys, values, strict=True))
     names = ("first", "second", "last")
-    if of == "experiment":
-        experiment.set_envs(chosen)
+    if owner == "experiment":
+        experiment.set_envs(env)
+    program = f"import os; print(*(os.environ[key] for key in {keys}), sep=',')"
     for name in names:
-        program = f"import os; print(*(os.environ[key] for key in {list(chosen)}), sep=',')"
-        python(experiment, name, program, env=chosen if of == "process" else None)
-    again = experiment.get_process("last").set_env("AGAIN", "1").restart_policy("Always")
+        python(experiment, name, program, env=env if owner == "process" else None)
+    experiment.get_process("last").restart_policy("Always")
     cluster.launch(experiment)
     until(
         cluster,
@@ -76,15 +82,14 @@ def test_what_describes_a_terminal_may_be_ones_own(cluster, experiment, of):
     )
     for name, lines in zip(names, (1, 1, 2), strict=True):
         eventually(lambda name=name, lines=lines: cluster.get_log("exp", name).count("\n") >= lines)
-        assert set(cluster.get_log("exp", name).splitlines()) == {"dumb,,mine,7,/opt/mine"}
-    del again
+        assert set(cluster.get_log("exp", name).splitlines()) == {",".join(values)}
 
 
-def test_what_has_ended_keeps_its_window(cluster, experiment):
+def test_window_remains_after_the_process_exits(cluster, experiment):
     python(experiment, "bad", "print('why'); raise SystemExit(3)")
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    eventually(lambda: windows(what="#W #{pane_dead} #{pane_dead_status}") == ["bad 1 3"])
+    eventually(lambda: windows(format="#W #{pane_dead} #{pane_dead_status}") == ["bad 1 3"])
     assert "why" in screen(0, "exp", "-S", "-")
     cluster.delete("exp")
     assert subprocess.run(
@@ -92,76 +97,55 @@ def test_what_has_ended_keeps_its_window(cluster, experiment):
     ).returncode
 
 
-def test_nothing_is_left_of_what_writes_the_logs(cluster, experiment):
+def test_log_writer_of_a_finished_process_exits(cluster, experiment):
     python(experiment, "one", "print(1)")
     python(experiment, "two", FOREVER)
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[0].state is State.SUCCEEDED)
     server = tmux("display-message", "-p", "#{pid}").strip()
     children = f"/proc/{server}/task/{server}/children"
-    eventually(
-        lambda: len(Path(children).read_text().split()) == 2
-    )  # the second keeper, and its log's
+    # The keeper of the second window and the writer of its log remain.
+    eventually(lambda: len(Path(children).read_text().split()) == 2)
 
 
-def test_the_scene(cluster, experiment):
-    """A person attaches, and sees text, colour, and a program that draws."""
-    python(
-        experiment,
-        "text",
-        "print('\\x1b[31mred\\x1b[0m', 'and plain'); import time; time.sleep(1000)",
-    )
-    python(experiment, "draws", DRAWS)
+def test_screens_show_text_colours_and_full_screen_programs(cluster, experiment):
+    text = "print('\\x1b[31mred\\x1b[0m', 'and plain'); import time; time.sleep(1000)"
+    python(experiment, "text", text)
+    python(experiment, "draws", FULL_SCREEN)
     cluster.launch(experiment)
     eventually(lambda: "drawn" in screen(1) and "plain" in screen(0))
     assert "\x1b[31mred" in screen(0, "exp", "-e")
     assert screen(1).splitlines()[2] == "    drawn"
-    eventually(
-        lambda: cluster.get_log("exp", "text").endswith("\n")
-    )  # a screen may be ahead of the log
+    # The screen may be ahead of the log.
+    eventually(lambda: cluster.get_log("exp", "text").endswith("\n"))
     assert cluster.get_log("exp", "text") == "\x1b[31mred\x1b[0m and plain\n"
 
 
-def test_login_shows_the_window(cluster, experiment, sockets):
-    """Seen in a terminal, which is a window of another tmux, the user's."""
+def test_login_attaches_to_the_window(cluster, experiment, sockets):
+    """The terminal of the user is a window of another tmux server."""
     python(experiment, "first", FOREVER)
-    python(experiment, "second", "print('look at me'); input()")
+    python(experiment, "second", "print('second is up'); input()")
     cluster.launch(experiment)
     program = (
         "import sys, json; from symphony import Cluster;"
         "Cluster.new('tmux', **json.loads(sys.argv[1])).login('exp', 'second')"
     )
     options = json.dumps({"state_dir": str(cluster._root), "server_name": "test"})
-    words = [sys.executable, "-c", program, options]
-    tmux(
-        "-f",
-        "/dev/null",
-        "new-session",
-        "-d",
-        "-s",
-        "mine",
-        "-x",
-        "100",
-        "-y",
-        "30",
-        "--",
-        *words,
-        server="default",
-    )
-    seen = ""
+    session = ["new-session", "-d", "-s", "mine", "-x", "100", "-y", "30"]
+    command = [sys.executable, "-c", program, options]
+    tmux("-f", "/dev/null", *session, "--", *command, server="default")
 
-    def attached():
-        nonlocal seen
-        seen = tmux("capture-pane", "-p", "-t", "=mine:", server="default")
-        return "look at me" in seen and "second*" in seen
+    def is_attached():
+        screen = tmux("capture-pane", "-p", "-t", "=mine:", server="default")
+        return "second is up" in screen and "second*" in screen
 
-    eventually(attached)
-    tmux("send-keys", "-t", "=mine:", "Enter", server="default")  # typed, it reaches the process
+    eventually(is_attached)
+    tmux("send-keys", "-t", "=mine:", "Enter", server="default")
     status = until(cluster, "exp", lambda now: now.processes[1].state is State.SUCCEEDED)
     assert status.processes[1].exit_code == 0
 
 
-def test_the_command_line_attaches_to_a_terminal_alone(sockets, tmp_path, monkeypatch):
+def test_attach_command_requires_a_terminal(sockets, tmp_path, monkeypatch):
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "state"))
     cluster = Cluster.new("tmux")
     experiment = cluster.new_experiment("exp")
@@ -169,9 +153,9 @@ def test_the_command_line_attaches_to_a_terminal_alone(sockets, tmp_path, monkey
     python(experiment, "second", FOREVER)
     cluster.launch(experiment)
     try:
-        words = [sys.executable, "-m", "symphony", "attach", "-b", "tmux", "exp", "second"]
+        command = [sys.executable, "-m", "symphony", "attach", "-b", "tmux", "exp", "second"]
         done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
         assert done.returncode == 3
         assert "must be a terminal" in done.stderr
@@ -180,7 +164,7 @@ def test_the_command_line_attaches_to_a_terminal_alone(sockets, tmp_path, monkey
         cluster.delete("exp")
 
 
-def test_login_says_what_is_missing(cluster, experiment):
+def test_login_to_pending_process_is_rejected(cluster, experiment):
     python(experiment, "waits", FOREVER).starts_after("first")
     python(experiment, "first", FOREVER).ready(log="never", timeout=1000)
     cluster.launch(experiment)
@@ -189,66 +173,45 @@ def test_login_says_what_is_missing(cluster, experiment):
 
 
 @pytest.mark.parametrize("lines", [1, 50_000])
-def test_logs_are_whole(cluster, experiment, lines):
-    """However fast a process ends, and however much more it writes than its window keeps."""
-    python(
-        experiment,
-        "worker",
-        f"import sys; sys.stdout.write(''.join(f'line {{i}}\\n' for i in range({lines})))",
-    )
+def test_logs_are_complete(cluster, experiment, lines):
+    """A process may exit at once, or write more lines than tmux keeps for a window."""
+    program = f"import sys; sys.stdout.write(''.join(f'line {{i}}\\n' for i in range({lines})))"
+    python(experiment, "worker", program)
     cluster.launch(experiment)
     cluster.wait("exp", timeout=60)
     assert cluster.get_log("exp", "worker") == "".join(f"line {i}\n" for i in range(lines))
     assert [line.text for line in cluster.iter_logs("exp", tail=2)][-1] == f"line {lines - 1}"
 
 
-def test_many_short_processes_lose_nothing(cluster, experiment):
+def test_logs_of_many_short_processes_are_complete(cluster, experiment):
     for index in range(60):
         experiment.new_process(f"p-{index}", cmd=f"echo one-{index}; printf two; exit {index}")
     cluster.launch(experiment)
     status = cluster.wait("exp", timeout=60)
     assert [process.exit_code for process in status] == list(range(60))
     for index in range(60):
-        assert cluster.get_log("exp", f"p-{index}") == f"one-{index}\ntwo", screen(
-            index, "exp", "-S", "-"
-        )
+        log = cluster.get_log("exp", f"p-{index}")
+        assert log == f"one-{index}\ntwo", screen(index, "exp", "-S", "-")
 
 
-def test_a_process_gets_the_environment_of_its_launcher_and_no_other(
-    cluster, experiment, monkeypatch, tmp_path
-):
-    tmux(
-        "-f", "/dev/null", "new-session", "-d", "-s", "hand", "sleep", "1000"
-    )  # the server has an environment of its own
+def test_process_has_the_environment_of_its_launcher(cluster, experiment, monkeypatch, tmp_path):
+    new_session("mine")  # The server is running before the launch, with its own environment.
     tmux("set-environment", "-g", "LEAKS", "no")
     tmux("set-environment", "-gu", "LEAKS")
     monkeypatch.setenv("OF_LAUNCHER", "yes")
     monkeypatch.setenv("odd.name%%", "() { :;\n}")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     python(experiment, "plain", REPORT)
-    python(
-        experiment,
-        "own",
-        REPORT,
-        env={"SHELL": "/opt/mine", "TERM": "dumb", "PATH": os.environ["PATH"]},
-    )
     cluster.launch(experiment)
     cluster.wait("exp", timeout=30)
-    plain, own = (json.loads(cluster.get_log("exp", name))["env"] for name in ("plain", "own"))
-    same = {
-        key: value
-        for key, value in os.environ.items()
-        if key not in ("TERM", "TERM_PROGRAM", "PWD", "OLDPWD", "_", "SHLVL", "COLUMNS", "LINES")
-    }
-    assert {key: plain.get(key) for key in same if key != "SHELL"} == {
-        k: v for k, v in same.items() if k != "SHELL"
-    }
-    assert plain["odd.name%%"] == "() { :;\n}"
-    assert plain["TMUX"]
-    assert (own["SHELL"], own["TERM"]) == ("/opt/mine", "dumb")
+    env = json.loads(cluster.get_log("exp", "plain"))["env"]
+    inherited = os.environ.keys() - TMUX_VARIABLES - {"COLUMNS", "LINES"}
+    assert {key: env.get(key) for key in inherited} == {key: os.environ[key] for key in inherited}
+    assert env["TMUX"]
+    assert "LEAKS" not in env
 
 
-def test_variables_of_one_launcher_do_not_reach_the_experiments_of_the_next(cluster, monkeypatch):
+def test_environments_of_two_launchers_are_separate(cluster, monkeypatch):
     first, second = cluster.new_experiment("first"), cluster.new_experiment("second")
     python(first, "worker", FOREVER)
     python(second, "worker", REPORT)
@@ -259,59 +222,42 @@ def test_variables_of_one_launcher_do_not_reach_the_experiments_of_the_next(clus
     cluster.wait("second", timeout=30)
     env = json.loads(cluster.get_log("second", "worker"))["env"]
     assert "OF_FIRST" not in env
-    known = {*os.environ, *tmux_variables()}
+    known = {*os.environ, *TMUX_VARIABLES}
     assert {key for key in env if not key.startswith("SYMPH")} <= known
 
 
-def tmux_variables():
-    return {
-        "TERM",
-        "TERM_PROGRAM",
-        "TERM_PROGRAM_VERSION",
-        "TMUX",
-        "TMUX_PANE",
-        "SHELL",
-        "PWD",
-        "OLDPWD",
-        "SHLVL",
-        "_",
-    }
-
-
-def test_no_secret_shows(cluster, experiment):
-    """Neither on a screen, nor in ps, nor in tmux's messages."""
-    secret = secrets.token_hex()  # other tests, at the same time, have theirs
+def test_variables_are_not_visible(cluster, experiment):
+    """The values appear neither on the screen, nor in ps, nor in the messages of tmux."""
+    secret = secrets.token_hex()  # ps shows the processes of other tests as well.
     python(experiment, "worker", FOREVER, env={"TOKEN": secret})
     cluster.launch(experiment)
     until(cluster, "exp", lambda now: now.processes[0].ready)
     eventually(lambda: "up" in screen(0))
-    seen = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert secret not in seen + screen(0)
+    ps = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert secret not in ps + screen(0)
     assert tmux("show-options", "-sv", "message-limit") == "0\n"
 
 
-def test_umask_folder_and_open_files_are_those_of_the_launcher(cluster, experiment, tmp_path):
-    folder = tmp_path / "a #[b] %H 'quoted' $HOME"
-    folder.mkdir()
-    program = "import os, resource; print(os.getcwd(), oct(os.umask(0)), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
-    import resource
-
-    python(experiment, "worker", program, start_dir=str(folder))
+def test_directory_umask_and_file_limit_of_a_process(cluster, experiment, tmp_path):
+    directory = tmp_path / "a #[b] %H 'quoted' $HOME"
+    directory.mkdir()
+    program = (
+        "import os, resource\n"
+        "limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
+        "print(os.getcwd(), oct(os.umask(0)), limit)"
+    )
+    python(experiment, "worker", program, start_dir=str(directory))
     old = os.umask(0o027)
     try:
         cluster.launch(experiment)
     finally:
         os.umask(old)
     cluster.wait("exp", timeout=30)
-    assert (
-        cluster.get_log("exp", "worker")
-        == f"{folder} 0o27 {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}\n"
-    )
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert cluster.get_log("exp", "worker") == f"{directory} 0o27 {limit}\n"
 
 
-def test_a_state_folder_with_awkward_characters(tmp_path, options):
-    from symphony import Cluster
-
+def test_state_directory_with_special_characters(tmp_path, options):
     cluster = Cluster.new("tmux", **{**options, "state_dir": str(tmp_path / "s #{pid} %d 'q'")})
     experiment = cluster.new_experiment("exp")
     python(experiment, "worker", "print('here')")
@@ -321,7 +267,7 @@ def test_a_state_folder_with_awkward_characters(tmp_path, options):
     cluster.delete("exp")
 
 
-def test_ps_asks_tmux_nothing(cluster, experiment, monkeypatch):
+def test_describe_does_not_run_tmux(cluster, experiment, monkeypatch):
     python(experiment, "worker", FOREVER)
     cluster.launch(experiment)
     with monkeypatch.context() as patch:
@@ -330,7 +276,7 @@ def test_ps_asks_tmux_nothing(cluster, experiment, monkeypatch):
         assert cluster.list_experiments() == ["exp"]
 
 
-def test_a_restart_keeps_the_window_and_the_log(cluster, experiment):
+def test_restart_keeps_the_window_and_the_log(cluster, experiment):
     python(experiment, "worker", "print('again'); raise SystemExit(4)").restart_policy("OnFailure")
     cluster.launch(experiment)
     until(
@@ -342,7 +288,7 @@ def test_a_restart_keeps_the_window_and_the_log(cluster, experiment):
     assert windows() == ["0 worker"]
 
 
-def test_a_window_that_somebody_opened_is_in_nobodys_way(cluster, experiment):
+def test_window_opened_by_the_user_is_kept(cluster, experiment):
     python(experiment, "first", "print('up'); input()").ready(log="^up$")
     python(experiment, "second", FOREVER).starts_after("first", "succeeded")
     cluster.launch(experiment)
@@ -355,7 +301,7 @@ def test_a_window_that_somebody_opened_is_in_nobodys_way(cluster, experiment):
         cluster.login("exp", "second")
 
 
-def test_a_window_that_was_renamed_is_the_window_of_its_process(cluster, experiment):
+def test_renamed_window_is_found(cluster, experiment):
     python(experiment, "first", FOREVER)
     python(experiment.new_process_group("team"), "second", FOREVER)
     cluster.launch(experiment)

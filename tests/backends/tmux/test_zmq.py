@@ -1,4 +1,4 @@
-"""The ZeroMQ example in two windows."""
+"""Run the ZeroMQ example in two windows."""
 
 import os
 import runpy
@@ -10,7 +10,7 @@ from tests.backends.tmux.conftest import windows
 EXAMPLE = Path(__file__).parents[3] / "examples" / "zmq"
 
 
-def test_the_conversation_ends_well(cluster, monkeypatch):
+def test_example_succeeds(cluster, monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     module = runpy.run_path(str(EXAMPLE / "experiment.py"))
     experiment = cluster.new_experiment(module["NAME"])

@@ -74,7 +74,7 @@ def main() -> int:
         print(f"epoch {state['epoch']}: loss {loss:.6f}", flush=True)
         if told:
             save(args.checkpoint, state)
-            print(f"told to end: saved epoch {state['epoch']}", flush=True)
+            print(f"interrupted: saved epoch {state['epoch']}", flush=True)
             return NOT_DONE
         if state["epoch"] % args.save_every == 0:
             save(args.checkpoint, state)

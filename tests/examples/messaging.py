@@ -1,4 +1,4 @@
-"""What the examples of messaging print, wherever they run."""
+"""The output of the messaging examples, which is the same on all backends."""
 
 from __future__ import annotations
 
@@ -6,50 +6,51 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "examples"
+DIRECTORY = Path(__file__).parents[2] / "examples"
 EXAMPLES = [
-    FOLDER / "zmq/patterns.py",
-    FOLDER / "integration/experiment.py",
-    FOLDER / "sockets/experiment.py",
+    DIRECTORY / "zmq/patterns.py",
+    DIRECTORY / "integration/experiment.py",
+    DIRECTORY / "sockets/experiment.py",
 ]
 
 
 def check(path: Path, logs: Mapping[str, str]) -> None:
-    """Whether the processes of an example said what they are to say."""
-    said = {name: log.split("\n") for name, log in logs.items()}
-    {"zmq": _patterns, "integration": _integration, "sockets": _sockets}[path.parent.name](
-        {name: [line.strip() for line in lines if line.strip()] for name, lines in said.items()}
-    )
+    """Check the logs of the processes of an example."""
+    checks = {"zmq": _check_patterns, "integration": _check_integration, "sockets": _check_sockets}
+    lines = {}
+    for name, log in logs.items():
+        lines[name] = [line.strip() for line in log.split("\n") if line.strip()]
+    checks[path.parent.name](lines)
 
 
-def _patterns(said: Mapping[str, list[str]]) -> None:
-    assert said["client"] == [
+def _check_patterns(lines: Mapping[str, list[str]]) -> None:
+    assert lines["client"] == [
         f"client: {[number**2 for number in range(10)]}",
         "client: the server says TypeError: cannot square 'ten'",
         "client: bye",
     ]
-    assert said["server"][-1] == "server: stopped"
-    assert said["puller"] == ["puller: 499500"]
-    assert said["pusher"] == ["pusher: sent 1000"]
-    assert said["subscriber"] == ["subscriber: 3 versions of weights, in order: True"]
-    assert said["publisher"] == ["publisher: thanks"]
+    assert lines["server"][-1] == "server: stopped"
+    assert lines["puller"] == ["puller: 499500"]
+    assert lines["pusher"] == ["pusher: sent 1000"]
+    assert lines["subscriber"] == ["subscriber: 3 versions of weights, in order: True"]
+    assert lines["publisher"] == ["publisher: thanks"]
 
 
-def _integration(said: Mapping[str, list[str]]) -> None:
-    assert said["master"] == ["333.33"]
-    assert said["small-master"] == ["0.00 to 3.33: 12.35"]
-    assert said["large-master"] == ["3.33 to 10.00: 320.99"]
-    assert len(said) == 9
+def _check_integration(lines: Mapping[str, list[str]]) -> None:
+    assert lines["master"] == ["333.33"]
+    assert lines["small-master"] == ["0.00 to 3.33: 12.35"]
+    assert lines["large-master"] == ["3.33 to 10.00: 320.99"]
+    assert len(lines) == 9
     assert all(
-        re.fullmatch(r"\d+\.\d\d to \d+\.\d\d: \d+\.\d\d", said[f"large-{number}"][0])
+        re.fullmatch(r"\d+\.\d\d to \d+\.\d\d: \d+\.\d\d", lines[f"large-{number}"][0])
         for number in range(4)
     )
 
 
-def _sockets(said: Mapping[str, list[str]]) -> None:
+def _check_sockets(lines: Mapping[str, list[str]]) -> None:
     around = "first second third"
     expected = [f"round {turn}: {' '.join([around] * turn)}" for turn in (1, 2, 3)]
-    assert said == {
+    assert lines == {
         "first": [*expected, "first: done"],
         "second": ["second: done"],
         "third": ["third: done"],

@@ -1,4 +1,4 @@
-"""The examples of messaging, on local processes and in tmux: each ends well and prints what it is to print."""
+"""Run the messaging examples as local processes and in tmux, and check their output."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.examples.messaging import EXAMPLES, check
 
 @pytest.fixture
 def cluster(machine: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Local processes, and tmux, where ``python`` is this one."""
+    """Return a cluster of local processes, then one of tmux, with this interpreter on the PATH."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     return machine
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_an_example_ends_well(cluster: Cluster, path: Path) -> None:
+def test_example_succeeds(cluster: Cluster, path: Path) -> None:
     module = runpy.run_path(str(path))
     experiment = Experiment(module["NAME"])
     experiment.base_dir = path.parent

@@ -1,4 +1,4 @@
-"""The example of the size of real research: on this machine for real, and as it would be on a cluster."""
+"""Test the reinforcement learning example: runs on this machine and dry runs for Kubernetes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from symphony.status import State
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rl"
 MODULES = ("configuration", "experiment", "launch", "roles")
-# Without training the mean return is -100, at its best some -12.
+# The mean return is -100 without training, and at best about -12.
 GOOD = -30.0
 
 
 @pytest.fixture
 def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Import a module of the example, as its programs do; it is forgotten afterwards."""
+    """Return a function that imports a module of the example. Unload the modules afterwards."""
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.delenv("RL_CONFIG", raising=False)
     yield importlib.import_module
@@ -37,43 +37,45 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.fixture
-def described(example: Any) -> Any:
-    """Describe the experiment as a configuration says, with some settings over it, for a cluster."""
+def new_experiment(example: Any) -> Any:
+    """Return a function that builds the experiment of a configuration, with some overrides."""
 
-    def describe(
-        file: str | Path = "config.yml", backend: str = "local", **over: Any
+    def build(
+        file: str | Path = "config.yml", backend: str = "local", **overrides: Any
     ) -> Experiment:
-        wanted = example("configuration").load(EXAMPLE / file, over)
-        found: Experiment = example("launch").described(Cluster.new(backend), "rl", wanted)
-        return found
+        configuration = example("configuration").load(EXAMPLE / file, overrides)
+        experiment: Experiment = example("launch").described(
+            Cluster.new(backend), "rl", configuration
+        )
+        return experiment
 
-    return describe
+    return build
 
 
 @pytest.fixture
 def python3(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This interpreter is the python3 of the PATH: it has symphony and pyzmq."""
+    """Put this interpreter, which has symphony and pyzmq, on the PATH as python3."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, python3: None) -> Iterator[Cluster]:
-    made = Cluster.new("local", state_dir=tmp_path / "state" / "local")
-    yield made
-    for name in made.list_experiments():
-        made.stop(name, at_once=True)
-        made.delete(name)
+    cluster = Cluster.new("local", state_dir=tmp_path / "state" / "local")
+    yield cluster
+    for name in cluster.list_experiments():
+        cluster.stop(name, at_once=True)
+        cluster.delete(name)
 
 
 @pytest.fixture
 def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Run symphony, or the example's own command line, beside `cluster`."""
+    """Return a function that runs symphony, or the program of the example, for `cluster`."""
     monkeypatch.setenv("SYMPHONY_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.delenv("SYMPHONY_BACKEND", raising=False)
 
-    def call(*words: object, script: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def call(*arguments: object, script: Path | None = None) -> subprocess.CompletedProcess[str]:
         program = ["-m", "symphony"] if script is None else [str(script)]
-        command = [sys.executable, *program, *map(str, words)]
+        command = [sys.executable, *program, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
     return call
@@ -95,7 +97,7 @@ def services(experiment: Experiment) -> set[str]:
 # --- on this machine ---
 
 
-def test_eight_agents_learn(run: Any, cluster: Cluster) -> None:
+def test_agents_learn(run: Any, cluster: Cluster) -> None:
     done = run("launch", EXAMPLE / "experiment.py", "--follow")
     assert done.returncode == 0, done.stdout + done.stderr
     first, last = returns(cluster.get_log("rl", "learner"))
@@ -116,9 +118,7 @@ def test_eight_agents_learn(run: Any, cluster: Cluster) -> None:
         assert f"{name}: " in cluster.get_log("rl", "logger"), name
 
 
-def test_the_page_shows_how_groups_of_agents_learn(
-    run: Any, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_page_shows_the_progress(run: Any, cluster: Cluster, tmp_path: Path) -> None:
     words = (
         "--forever",
         "--agents",
@@ -135,7 +135,7 @@ def test_the_page_shows_how_groups_of_agents_learn(
     cluster.wait("rl", until="ready", timeout=60)
     page = f"http://{run('visit', 'rl', 'page').stdout.strip().removeprefix('http://')}"
     assert page == f"http://{cluster.external_url('rl', 'page')}"
-    data = improved(page)
+    data = wait_for_improvement(page)
     assert data["curves"]["evaluation/return"][0] == [0, -100]
     with urllib.request.urlopen(f"{page}/", timeout=30) as answer:
         html = answer.read().decode()
@@ -146,42 +146,32 @@ def test_the_page_shows_how_groups_of_agents_learn(
     missing.value.close()
     groups = {process.name: process.group for process in cluster.describe_experiment("rl")}
     assert [groups[f"agent-{n}"] for n in range(3)] == ["agents-0", "agents-0", "agents-1"]
-    running(cluster, "agent-2: begins")
+    wait_for_log(cluster, "agent-2: begins")
     assert "agent-2: begins" in (tmp_path / "results" / "run.log").read_text()
-    written, _, _ = (
-        (tmp_path / "results" / "metrics.jsonl").read_text().rpartition("\n")
-    )  # the next is on its way
-    measured = [json.loads(line) for line in written.splitlines()]
-    assert {number["series"] for number in measured} == {
-        "agents/return",
-        "evaluation/return",
-        "learner/error",
-    }
+    # The last line may be incomplete.
+    metrics, _, _ = (tmp_path / "results" / "metrics.jsonl").read_text().rpartition("\n")
+    series = {json.loads(line)["series"] for line in metrics.splitlines()}
+    assert series == {"agents/return", "evaluation/return", "learner/error"}
 
 
-def improved(page: str) -> dict[str, Any]:
-    """What the page shows once there is everything, and the return that is measured has become good."""
+def wait_for_improvement(page: str) -> dict[str, Any]:
+    """Return the data of the page when it is complete and the mean return is good."""
     with urllib.request.urlopen(f"{page}/events", timeout=60) as events:
         for event in events:
             if not event.strip():
                 continue
             with urllib.request.urlopen(f"{page}/data.json", timeout=30) as answer:
                 data: dict[str, Any] = json.load(answer)
-            curve, noisy = (
-                data["curves"].get(f"{who}/return", []) for who in ("evaluation", "agents")
-            )
-            if (
-                curve
-                and curve[-1][1] > GOOD
-                and len(noisy) > 1
-                and "learner/error" in data["curves"]
-                and data["path"]
-            ):
+            curves = data["curves"]
+            evaluation = curves.get("evaluation/return", [])
+            agents = curves.get("agents/return", [])
+            is_complete = len(agents) > 1 and "learner/error" in curves and data["path"]
+            if is_complete and evaluation and evaluation[-1][1] > GOOD:
                 return data
-    pytest.fail("the page has closed")
+    pytest.fail("the page closed the connection")
 
 
-def test_it_goes_on_from_a_checkpoint(run: Any, example: Any, tmp_path: Path) -> None:
+def test_training_continues_from_a_checkpoint(run: Any, example: Any, tmp_path: Path) -> None:
     policy, maze = example("roles.policy"), example("roles.maze")
     distance = distances(maze)
     values = [
@@ -202,22 +192,22 @@ def test_it_goes_on_from_a_checkpoint(run: Any, example: Any, tmp_path: Path) ->
     assert result["first"] > GOOD
 
 
-def test_it_ends_at_the_target(described: Any, cluster: Cluster) -> None:
-    few: dict[str, Any] = {
+def test_training_stops_at_the_target(new_experiment: Any, cluster: Cluster) -> None:
+    overrides: dict[str, Any] = {
         "agents": 2,
         "evaluators": 1,
         "run": {"updates": 1_000_000, "target": -60.0},
     }
-    cluster.launch(described(**few))
+    cluster.launch(new_experiment(**overrides))
     assert cluster.wait("rl", timeout=60).exit_code == 0
     log = cluster.get_log("rl", "learner")
     assert returns(log)[1] > -80
-    assert int(log.split()[-2]) < few["run"]["updates"]
+    assert int(log.split()[-2]) < overrides["run"]["updates"]
 
 
 @pytest.mark.parametrize("late", ["nonagent", "agent-0", "evaluator-0"])
-def test_it_may_start_in_any_order(described: Any, cluster: Cluster, late: str) -> None:
-    experiment = described(agents=2, evaluators=1, run={"updates": 20})
+def test_processes_may_start_in_any_order(new_experiment: Any, cluster: Cluster, late: str) -> None:
+    experiment = new_experiment(agents=2, evaluators=1, run={"updates": 20})
     experiment.new_process("others", cmd="sleep 1")
     member = next(member for member in experiment.list_members() if member.name == late)
     member.starts_after("others", "succeeded")
@@ -229,29 +219,30 @@ def test_it_may_start_in_any_order(described: Any, cluster: Cluster, late: str) 
     assert "evaluator-0: version 0: " in cluster.get_log("rl", "logger")
 
 
-def test_nobody_waits_for_ever_for_the_learner(described: Any, cluster: Cluster) -> None:
-    experiment = described(agents=2, evaluators=1, run={"forever": True, "patience": 10})
+def test_members_fail_if_the_learner_is_killed(new_experiment: Any, cluster: Cluster) -> None:
+    experiment = new_experiment(agents=2, evaluators=1, run={"forever": True, "patience": 10})
     cluster.launch(experiment)
-    running(cluster, "evaluator-0: version 0")
-    running(cluster, "agent-0: begins")
+    wait_for_log(cluster, "evaluator-0: version 0")
+    wait_for_log(cluster, "agent-0: begins")
     kill(cluster, "learner")
     status = cluster.wait("rl", timeout=60)
     assert {process.exit_code for process in status if process.name != "learner"} == {1}
     assert "agent-0: the learner failed or is gone" in cluster.get_log("rl", "agent-0")
 
 
-def test_the_run_ends_without_an_agent_that_was_killed(
-    described: Any, cluster: Cluster, tmp_path: Path
+def test_run_finishes_after_an_agent_was_killed(
+    new_experiment: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
-    learner = {"env": {"RL_PATIENCE": 10}}  # the others are not in a hurry
-    experiment = described(agents=2, evaluators=2, run={"updates": 200}, roles={"learner": learner})
+    learner = {"env": {"RL_PATIENCE": 10}}  # The other roles keep the longer default.
+    experiment = new_experiment(
+        agents=2, evaluators=2, run={"updates": 200}, roles={"learner": learner}
+    )
     killed = tmp_path / "killed"
     experiment.new_process("gate", cmd=f"until test -e {killed}; do sleep 0.05; done")
-    experiment.get_process("evaluator-1").starts_after(
-        "gate", "succeeded"
-    )  # and the run begins with everybody
+    # The run starts when all members are there, so this evaluator delays it until the kill.
+    experiment.get_process("evaluator-1").starts_after("gate", "succeeded")
     cluster.launch(experiment)
-    running(cluster, "agent-1: begins")
+    wait_for_log(cluster, "agent-1: begins")
     kill(cluster, "agent-1")
     killed.touch()
     status = cluster.wait("rl", timeout=60)
@@ -262,29 +253,29 @@ def test_the_run_ends_without_an_agent_that_was_killed(
 
 
 @pytest.mark.parametrize("broken", ["not JSON", json.dumps({"version": 0, "values": [[0.0] * 4]})])
-def test_nobody_hangs_where_the_checkpoint_is_broken(
-    described: Any, cluster: Cluster, tmp_path: Path, broken: str
+def test_run_fails_with_a_broken_checkpoint(
+    new_experiment: Any, cluster: Cluster, tmp_path: Path, broken: str
 ) -> None:
-    """The first breaks the learner at once, the second all agents: then the learner finds that nothing comes."""
+    """The first file makes the learner fail. The second makes the agents fail, then the learner."""
     (tmp_path / "checkpoint.json").write_text(broken)
-    few = {"agents": 2, "evaluators": 0, "run": {"patience": 2}}
-    cluster.launch(described(**few, results={"folder": str(tmp_path)}))
+    overrides = {"agents": 2, "evaluators": 0, "run": {"patience": 2}}
+    cluster.launch(new_experiment(**overrides, results={"folder": str(tmp_path)}))
     status = cluster.wait("rl", timeout=60)
     assert {process.exit_code for process in status} == {1}
 
 
 def returns(log: str) -> tuple[float, float]:
-    """The first and the last mean return, as the learner tells them."""
+    """Return the first and the last mean return from the log of the learner."""
     words = next(line for line in log.splitlines() if line.startswith("mean return ")).split()
     return float(words[2]), float(words[5])
 
 
-def running(cluster: Cluster, text: str) -> None:
-    """Wait until the logger has written a line."""
+def wait_for_log(cluster: Cluster, text: str) -> None:
+    """Wait until the log of the logger contains ``text``."""
     for line in cluster.get_log("rl", "logger", follow=True):
         if text in line:
             return
-    pytest.fail(f"the logger has never written {text!r}")
+    pytest.fail(f"the logger did not write {text!r}")
 
 
 def kill(cluster: Cluster, process: str) -> None:
@@ -294,24 +285,24 @@ def kill(cluster: Cluster, process: str) -> None:
 
 
 def distances(maze: Any) -> dict[int, int]:
-    """From each state the number of steps to the goal."""
+    """Return the number of steps from each state to the goal."""
     found, border = {maze.GOAL: 0}, [maze.GOAL]
     while border:
-        near = {
+        neighbours = {
             state for state in range(maze.STATES) if set(maze._NEXT[state]) & set(border)
         } - found.keys()
-        found.update(dict.fromkeys(near, max(found.values()) + 1))
-        border = list(near)
+        found.update(dict.fromkeys(neighbours, max(found.values()) + 1))
+        border = list(neighbours)
     return found
 
 
-def test_the_goal_is_within_reach_of_every_start(example: Any) -> None:
+def test_goal_is_reachable_from_every_state(example: Any) -> None:
     maze = example("roles.maze")
     assert len(distances(maze)) == maze.STATES
     assert distances(maze)[maze.START] == 20
 
 
-def test_neither_the_learner_nor_the_agents_get_far_ahead(example: Any) -> None:
+def test_learner_and_agents_wait_for_each_other(example: Any) -> None:
     replay = example("roles.replay")
     memory, batch = replay.Memory(random.Random(1)), 256
     for _ in range(500):
@@ -326,8 +317,8 @@ def test_neither_the_learner_nor_the_agents_get_far_ahead(example: Any) -> None:
     assert memory.added <= replay.LEAST + 100 + memory.sampled / replay.REUSE
 
 
-def test_agents_do_not_get_ahead_while_their_experience_is_on_its_way(example: Any) -> None:
-    """Else all that there is to learn from was played with the first parameters, and nothing is learned."""
+def test_agents_wait_for_unreported_episodes(example: Any) -> None:
+    """Otherwise all experience would come from the first parameters, and nothing is learned."""
     replay, maze, now = example("roles.replay"), example("roles.maze"), [0.0]
     memory = replay.Memory(random.Random(1), clock=lambda: now[0])
     given = sum(memory.ticket() for _ in range(500))
@@ -337,12 +328,12 @@ def test_agents_do_not_get_ahead_while_their_experience_is_on_its_way(example: A
     assert (
         sum(memory.ticket() for _ in range(500)) == (replay.LEAST - 40 * (given - 1)) // maze.LIMIT
     )
-    # The agents have ended, and nothing of this comes any more.
+    # After this time, the remaining episodes count as lost.
     now[0] = replay.LOST + 1
     assert memory.ticket()
 
 
-def test_the_learner_does_not_wait_for_an_agent_that_was_killed_at_the_beginning(
+def test_learner_does_not_wait_for_an_agent_killed_at_the_start(
     example: Any,
 ) -> None:
     replay, maze = example("roles.replay"), example("roles.maze")
@@ -354,13 +345,14 @@ def test_the_learner_does_not_wait_for_an_agent_that_was_killed_at_the_beginning
     assert memory.batch(256)
 
 
-# --- as it would be on a cluster ---
+# --- on a cluster ---
 
 
-def test_it_has_eleven_services_and_an_agent_uses_ten(described: Any) -> None:
-    experiment = described()
+def test_services_and_connections(new_experiment: Any) -> None:
+    experiment = new_experiment()
     assert services(experiment) == {
-        "run", "news", "experience", "replay", "parameters", "versions", "starts", "log", "metrics", "screen", "page",
+        "run", "news", "experience", "replay", "parameters", "versions", "starts", "log",
+        "metrics", "screen", "page",
     }  # fmt: skip
     assert connections(experiment) == {
         "learner": 4, "replay": 3, "ps": 2, "curriculum": 3, "logger": 2, "recorder": 3, "page": 2,
@@ -369,58 +361,45 @@ def test_it_has_eleven_services_and_an_agent_uses_ten(described: Any) -> None:
     assert [group.name for group in experiment.list_process_groups()] == ["nonagent"]
 
 
-def test_what_connects_is_what_the_programs_use(
-    example: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The table of the experiment, beside the names in the programs."""
-    experiment = example("experiment")
-    shared = ("roles/member.py", {"run", "news"}), ("roles/newest.py", {"parameters", "versions"})
-    for role, wanted in experiment.CONNECTS.items():
+def test_declared_connections_are_used(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of connections in the experiment equals the services that the roles use."""
+    modules = {"member": {"run", "news"}, "newest": {"parameters", "versions"}}
+    methods = {".log(": "log", ".measure(": "metrics"}
+    for role, declared in example("experiment").CONNECTS.items():
         text = (EXAMPLE / "roles" / f"{role}.py").read_text()
-        used = {name for name in wanted if f'"{name}"' in text}
-        used |= {"log"} if ".log(" in text else set()
-        used |= {"metrics"} if ".measure(" in text else set()
-        for module, names in shared:
-            used |= (
-                names
-                if f"roles.{Path(module).stem} import" in text and role != "learner"
-                else set()
-            )
-        assert used == set(wanted), role
+        used = {name for name in declared if f'"{name}"' in text}
+        used |= {service for call, service in methods.items() if call in text}
+        for module, services in modules.items():
+            if role != "learner" and f"roles.{module} import" in text:
+                used |= services
+        assert used == set(declared), role
 
 
 @pytest.fixture
-def rendered(run: Any) -> Any:
-    """The objects of a dry run on Kubernetes, by kind and name."""
+def render(run: Any) -> Any:
+    """Return a function that returns the objects of a dry run on Kubernetes, by kind and name."""
 
-    def render(*words: object) -> dict[tuple[str, str], dict[str, Any]]:
-        done = run("train", "-b", "kube", "--dry-run", *words, script=EXAMPLE / "launch.py")
+    def render(*options: object) -> dict[tuple[str, str], dict[str, Any]]:
+        done = run("train", "-b", "kube", "--dry-run", *options, script=EXAMPLE / "launch.py")
         assert done.returncode == 0, done.stderr
-        found = [item for item in yaml.safe_load_all(done.stdout) if item]
-        return {(item["kind"], item["metadata"]["name"]): item for item in found}
+        objects = [item for item in yaml.safe_load_all(done.stdout) if item]
+        return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
     return render
 
 
-def asked(container: dict[str, Any]) -> dict[str, Any]:
+def resources_of(container: dict[str, Any]) -> dict[str, Any]:
+    """Return the requests of a container, and its limits with the prefix ``limit``."""
     resources = container["resources"]
-    return {
-        **resources.get("requests", {}),
-        **{f"limit {k}": v for k, v in resources.get("limits", {}).items()},
-    }
+    limits = {f"limit {name}": value for name, value in resources.get("limits", {}).items()}
+    return {**resources.get("requests", {}), **limits}
 
 
-def test_the_dispatcher_places_everybody(rendered: Any) -> None:
-    objects = rendered("--config", EXAMPLE / "gke.yml", "--agents", 9)
+def test_dispatcher_assigns_nodes(render: Any) -> None:
+    objects = render("--config", EXAMPLE / "gke.yml", "--agents", 9)
     pods = {name: item["spec"] for (kind, name), item in objects.items() if kind == "Pod"}
-    assert set(pods) == {
-        "nonagent",
-        "agents-0",
-        "agents-1",
-        "agents-2",
-        "evaluator-0",
-        "evaluator-1",
-    }
+    agents, evaluators = ["agents-0", "agents-1", "agents-2"], ["evaluator-0", "evaluator-1"]
+    assert set(pods) == {"nonagent", *agents, *evaluators}
     assert sum(kind == "Service" for kind, _ in objects) == 11
 
     nonagent = pods["nonagent"]
@@ -432,11 +411,13 @@ def test_the_dispatcher_places_everybody(rendered: Any) -> None:
         {"key": "workload", "operator": "Equal", "value": "learner", "effect": "NoExecute"},
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
     ]
-    asks = {container["name"]: asked(container) for container in nonagent["containers"]}
-    assert {name for name, ask in asks.items() if "limit nvidia.com/gpu" in ask} == {"learner"}
-    assert asks["learner"]["limit nvidia.com/gpu"] == "1"
-    assert asks["replay"] == {"cpu": "2", "memory": "8192Mi"}
-    assert asks["page"] == {"cpu": "100m", "memory": "256Mi"}
+    resources = {container["name"]: resources_of(container) for container in nonagent["containers"]}
+    assert {name for name, value in resources.items() if "limit nvidia.com/gpu" in value} == {
+        "learner"
+    }
+    assert resources["learner"]["limit nvidia.com/gpu"] == "1"
+    assert resources["replay"] == {"cpu": "2", "memory": "8192Mi"}
+    assert resources["page"] == {"cpu": "100m", "memory": "256Mi"}
 
     for name, members in (("agents-0", 4), ("agents-1", 4), ("agents-2", 1)):
         assert pods[name]["nodeSelector"] == {"name": "agents"}
@@ -445,19 +426,19 @@ def test_the_dispatcher_places_everybody(rendered: Any) -> None:
         ]
         assert len(pods[name]["containers"]) == members
         for container in pods[name]["containers"]:
-            cpu = int(asked(container)["cpu"].removesuffix("m"))
-            assert 900 < cpu < 1000  # an eighth of what eight cores leave to Pods
+            cpu = int(resources_of(container)["cpu"].removesuffix("m"))
+            assert 900 < cpu < 1000  # An eighth of the eight cores, without the reserved part.
 
     for name in ("evaluator-0", "evaluator-1"):
-        # The smallest pool that has room for one core, which bears no taint.
+        # The smallest pool with room for one core. It has no taint.
         assert pods[name]["nodeSelector"] == {"name": "system"}
         assert "tolerations" not in pods[name]
-        assert asked(pods[name]["containers"][0]) == {"cpu": "1", "memory": "2048Mi"}
+        assert resources_of(pods[name]["containers"][0]) == {"cpu": "1", "memory": "2048Mi"}
 
 
-def test_results_are_kept_on_a_server_or_on_the_node(rendered: Any) -> None:
-    def volume(*words: object) -> dict[str, Any]:
-        nonagent = rendered("--agents", 1, *words)["Pod", "nonagent"]["spec"]
+def test_volume_of_the_results(render: Any) -> None:
+    def volume(*options: object) -> dict[str, Any]:
+        nonagent = render("--agents", 1, *options)["Pod", "nonagent"]["spec"]
         (found,) = nonagent["volumes"]
         for container in nonagent["containers"]:
             assert [mount["mountPath"] for mount in container["volumeMounts"]] == ["/results"]
@@ -471,7 +452,7 @@ def test_results_are_kept_on_a_server_or_on_the_node(rendered: Any) -> None:
     assert volume(*image, "--host-path", "/data/rl") == {"hostPath": node}
 
 
-def test_agents_alone_run_where_the_configuration_says(rendered: Any, tmp_path: Path) -> None:
+def test_placement_from_the_configuration(render: Any, tmp_path: Path) -> None:
     pods = {
         "agent": {
             "node_selector": {"disk": "ssd"},
@@ -486,20 +467,20 @@ def test_agents_alone_run_where_the_configuration_says(rendered: Any, tmp_path: 
     (tmp_path / "mine.yml").write_text(
         json.dumps({"agents": 2, "image": "all:1", "pods": pods, "roles": roles})
     )
-    (grouped,) = pods_of_agents(rendered("--config", tmp_path / "mine.yml", "--group-size", 2))
-    objects = rendered("--config", tmp_path / "mine.yml")
+    (grouped,) = pods_of_agents(render("--config", tmp_path / "mine.yml", "--group-size", 2))
+    objects = render("--config", tmp_path / "mine.yml")
     assert [pod["nodeSelector"] for pod in pods_of_agents(objects)] == [{"disk": "ssd"}] * 2
     agent, nonagent = objects["Pod", "agent-1"]["spec"], objects["Pod", "nonagent"]["spec"]
     assert grouped["nodeSelector"] == {"disk": "ssd"}
     assert agent["tolerations"] == grouped["tolerations"] == [{"key": "spot", "operator": "Exists"}]
-    assert asked(agent["containers"][0]) == {"cpu": "2"}
+    assert resources_of(agent["containers"][0]) == {"cpu": "2"}
     assert nonagent["nodeSelector"] == {"disk": "nvme"}
     assert [container["image"] for container in nonagent["containers"]] == [
         "learner:1",
         *["all:1"] * 6,
     ]
     assert [
-        asked(container) for container in nonagent["containers"] if "resources" in container
+        resources_of(container) for container in nonagent["containers"] if "resources" in container
     ] == [{"limit nvidia.com/gpu": "2"}]
 
 
@@ -511,7 +492,7 @@ def pods_of_agents(objects: dict[tuple[str, str], dict[str, Any]]) -> list[dict[
     ]
 
 
-def test_a_dry_run_says_what_would_be_built(run: Any) -> None:
+def test_dry_run_reports_the_build(run: Any) -> None:
     words = ("--repository", "registry.example/rl", "--build", "--agents", 1, "--dry-run")
     done = run("train", "-b", "kube", *words, script=EXAMPLE / "launch.py")
     assert done.returncode == 0, done.stderr
@@ -519,7 +500,7 @@ def test_a_dry_run_says_what_would_be_built(run: Any) -> None:
     assert done.stdout.count("image: registry.example/rl:rl\n") == 7 + 1 + 2
 
 
-def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> None:
+def test_running_experiment_is_replaced_only_with_force(run: Any, cluster: Cluster) -> None:
     words = ("train", "--forever", "--pace", 0.1, "--agents", 1, "--evaluators", 0)
     assert run(*words, script=EXAMPLE / "launch.py").returncode == 0
     before = cluster.describe_process("rl", "learner").pid
@@ -531,39 +512,28 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
     assert cluster.describe_process("rl", "learner").pid != before
 
 
-# --- what is wrong is told ---
+# --- invalid configurations ---
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("agnets: 3", "the file has no setting 'agnets'; there are agents, "),
         ("agents: 0", "agents is a whole number of at least 1, not 0"),
-        ("agents: true", "agents is a whole number of at least 1, not True"),
         ("evaluators: -1", "evaluators must be a whole number of at least 0, not -1"),
         ("group_size: two", "group_size is a whole number of at least 1, not 'two'"),
         ("run: {update: 3}", "run has no setting 'update'; there are updates, "),
         ("run: fast", "run is a mapping of settings, not 'fast'"),
         ("roles: {actor: {}}", "roles has no setting 'actor'; there are learner, "),
-        (
-            "roles: {agent: {cpu: 1}}",
-            "roles.agent has no setting 'cpu'; there are image, request, ",
-        ),
-        (
-            "pods: {agents: {}}",
-            "pods has no setting 'agents'; there are nonagent, agent, evaluator",
-        ),
+        ("roles: {agent: {cpu: 1}}", "roles.agent has no setting 'cpu'; there are image, "),
+        ("pods: {agents: {}}", "pods has no setting 'agents'; there are nonagent, agent, "),
         ("results: {nfs: server}", "nfs is SERVER:/PATH, not 'server'"),
-        (
-            "results: {nfs: 's:/x', host_path: /y}",
-            "results come from nfs or host_path, not from both",
-        ),
+        ("results: {nfs: 's:/x', host_path: /y}", "results come from nfs or host_path, not from"),
         ("build: {base: python:3}", "build is set but image, the repository"),
         ("[1]", "the file is a mapping of settings, not [1]"),
         ("agents: [", "not YAML: "),
         ("image: 5", "image is text, not 5"),
-        ("page_port: 70000", "page_port: the port of 'page' is 70000; a port is a number from 1 to 65535"),
-        ("run: {updates: ten}", "run.updates is a whole number of at least 1, not 'ten'"),
+        ("page_port: 70000", "page_port: the port of 'page' is 70000; a port is a number from"),
         ("run: {updates: 0}", "run.updates is a whole number of at least 1, not 0"),
         ("run: {pace: -1}", "run.pace is a number of at least 0, not -1"),
         ("run: {patience: 0}", "run.patience is a number of at least 0.1, not 0"),
@@ -572,10 +542,7 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
         ("run: {forever: 1}", "run.forever is true or false, not 1"),
         ("run: {seed: 1.5}", "run.seed is a whole number, not 1.5"),
         ("results: {nfs: 5}", "results.nfs is text, not 5"),
-        (
-            "results: {nfs: 's:/x'}",
-            "results.nfs is set but results.folder, where it is mounted, is not: ",
-        ),
+        ("results: {nfs: 's:/x'}", "results.nfs is set but results.folder, where it is mounted"),
         ("results: {host_path: /y}", "results.host_path is set but results.folder"),
         ("nodes: {terraform: 5}", "nodes.terraform is text, not 5"),
         ("nodes: [x]", "nodes is a mapping of settings, not ['x']"),
@@ -607,33 +574,22 @@ def test_a_live_run_is_only_replaced_by_force(run: Any, cluster: Cluster) -> Non
         ("roles: {agent: {env: {a b: 1}}}", "roles.agent: variable name 'a b' is not valid"),
     ],
 )
-def test_a_wrong_configuration_is_told_in_one_line(
-    example: Any, tmp_path: Path, content: str, said: str
+def test_invalid_configuration_is_rejected(
+    example: Any, tmp_path: Path, content: str, message: str
 ) -> None:
     path = tmp_path / "mine.yml"
     path.write_text(content)
-    with pytest.raises(SpecError) as told:
+    with pytest.raises(SpecError) as error:
         example("configuration").load(path)
-    assert str(told.value).startswith(f"{path}: {said}")
-    assert "\n" not in str(told.value)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("options", "message"),
     [
-        (("--updates", "-5"), "run.updates is a whole number of at least 1, not -5"),
         (("--updates", "0"), "run.updates is a whole number of at least 1, not 0"),
-        (("--pace", "-1"), "run.pace is a number of at least 0, not -1.0"),
-        (("--target", "nan"), "run.target is a number, not nan"),
-        (("--agents", "0"), "agents is a whole number of at least 1, not 0"),
-        (
-            ("--nfs", "s:/x"),
-            "results.nfs is set but results.folder, where it is mounted, is not: ",
-        ),
-        (
-            ("--host-path", "/x"),
-            "results.host_path is set but results.folder, where it is mounted, is not: ",
-        ),
+        (("--nfs", "s:/x"), "results.nfs is set but results.folder, where it is mounted, is not"),
         (
             ("--nfs", "s:/x", "--results", "here"),
             "results: mount_path is an absolute path, not 'here'",
@@ -647,18 +603,16 @@ def test_a_wrong_configuration_is_told_in_one_line(
         ((), "the programs need an image: add --repository IMAGE"),
     ],
 )
-def test_wrong_options_are_told_in_one_line_and_no_file_is_blamed(
-    run: Any, words: Any, said: str
-) -> None:
-    done = run("train", "-b", "kube", "--dry-run", *words, script=EXAMPLE / "launch.py")
+def test_invalid_options_are_rejected(run: Any, options: Any, message: str) -> None:
+    """The message does not name the configuration file."""
+    done = run("train", "-b", "kube", "--dry-run", *options, script=EXAMPLE / "launch.py")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"launch.py: error: {said}")
+    assert done.stderr.startswith(f"launch.py: error: {message}")
 
 
-def test_what_the_dispatcher_refuses_names_the_role(run: Any, tmp_path: Path) -> None:
-    """The dispatcher is there on a cluster alone."""
-    nodes = {"terraform": str(EXAMPLE / "cluster.tf.json")}
-    for assign, said in (
+@pytest.mark.parametrize(
+    ("assign", "message"),
+    [
         (
             {"assign_to": "node_pool", "node_pool_name": "agent"},
             "no node pool 'agent'; did you mean 'agents'?",
@@ -668,25 +622,27 @@ def test_what_the_dispatcher_refuses_names_the_role(run: Any, tmp_path: Path) ->
             "assign_to='machine' knows no 'process'",
         ),
         ({"node_pool_name": "agents"}, "assign_to is machine, gpu, resource, node_pool, "),
-    ):
-        file = tmp_path / "mine.yml"
-        file.write_text(
-            json.dumps({"image": "rl", "nodes": nodes, "roles": {"agent": {"assign": assign}}})
-        )
-        done = run(
-            "train", "-b", "kube", "--dry-run", "--config", file, script=EXAMPLE / "launch.py"
-        )
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert done.stderr.startswith(f"launch.py: error: roles.agent.assign: {said}")
-
-
-def test_a_file_that_builds_takes_its_image_from_the_command_line(
-    example: Any, tmp_path: Path
+    ],
+)
+def test_invalid_assignment_is_rejected(
+    run: Any, tmp_path: Path, assign: dict[str, Any], message: str
 ) -> None:
+    """The dispatcher is used only on a cluster, so loading the file does not report the error."""
+    nodes = {"terraform": str(EXAMPLE / "cluster.tf.json")}
+    content = {"image": "rl", "nodes": nodes, "roles": {"agent": {"assign": assign}}}
+    path = tmp_path / "mine.yml"
+    path.write_text(json.dumps(content))
+    options = ("-b", "kube", "--dry-run", "--config", path)
+    done = run("train", *options, script=EXAMPLE / "launch.py")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"launch.py: error: roles.agent.assign: {message}")
+
+
+def test_image_of_a_build_can_come_from_the_command_line(example: Any, tmp_path: Path) -> None:
     path = tmp_path / "mine.yml"
     path.write_text("build: {dockerfile: Other}")
-    found = example("configuration").load(path, {"image": "rl"})
-    assert (found.image, found.build.dockerfile) == ("rl", "Other")
+    configuration = example("configuration").load(path, {"image": "rl"})
+    assert (configuration.image, configuration.build.dockerfile) == ("rl", "Other")
 
 
 def test_build_uses_the_dockerfile_of_the_configuration(example: Any, tmp_path: Path) -> None:
@@ -694,15 +650,17 @@ def test_build_uses_the_dockerfile_of_the_configuration(example: Any, tmp_path: 
     path.write_text("{image: rl, build: {dockerfile: Other}}")
     parse = example("launch").Rl().get_subparser("train").parse_args
     read = example("launch").read
-    wanted = read(parse(["--config", str(path), "--build", "--base", "b", "--repository", "r"]))
-    assert (wanted.image, wanted.build.dockerfile, wanted.build.base) == ("r", "Other", "b")
+    options = ["--config", str(path), "--build", "--base", "b", "--repository", "r"]
+    configuration = read(parse(options))
+    build = configuration.build
+    assert (configuration.image, build.dockerfile, build.base) == ("r", "Other", "b")
     assert read(parse(["--build", "--repository", "r"])).build.dockerfile == "Dockerfile"
 
 
-def test_what_is_launched_says_how_to_visit_its_page(
+def test_launch_prints_the_command_to_visit_the_page(
     example: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the words by which another command finds the same experiment."""
+    """The command has the options that find the same experiment."""
     cluster = Cluster.new("kube", namespace="team-a", image="rl")
     monkeypatch.setattr(type(cluster), "launch", lambda *_, **__: None)
     line = example("launch").Rl("launch.py")
@@ -713,7 +671,7 @@ def test_what_is_launched_says_how_to_visit_its_page(
     )
 
 
-def test_a_configuration_that_is_not_there_is_told(run: Any) -> None:
+def test_missing_configuration_is_reported(run: Any) -> None:
     done = run("train", "--config", "nowhere.yml", script=EXAMPLE / "launch.py")
     assert (done.returncode, done.stderr) == (
         2,

@@ -1,4 +1,4 @@
-"""The example of the size of real research on a real Kubernetes: built, pushed, placed on nodes and run by one line."""
+"""Run the reinforcement learning example on a real Kubernetes cluster with one command."""
 
 from __future__ import annotations
 
@@ -18,48 +18,33 @@ from tests.examples.test_rl import EXAMPLE, GOOD, returns
 
 @pytest.fixture
 def engine(kube_cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The cluster's engine as the one that `--build` finds; the image that is made is removed from it."""
-    found = kube_cluster.engine
-    monkeypatch.setenv(
-        "PATH", os.pathsep.join([str(Path(found.client).parent), os.environ["PATH"]])
-    )
-    monkeypatch.setenv("DOCKER_HOST", found.host)
+    """Let `--build` use the engine of the cluster. Remove the images of the test from it."""
+    engine = kube_cluster.engine
+    monkeypatch.setenv("PATH", f"{Path(engine.client).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DOCKER_HOST", engine.host)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for variable in ("SYMPHONY_CONTAINER_ENGINE", "SYMPHONY_BACKEND", "RL_CONFIG"):
         monkeypatch.delenv(variable, raising=False)
-    yield found
+    yield engine
     clean_images(f"*{kube_cluster.namespace}*", force=True)
 
 
-def test_agents_in_groups_learn_on_nodes_that_the_dispatcher_chose(
+def test_groups_of_agents_learn_on_assigned_nodes(
     kube_cluster: Any, engine: Any, tmp_path: Path
 ) -> None:
-    """It is as devcluster.yml says: what that names, the labels of nodes and a registry, is there alone."""
-    where = [
-        "-b",
-        "kube",
-        "--kubeconfig",
-        str(kube_cluster.kubeconfig),
-        "--namespace",
-        kube_cluster.namespace,
-    ]
+    """devcluster.yml uses the labels of the nodes and the registry of the test cluster."""
+    options = ["-b", "kube", "--kubeconfig", str(kube_cluster.kubeconfig)]
+    options += ["--namespace", kube_cluster.namespace]
     image = f"{engine.registry}/{kube_cluster.namespace}-rl"
 
-    def example(*words: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(EXAMPLE / "launch.py"), *where, *map(str, words)]
+    def example(*arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(EXAMPLE / "launch.py"), *options, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, timeout=110)
 
     try:
-        words = [
-            "--repository",
-            image,
-            "--base",
-            kube_cluster.image,
-            "--build",
-            "--host-path",
-            tmp_path / "results",
-        ]
-        done = example("train", "--config", EXAMPLE / "devcluster.yml", *words, "--follow")
+        train = ["train", "--config", EXAMPLE / "devcluster.yml", "--follow"]
+        build = ["--build", "--repository", image, "--base", kube_cluster.image]
+        done = example(*train, *build, "--host-path", tmp_path / "results")
         assert done.returncode == 0, done.stdout + done.stderr
         first, last = returns(example("logs", "rl", "learner").stdout)
         assert first == -100
@@ -79,17 +64,20 @@ def test_agents_in_groups_learn_on_nodes_that_the_dispatcher_chose(
         assert grouped < set(found)
         assert set(found.values()) == {0}
         assert pools(kube_cluster) == {
-            "rl-nonagent": "gpu", "rl-agents-0": "plain", "rl-agents-1": "plain", "rl-evaluator-0": "reserved",
-        }  # fmt: skip
-        # The nodes are machines within this one, and have its files.
+            "rl-nonagent": "gpu",
+            "rl-agents-0": "plain",
+            "rl-agents-1": "plain",
+            "rl-evaluator-0": "reserved",
+        }
+        # The nodes run on this machine and share its files.
         assert json.loads((tmp_path / "results" / "result.json").read_text())["last"] > GOOD
     finally:
-        gone = example("delete", "-f", "rl")
-    assert gone.returncode == 0, gone.stderr
+        deleted = example("delete", "-f", "rl")
+    assert deleted.returncode == 0, deleted.stderr
 
 
 def pools(kube_cluster: Any) -> dict[str, str]:
-    """By Pod the pool of the node on which it ran, and that it ran from just the image that was pushed."""
+    """Return the pool of the node of each Pod. Check that all Pods run the pushed image."""
     nodes = {
         item["metadata"]["name"]: item["metadata"]["labels"]["symphony.test/pool"]
         for item in kube_cluster.raw.call("GET", "/api/v1/nodes")["items"]

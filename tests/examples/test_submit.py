@@ -1,4 +1,4 @@
-"""The job that can be interrupted: ended in mid-run and submitted again, it resumes, and nothing is lost."""
+"""Test the example of a job that resumes from a checkpoint after it was interrupted."""
 
 import json
 import runpy
@@ -7,14 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Program, cache, program
-
 TRAIN = Path(__file__).parents[2] / "examples" / "submit" / "train.py"
 
 
 @pytest.fixture
 def train():
-    """The program's functions."""
+    """Return the functions of the program."""
     return runpy.run_path(str(TRAIN))
 
 
@@ -25,26 +23,21 @@ def checkpoint(tmp_path):
 
 @pytest.fixture
 def command(checkpoint):
-    """The words of a submission: many short epochs, which are only saved when the program is told to end."""
+    """Return a function that returns the arguments of a submission with many short epochs.
 
-    def words(*options, epochs=1_000_000):
-        run = [
-            sys.executable,
-            TRAIN,
-            "--checkpoint",
-            checkpoint,
-            "--pause",
-            "0.01",
-            "--save-every",
-            "1000000",
-        ]
-        return ["submit", "--name", "train", *options, "--", *run, "--epochs", epochs]
+    The program saves only when it is stopped, because the interval is longer than the run.
+    """
 
-    return words
+    def arguments(*options, epochs=1_000_000):
+        run = [sys.executable, TRAIN, "--checkpoint", checkpoint, "--pause", "0.01"]
+        run += ["--save-every", "1000000", "--epochs", epochs]
+        return ["submit", "--name", "train", *options, "--", *run]
+
+    return arguments
 
 
-def until(program, text, *words):
-    """Read on until a line with that text has come; the lines so far."""
+def read_until(program, text):
+    """Follow the log until a line contains ``text``. Return the lines up to that line."""
     lines = []
     with program.popen("logs", "-f", "train", stdout=-1) as follower:
         for line in follower.stdout:
@@ -55,46 +48,46 @@ def until(program, text, *words):
     return lines
 
 
-def test_it_resumes_where_it_was(program, train, command, checkpoint):
+def test_job_resumes_from_its_checkpoint(program, train, command, checkpoint):
     program.ok(*command())
-    until(program, "epoch 3:")
+    read_until(program, "epoch 3:")
 
-    # Submitted again while it runs: the first is told to end, saves, and the second goes on.
+    # With --force, the first job is stopped and saves, and the second resumes.
     assert program(*command()).returncode == 2
     program.ok(*command("--force"))
-    first = until(program, "epoch ")[0]
+    first = read_until(program, "epoch ")[0]
     saved = int(first.removeprefix("resumed after epoch "))
     assert saved >= 3
-    assert until(program, f"epoch {saved + 1}:")[1].startswith(f"epoch {saved + 1}:")
+    assert read_until(program, f"epoch {saved + 1}:")[1].startswith(f"epoch {saved + 1}:")
 
-    # Deleted, and submitted again: the last run ends by itself.
+    # After a delete, the last job resumes and finishes.
     program.ok("delete", "-f", "train")
-    end = json.loads(checkpoint.read_text())["epoch"] + 3
-    done = program(*command("--follow", epochs=end))
+    last = json.loads(checkpoint.read_text())["epoch"] + 3
+    done = program(*command("--follow", epochs=last))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"resumed after epoch {end - 3}\nepoch {end - 2}:")
+    assert done.stdout.startswith(f"resumed after epoch {last - 3}\nepoch {last - 2}:")
 
-    # Epoch for epoch the same as without any of this.
+    # The result equals that of a run without interruptions.
     state = train["load"](Path("nowhere"))
-    for _ in range(end):
+    for _ in range(last):
         state, _ = train["train"](state)
     assert train["load"](checkpoint) == state
     assert f"done: slope {state['slope']:.6f}" in done.stdout
     assert [path.name for path in checkpoint.parent.iterdir()] == ["train.json"]
 
 
-def test_it_says_how_it_ended(program, command):
-    """Ctrl-C under --follow: its last words are shown, and its own exit code is kept."""
+def test_ctrl_c_stops_the_followed_job(program, command):
+    """The last output of the job is shown, and its own exit code is in the status."""
     terminal = program.terminal(*command("--follow"))
     terminal.expect("epoch 3:")
     terminal.press("\x03")
-    terminal.expect("told to end: saved epoch ")
+    terminal.expect("interrupted: saved epoch ")
     assert terminal.finish() == 130
     (process,) = program.json("ps", "train")["processes"]
     assert (process["exit_code"], process["stopped"]) == (75, True)
 
 
-def test_a_save_that_is_cut_short_leaves_the_one_before(train, checkpoint):
+def test_failed_save_keeps_the_previous_checkpoint(train, checkpoint):
     train["save"](checkpoint, {"epoch": 1, "slope": 0.0, "offset": 0.0})
     with pytest.raises(TypeError):
         train["save"](checkpoint, {"epoch": object()})

@@ -164,7 +164,7 @@ def test_job_saves_at_its_deadline_and_resumes(kube_cluster, running, symphony, 
     assert run.returncode != 0
     assert "DeadlineExceeded" in message
     last = shown.splitlines()[-1]
-    saved = int(last.removeprefix("told to end: saved epoch "))
+    saved = int(last.removeprefix("interrupted: saved epoch "))
 
     # The second job finishes immediately and removes the directory.
     clean = ["sh", "-c", f'"$@" && rm -r /save/{directory}', "sh"]

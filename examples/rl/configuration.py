@@ -67,13 +67,13 @@ class Results:
 
     def __post_init__(self) -> None:
         if self.nfs is not None and self.host_path is not None:
-            raise SpecError("results come from nfs or host_path, not from both: take one away")
+            raise SpecError("results come from nfs or host_path, not from both: remove one of them")
         if self.nfs is not None and ":/" not in self.nfs:
-            raise SpecError(f"nfs is SERVER:/PATH, not {self.nfs!r}")
+            raise SpecError(f"nfs must be SERVER:/PATH, not {self.nfs!r}")
         source = "nfs" if self.nfs is not None else "host_path"
         if self.folder is None and getattr(self, source) is not None:
             raise SpecError(
-                f"results.{source} is set but results.folder, where it is mounted, is not: "
+                f"results.{source} is set, but results.folder, its mount path, is not: "
                 "add results.folder or --results FOLDER, for example /results"
             )
 
@@ -233,7 +233,7 @@ def _value(hint: Any, given: Any, where: str, least: float | None = None) -> Any
         }
     if typing.get_origin(hint) is list:
         if not isinstance(given, list):
-            raise SpecError(f"{where} is a list, not {given!r}")
+            raise SpecError(f"{where} must be a list, not {given!r}")
         return [
             _value(typing.get_args(hint)[0], value, f"{where}[{n}]")
             for n, value in enumerate(given)
@@ -248,7 +248,7 @@ def _scalar(kind: type, given: Any, where: str, least: float | None) -> Any:
         fits = math.isfinite(given) and (least is None or given >= least)
     if not fits:
         bound = "" if least is None else f" of at least {least}"
-        raise SpecError(f"{where} is {_KINDS[kind]}{bound}, not {given!r}")
+        raise SpecError(f"{where} must be {_KINDS[kind]}{bound}, not {given!r}")
     return given
 
 
@@ -259,7 +259,7 @@ def _mapping(given: object, where: str) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, dict):
-        raise SpecError(f"{where} is a mapping of settings, not {given!r}")
+        raise SpecError(f"{where} must be a mapping of settings, not {given!r}")
     return given
 
 

@@ -97,7 +97,7 @@ class Rl(SymphonyParser):
         wanted = read(args)
         if args.build and wanted.image is None and not self.cluster.commands_run_here:
             raise SpecError(
-                "--build pushes the image that it makes: say where to, --repository IMAGE"
+                "--build pushes the image, so it needs a repository: add --repository IMAGE"
             )
         exp = described(self.cluster, args.name, wanted)
         if args.build:

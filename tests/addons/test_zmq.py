@@ -835,7 +835,7 @@ def test_address_forms(open_socket: Any, tmp_path: Any) -> None:
         ({"port": 0, "hwm": -1}, "hwm must be a whole number of at least 0, not -1"),
         ({"port": 0, "bind": 1}, "bind must be True or False, not 1"),
         ({"port": 0, "timeout": 10**400}, "timeout must be a number of seconds"),
-        ({"port": 0, "linger": 3e6}, "linger must be at most 2147483, not 3000000.0; None is for"),
+        ({"port": 0, "linger": 3e6}, "linger must be at most 2147483, not 3000000.0; None means"),
         ({"port": 0, "hwm": 2**40}, "hwm must be at most 2147483647, not 1099511627776"),
         ({"port": 0, "host": 5}, "host must be text such as '127.0.0.1', not 5"),
         ({"port": 0, "host": ""}, "host must be text such as '127.0.0.1', not ''"),

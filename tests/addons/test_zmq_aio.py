@@ -332,7 +332,7 @@ def test_invalid_calls_are_rejected() -> None:
 
 
 def test_wait_in_several_rounds_lasts_for_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "LONGEST", 20)
+    monkeypatch.setattr(sockets, "LONGEST_WAIT_MS", 20)
 
     async def program() -> None:
         async with AsyncZmqPull(port=0, timeout=0.15) as pull:

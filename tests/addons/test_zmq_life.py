@@ -605,7 +605,7 @@ def test_long_timeout(timeout: float) -> None:
 def test_wait_in_several_rounds_lasts_for_the_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sockets, "LONGEST", 20)
+    monkeypatch.setattr(sockets, "LONGEST_WAIT_MS", 20)
     with ZmqPull(port=0) as pull:
         began = time.monotonic()
         with pytest.raises(ZmqTimeoutError, match=r"no message came in 0\.15 s"):

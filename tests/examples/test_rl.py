@@ -506,7 +506,7 @@ def test_running_experiment_is_replaced_only_with_force(run: Any, cluster: Clust
     before = cluster.describe_process("rl", "learner").pid
     refused = run(*words, script=EXAMPLE / "launch.py")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert "is live" in refused.stderr
+    assert "is running" in refused.stderr
     assert cluster.describe_process("rl", "learner").pid == before
     assert run(*words, "--force", script=EXAMPLE / "launch.py").returncode == 0
     assert cluster.describe_process("rl", "learner").pid != before
@@ -519,58 +519,64 @@ def test_running_experiment_is_replaced_only_with_force(run: Any, cluster: Clust
     ("content", "message"),
     [
         ("agnets: 3", "the file has no setting 'agnets'; there are agents, "),
-        ("agents: 0", "agents is a whole number of at least 1, not 0"),
+        ("agents: 0", "agents must be a whole number of at least 1, not 0"),
         ("evaluators: -1", "evaluators must be a whole number of at least 0, not -1"),
-        ("group_size: two", "group_size is a whole number of at least 1, not 'two'"),
+        ("group_size: two", "group_size must be a whole number of at least 1, not 'two'"),
         ("run: {update: 3}", "run has no setting 'update'; there are updates, "),
-        ("run: fast", "run is a mapping of settings, not 'fast'"),
+        ("run: fast", "run must be a mapping of settings, not 'fast'"),
         ("roles: {actor: {}}", "roles has no setting 'actor'; there are learner, "),
         ("roles: {agent: {cpu: 1}}", "roles.agent has no setting 'cpu'; there are image, "),
         ("pods: {agents: {}}", "pods has no setting 'agents'; there are nonagent, agent, "),
-        ("results: {nfs: server}", "nfs is SERVER:/PATH, not 'server'"),
+        ("results: {nfs: server}", "nfs must be SERVER:/PATH, not 'server'"),
         ("results: {nfs: 's:/x', host_path: /y}", "results come from nfs or host_path, not from"),
         ("build: {base: python:3}", "build is set but image, the repository"),
-        ("[1]", "the file is a mapping of settings, not [1]"),
+        ("[1]", "the file must be a mapping of settings, not [1]"),
         ("agents: [", "not YAML: "),
-        ("image: 5", "image is text, not 5"),
-        ("page_port: 70000", "page_port: the port of 'page' is 70000; a port is a number from"),
-        ("run: {updates: 0}", "run.updates is a whole number of at least 1, not 0"),
-        ("run: {pace: -1}", "run.pace is a number of at least 0, not -1"),
-        ("run: {patience: 0}", "run.patience is a number of at least 0.1, not 0"),
-        ("run: {target: .nan}", "run.target is a number, not nan"),
-        ("run: {target: high}", "run.target is a number, not 'high'"),
-        ("run: {forever: 1}", "run.forever is true or false, not 1"),
-        ("run: {seed: 1.5}", "run.seed is a whole number, not 1.5"),
-        ("results: {nfs: 5}", "results.nfs is text, not 5"),
-        ("results: {nfs: 's:/x'}", "results.nfs is set but results.folder, where it is mounted"),
-        ("results: {host_path: /y}", "results.host_path is set but results.folder"),
-        ("nodes: {terraform: 5}", "nodes.terraform is text, not 5"),
-        ("nodes: [x]", "nodes is a mapping of settings, not ['x']"),
-        ("{image: rl, build: {options: --pull}}", "build.options is a list, not '--pull'"),
-        ("{image: rl, build: {options: [1]}}", "build.options[0] is text, not 1"),
-        ("pods: {agent: {tolerations: x}}", "pods.agent.tolerations is a list, not 'x'"),
+        ("image: 5", "image must be text, not 5"),
+        (
+            "page_port: 70000",
+            "page_port: the port of 'page' must be a number from 1 to 65535, not 70000",
+        ),
+        ("run: {updates: 0}", "run.updates must be a whole number of at least 1, not 0"),
+        ("run: {pace: -1}", "run.pace must be a number of at least 0, not -1"),
+        ("run: {patience: 0}", "run.patience must be a number of at least 0.1, not 0"),
+        ("run: {target: .nan}", "run.target must be a number, not nan"),
+        ("run: {target: high}", "run.target must be a number, not 'high'"),
+        ("run: {forever: 1}", "run.forever must be true or false, not 1"),
+        ("run: {seed: 1.5}", "run.seed must be a whole number, not 1.5"),
+        ("results: {nfs: 5}", "results.nfs must be text, not 5"),
+        ("results: {nfs: 's:/x'}", "results.nfs is set, but results.folder, its mount path"),
+        ("results: {host_path: /y}", "results.host_path is set, but results.folder"),
+        ("nodes: {terraform: 5}", "nodes.terraform must be text, not 5"),
+        ("nodes: [x]", "nodes must be a mapping of settings, not ['x']"),
+        ("{image: rl, build: {options: --pull}}", "build.options must be a list, not '--pull'"),
+        ("{image: rl, build: {options: [1]}}", "build.options[0] must be text, not 1"),
+        ("pods: {agent: {tolerations: x}}", "pods.agent.tolerations must be a list, not 'x'"),
         (
             "pods: {agent: {tolerations: [{key: a, operator: Exist}]}}",
-            "pods.agent: operator is Equal, Exists, not ",
+            "pods.agent: operator must be one of Equal, Exists, not 'Exist'; did you mean",
         ),
-        ("pods: {agent: {tolerations: [{keys: a}]}}", "pods.agent: add_toleration knows no 'keys'"),
+        (
+            "pods: {agent: {tolerations: [{keys: a}]}}",
+            "pods.agent: tolerations has the unknown key 'keys'; did you mean 'key'",
+        ),
         (
             "pods: {agent: {node_selector: {a: b c}}}",
-            "pods.agent: label 'a' has a value that is not valid",
+            "pods.agent: label 'a' has the value 'b c', which is not valid",
         ),
         (
             "roles: {learner: {request: {cpu: -1}}}",
-            "roles.learner: cpu is an amount such as 2, '500m' or '4Gi', not",
+            "roles.learner: cpu must be an amount such as 2, '500m' or '4Gi', not",
         ),
         (
             "roles: {learner: {request: {cpus: 1}}}",
-            "roles.learner: resource_request knows no 'cpus'",
+            "roles.learner: resource_request has the unknown key 'cpus'; did you mean 'cpu'",
         ),
         (
             "roles: {learner: {limit: {gpu: half}}}",
-            "roles.learner: gpu is a whole number, not 'half'",
+            "roles.learner: gpu must be a whole number, not 'half'",
         ),
-        ("roles: {agent: {env: [a]}}", "roles.agent.env is a mapping of settings, not ['a']"),
+        ("roles: {agent: {env: [a]}}", "roles.agent.env must be a mapping of settings, not ['a']"),
         ("roles: {agent: {env: {a b: 1}}}", "roles.agent: variable name 'a b' is not valid"),
     ],
 )
@@ -588,14 +594,17 @@ def test_invalid_configuration_is_rejected(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--updates", "0"), "run.updates is a whole number of at least 1, not 0"),
-        (("--nfs", "s:/x"), "results.nfs is set but results.folder, where it is mounted, is not"),
+        (("--updates", "0"), "run.updates must be a whole number of at least 1, not 0"),
+        (("--nfs", "s:/x"), "results.nfs is set, but results.folder, its mount path, is not"),
         (
             ("--nfs", "s:/x", "--results", "here"),
-            "results: mount_path is an absolute path, not 'here'",
+            "results: mount_path must be an absolute path, not 'here'",
         ),
         (("--base", "foo"), "--base sets the base image of --build: add --build"),
-        (("--build",), "--build pushes the image that it makes: say where to, --repository IMAGE"),
+        (
+            ("--build",),
+            "--build pushes the image, so it needs a repository: add --repository IMAGE",
+        ),
         (
             ("--build", "--base", "x"),
             "build is set but image, the repository to push to, is ",
@@ -619,9 +628,12 @@ def test_invalid_options_are_rejected(run: Any, options: Any, message: str) -> N
         ),
         (
             {"assign_to": "machine", "node_pool_name": "agents", "process": 3},
-            "assign_to='machine' knows no 'process'",
+            "assign_to='machine' has the unknown key 'process'; did you mean",
         ),
-        ({"node_pool_name": "agents"}, "assign_to is machine, gpu, resource, node_pool, "),
+        (
+            {"node_pool_name": "agents"},
+            "assign_to must be one of machine, gpu, resource, node_pool, not None",
+        ),
     ],
 )
 def test_invalid_assignment_is_rejected(

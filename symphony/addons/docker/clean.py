@@ -57,6 +57,4 @@ def clean_images(
             found.remove(name, force=force)
         except BackendError as exc:
             failed[name] = str(exc)
-    return CleanResult(
-        removed=tuple(name for name in names if name not in failed), failed=failed
-    )
+    return CleanResult(removed=tuple(name for name in names if name not in failed), failed=failed)

@@ -56,7 +56,7 @@ class AsyncSocketOwner(SocketOwner):
     def __init__(self, **options: Unpack[Options]) -> None:
         self._setup = setup(type(self).__name__, self._binds, options, self._own)
         self._dumps, self._loads = self._setup.dumps, self._setup.loads
-        self._ended = threading.Event()
+        self._closed_event = threading.Event()
         self._socket = self._open()
         self._closing = False
         self._address = sockets.endpoint(self._socket, self._socket_address.address)
@@ -72,7 +72,7 @@ class AsyncSocketOwner(SocketOwner):
         if not self._closing:
             self._closing = True
             self._socket.close()
-            self._ended.set()
+            self._closed_event.set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -88,20 +88,18 @@ class AsyncSocketOwner(SocketOwner):
         try:
             yield
         except Fault as exc:
-            raise (
-                self._closed_error()
-                if self._closing
-                else sockets.socket_error(self._setup.place, exc)
-            ) from exc
+            if self._closing:
+                raise self._closed_error() from exc
+            raise sockets.socket_error(self._setup.place, exc) from exc
         except asyncio.CancelledError:
             if self._closing:
                 raise self._closed_error() from None
             raise
 
     def _time_limit(self, timeout: Timeout) -> float | None:
-        return (
-            self._setup.timeout if isinstance(timeout, OwnTimeout) else seconds(timeout, "timeout")
-        )
+        if isinstance(timeout, OwnTimeout):
+            return self._setup.timeout
+        return seconds(timeout, "timeout")
 
     async def _call_when_ready(
         self,

@@ -29,7 +29,7 @@ class SocketOwner(abc.ABC):
     _inherited = False
     _setup: Setup
     _address: str
-    _ended: threading.Event
+    _closed_event: threading.Event
 
     @property
     def address(self) -> str:
@@ -48,8 +48,11 @@ class SocketOwner(abc.ABC):
         return self._setup.place
 
     def __repr__(self) -> str:
-        how = "closed" if self._closing else "bound" if self._socket_address.bind else "connected"
-        return f"{type(self).__name__}({self._socket_address.what!r}, {how}: {self._address})"
+        if self._closing:
+            state = "closed"
+        else:
+            state = "bound" if self._socket_address.bind else "connected"
+        return f"{type(self).__name__}({self._socket_address.what!r}, {state}: {self._address})"
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -57,7 +60,7 @@ class SocketOwner(abc.ABC):
 
     def wait_closed(self, timeout: float) -> bool:
         """Return whether the socket is closed, after at most ``timeout`` seconds."""
-        return self._ended.wait(timeout)
+        return self._closed_event.wait(timeout)
 
     def disown(self) -> None:
         """Mark this object as closed in a forked child, and leave the socket to the parent. Call it
@@ -66,8 +69,8 @@ class SocketOwner(abc.ABC):
         The locks are replaced, because another thread may have held them during the fork.
         """
         self._closing = self._inherited = True
-        self._ended = threading.Event()
-        self._ended.set()
+        self._closed_event = threading.Event()
+        self._closed_event.set()
 
     def __del__(self) -> None:
         """Close an object that the program forgot to close, and warn: the program waits for

@@ -18,7 +18,7 @@ TRANSPORTS = {"tcp": "host:port", "ipc": "/path/of/a/socket", "inproc": "name"}
 _EXAMPLES = {"service": "replay", "host": LOOPBACK}
 # The maximum length of a DNS name (RFC 1035, section 2.3.4, without the parts that are not
 # written).
-LONGEST = 253
+LONGEST_HOST = 253
 _TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,18}|\*)")
 
 
@@ -110,12 +110,13 @@ def _tcp(address: str, rest: str, bind: bool) -> str:
     match = _TCP.fullmatch(rest)
     if match is None:
         raise ZmqAddressError(
-            f"address {address!r} is malformed: it must be tcp://host:port, for example tcp://10.0.0.7:7000"
+            f"address {address!r} is malformed: it must be tcp://host:port, "
+            "for example tcp://10.0.0.7:7000"
         )
-    if len(match["host"]) > LONGEST:
+    if len(match["host"]) > LONGEST_HOST:
         long = f"{match['host'][:30]}..."
         raise ZmqAddressError(
-            f"host {long!r} has {len(match['host'])} letters; at most {LONGEST} are allowed"
+            f"host {long!r} has {len(match['host'])} letters; at most {LONGEST_HOST} are allowed"
         )
     number = 0 if match["port"] == "*" else int(match["port"])
     if number > 65535:

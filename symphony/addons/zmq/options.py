@@ -60,17 +60,17 @@ class Setup:
     loads: Loads | None
 
 
-def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
-    """Return the options for the class ``who``, which binds unless the keywords change it, and has
-    additional keywords ``own``.
+def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
+    """Return the checked options of an object.
 
+    ``binds`` is the default of ``bind``, and ``own`` has the additional keywords of the class.
     Raises `ZmqOptionError`.
     """
     known = [*Options.__annotations__, *own]
     for key in options:
         if key not in Options.__annotations__:
             hint = did_you_mean(key, known) or f"; its keywords are {join_names(known, limit=20)}"
-            raise ZmqOptionError(f"{who} has no keyword {key!r}{hint}")
+            raise ZmqOptionError(f"{class_name} has no keyword {key!r}{hint}")
     bind = options.get("bind")
     if bind is not None and not isinstance(bind, bool):
         raise ZmqOptionError(f"bind must be True or False, not {bind!r}")
@@ -85,9 +85,7 @@ def setup(who: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
             environ=os.environ,
         ),
         timeout=seconds(options.get("timeout"), "timeout"),
-        hwm=None
-        if options.get("hwm") is None
-        else _at_most(LARGEST_INT, whole_number(options.get("hwm"), "hwm"), "hwm"),
+        hwm=_hwm(options.get("hwm")),
         linger=_linger(options.get("linger", LINGER_SECONDS)),
         dumps=dumps,
         loads=loads,
@@ -114,13 +112,17 @@ def whole_number(value: object, what: str) -> int:
     return value
 
 
+def _hwm(value: object) -> int | None:
+    if value is None:
+        return None
+    return _at_most(LARGEST_INT, whole_number(value, "hwm"), "hwm")
+
+
 def _linger(value: object) -> float | None:
-    found = seconds(value, "linger")
-    return (
-        None
-        if found is None
-        else _at_most(LARGEST_INT // 1000, found, "linger", "; None is for ever")
-    )
+    linger = seconds(value, "linger")
+    if linger is None:
+        return None
+    return _at_most(LARGEST_INT // 1000, linger, "linger", "; None means no limit")
 
 
 def _at_most(most: int, value: Number, what: str, hint: str = "") -> Number:

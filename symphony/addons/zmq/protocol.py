@@ -64,11 +64,13 @@ def parse_reply(frames: Sequence[bytes], loads: Loads | None) -> Any:
 
 def error_reply(exc: BaseException | str) -> list[bytes]:
     """Return the frames of a reply that is an error."""
-    text = (
-        exc
-        if isinstance(exc, str)
-        else ": ".join(filter(None, (type(exc).__name__, exception_text(exc))))
-    )
+    if isinstance(exc, str):
+        text = exc
+    else:
+        message = exception_text(exc)
+        text = type(exc).__name__
+        if message:
+            text += f": {message}"
     return [text.encode(errors="replace"), ERROR]
 
 
@@ -77,10 +79,10 @@ def publication_frames(topic: object, message: Any, dumps: Dumps | None) -> tupl
     data = message if dumps is None else dumps(message)
     if type(data) is not bytes:
         try:
-            whole_number = memoryview(data).contiguous
+            contiguous = memoryview(data).contiguous
         except TypeError as exc:
             raise not_bytes_error(data, dumps) from exc
-        if not whole_number:  # ZeroMQ would refuse the message only after the topic was sent.
+        if not contiguous:  # ZeroMQ would refuse the message only after the topic was sent.
             raise not_bytes_error(data, dumps)
     return encode_topic(topic), data
 

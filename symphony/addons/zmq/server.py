@@ -67,7 +67,7 @@ class RequestReceiver(SyncSocket):
             if not sockets.would_block(exc):
                 raise
             if not self._wait(READABLE, deadline, "no request came"):
-                self._waker.rest()
+                self._waker.clear()
                 return None
             return sockets.frames(self._take, NOW)
 

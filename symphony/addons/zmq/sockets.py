@@ -39,7 +39,7 @@ poll = zmq.zmq_poll
 # to stop.
 FIRST_WAIT_SECONDS = 0.01
 # The longest wait that ZeroMQ supports, in ms. A longer one is split.
-LONGEST = LARGEST_INT
+LONGEST_WAIT_MS = LARGEST_INT
 # The recv method of a socket, with its flags and whether to copy.
 Take = Callable[[int, bool], zmq.Frame]
 
@@ -103,15 +103,14 @@ def _configure_and_attach(
 
 def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
     """Set the options of a socket that is not bound or connected yet."""
-    # Subscriptions to a publisher that has exited count as unsent messages, for which the program
-    # must not wait.
-    socket.linger = (
-        0
-        if socket.type == zmq.SUB
-        else _NO_LIMIT
-        if setup.linger is None
-        else math.ceil(setup.linger * 1000)
-    )
+    if socket.type == zmq.SUB:
+        # Subscriptions to a publisher that has exited count as unsent messages, for which the
+        # program must not wait.
+        socket.linger = 0
+    elif setup.linger is None:
+        socket.linger = _NO_LIMIT
+    else:
+        socket.linger = math.ceil(setup.linger * 1000)
     socket.connect_timeout = _CONNECT_TIMEOUT_MS
     socket.heartbeat_ivl, socket.heartbeat_timeout = _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS
     if setup.hwm is not None:
@@ -152,32 +151,32 @@ def _is_in_use(address: str) -> bool:
     path = address.removeprefix("ipc://")
     if path in (address, "*"):
         return False
-    with (
-        contextlib.suppress(OSError),
-        plain.socket(plain.AF_UNIX) as probe,
-    ):  # ZeroMQ reports a path that is too long.
+    name = f"\0{path[1:]}" if path.startswith("@") else path  # "@" means an abstract address.
+    # Ignore a path that is too long, because ZeroMQ reports it.
+    with contextlib.suppress(OSError), plain.socket(plain.AF_UNIX) as probe:
         probe.setblocking(False)
-        said = probe.connect_ex(f"\0{path[1:]}" if path.startswith("@") else path)
-        return said in (0, errno.EAGAIN, errno.EPROTOTYPE)
+        return probe.connect_ex(name) in (0, errno.EAGAIN, errno.EPROTOTYPE)
     return False
 
 
 def _failure_reason(place: SocketAddress, exc: zmq.ZMQError) -> str:
-    tcp, verb = place.address.startswith("tcp:"), "listen" if place.bind else "connect"
-    part, other = ("port", "a port from 1024 on") if tcp else ("address", "another address")
-    where = place.what if place.what == place.address else f"{place.what} ({place.address})"
-    why = {
-        errno.EADDRINUSE: (
-            f"the address is in use; stop the program that uses it, or choose another {part}"
-        ),
-        errno.EACCES: f"permission to {verb} there was denied; choose {other}",
-    }.get(exc.errno or 0, f"{exc.strerror}")
-    if exc.errno in (errno.ENODEV, errno.EADDRNOTAVAIL):
-        why = (
+    is_tcp = place.address.startswith("tcp:")
+    if exc.errno == errno.EADDRINUSE:
+        part = "port" if is_tcp else "address"
+        reason = f"the address is in use; stop the program that uses it, or choose another {part}"
+    elif exc.errno == errno.EACCES:
+        verb = "listen" if place.bind else "connect"
+        other = "a port from 1024 on" if is_tcp else "another address"
+        reason = f"permission to {verb} there was denied; choose {other}"
+    elif exc.errno in (errno.ENODEV, errno.EADDRNOTAVAIL):
+        reason = (
             "this is not an address of this machine, and the name of a Service cannot be bound: "
             "give service=, which binds its BIND_HOST, or bind 0.0.0.0"
         )
-    return f"cannot {'listen on' if place.bind else 'connect to'} {where}: {why}"
+    else:
+        reason = str(exc.strerror)
+    target = place.what if place.what == place.address else f"{place.what} ({place.address})"
+    return f"cannot {'listen on' if place.bind else 'connect to'} {target}: {reason}"
 
 
 def would_block(exc: zmq.ZMQError) -> bool:
@@ -208,11 +207,10 @@ def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
 
 def milliseconds(deadline: float | None) -> int:
     """Return the remaining time in ms, limited to what ZeroMQ accepts. -1 means no limit."""
-    return (
-        -1
-        if deadline is None
-        else max(0, math.ceil(min((deadline - time.monotonic()) * 1000, LONGEST)))
-    )
+    if deadline is None:
+        return -1
+    remaining = (deadline - time.monotonic()) * 1000
+    return max(0, math.ceil(min(remaining, LONGEST_WAIT_MS)))
 
 
 def is_past(deadline: float | None) -> bool:
@@ -236,8 +234,8 @@ async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bo
     """Wait until an asyncio socket is readable or writable. Return False if it is not before the
     deadline.
     """
-    asking: Any = socket.poll  # pyzmq has type annotations only for other sockets.
-    while not await asking(milliseconds(deadline), event):
+    poll_socket: Any = socket.poll  # pyzmq has type annotations only for other sockets.
+    while not await poll_socket(milliseconds(deadline), event):
         if is_past(deadline):
             return False
     return True
@@ -255,7 +253,7 @@ class WakeEvent:
         """Make the descriptor readable."""
         os.write(self.fd, (1).to_bytes(8, "little"))
 
-    def rest(self) -> None:
+    def clear(self) -> None:
         """Make the descriptor unreadable again."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 8)

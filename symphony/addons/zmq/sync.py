@@ -40,10 +40,10 @@ class SyncSocket(SocketOwner):
     def __init__(self, **options: Unpack[Options]) -> None:
         self._setup = setup(type(self).__name__, self._binds, options, self._own)
         self._busy = False
-        self._end = threading.Lock()
-        self._ended = threading.Event()
+        self._close_lock = threading.Lock()
+        self._closed_event = threading.Event()
         self._dumps, self._loads = self._setup.dumps, self._setup.loads
-        self._patience = allowed = self._setup.timeout
+        self._call_timeout = allowed = self._setup.timeout
         self._flags = WAITING if allowed is None or allowed >= sockets.FIRST_WAIT_SECONDS else NOW
         self._waker = sockets.WakeEvent()
         self._woken = (self._waker.fd, READABLE)
@@ -90,7 +90,7 @@ class SyncSocket(SocketOwner):
     def disown(self) -> None:
         """Leave the socket to the parent of this forked process."""
         super().disown()
-        self._end, self._busy = threading.Lock(), False
+        self._close_lock, self._busy = threading.Lock(), False
 
     def _busy_error(self) -> ZmqOrderError:
         return ZmqOrderError(
@@ -100,16 +100,16 @@ class SyncSocket(SocketOwner):
         )
 
     def _wake(self) -> None:
-        with self._end:
-            if not self._ended.is_set():
+        with self._close_lock:
+            if not self._closed_event.is_set():
                 self._waker.wake()
 
     def _finish(self) -> None:
-        with self._end:
-            if not self._ended.is_set():
+        with self._close_lock:
+            if not self._closed_event.is_set():
                 self._socket.close()
                 self._waker.close()
-                self._ended.set()
+                self._closed_event.set()
 
     # --- waiting ---
 
@@ -117,11 +117,14 @@ class SyncSocket(SocketOwner):
         """Return the deadline of a call after its first attempt with ``flags`` has used its
         share of the time.
         """
-        self._patience = (
-            self._setup.timeout if isinstance(timeout, OwnTimeout) else seconds(timeout, "timeout")
-        )
+        if isinstance(timeout, OwnTimeout):
+            self._call_timeout = self._setup.timeout
+        else:
+            self._call_timeout = seconds(timeout, "timeout")
+        if self._call_timeout is None:
+            return None
         spent = 0.0 if flags == NOW else sockets.FIRST_WAIT_SECONDS
-        return None if self._patience is None else time.monotonic() + self._patience - spent
+        return time.monotonic() + self._call_timeout - spent
 
     def _wait(self, event: int, deadline: float | None, what: str) -> bool:
         """Wait until the socket is readable or writable. Return False if another thread woke this
@@ -141,7 +144,7 @@ class SyncSocket(SocketOwner):
                 return ready[0] != self._woken  # The socket has priority.
             if sockets.is_past(deadline):
                 raise ZmqTimeoutError(
-                    f"{self._socket_address.what}: {what} in {self._patience:g} s"
+                    f"{self._socket_address.what}: {what} in {self._call_timeout:g} s"
                 ) from None
 
 

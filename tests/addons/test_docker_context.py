@@ -95,7 +95,7 @@ def test_files_and_directories_are_collected_under_their_names(
 ) -> None:
     other = write(tmp_path / "other", f="3")
     done = collect(temp, app=source, lib=source / "b", one=other / "f")
-    assert tree(done.folder) == {
+    assert tree(done.directory) == {
         "app": "/",
         "app/a": "1",
         "app/b": "/",
@@ -105,53 +105,53 @@ def test_files_and_directories_are_collected_under_their_names(
         "one": "3",
     }
     assert (done.files, done.linked, done.copied) == (4, 4, 0)
-    assert done.folder.parent == temp / DIRECTORY_NAME
-    assert (done.folder / "app/a").samefile(source / "a")
+    assert done.directory.parent == temp / DIRECTORY_NAME
+    assert (done.directory / "app/a").samefile(source / "a")
 
 
 def test_context_without_entries_is_empty(temp: Path) -> None:
-    assert tree(collect(temp).folder) == {}
+    assert tree(collect(temp).directory) == {}
 
 
 def test_files_are_copied_across_file_systems(source: Path, other_filesystem: Path) -> None:
     (source / "a").chmod(0o751)
     done = collect(other_filesystem, app=source)
     assert (done.files, done.linked, done.copied) == (2, 0, 2)
-    assert tree(done.folder / "app") == tree(source)
-    assert stat.S_IMODE((done.folder / "app/a").stat().st_mode) == 0o751
+    assert tree(done.directory / "app") == tree(source)
+    assert stat.S_IMODE((done.directory / "app/a").stat().st_mode) == 0o751
 
 
 def test_symbolic_links_are_kept(tmp_path: Path, source: Path, temps: Path) -> None:
     (source / "up").symlink_to("../nowhere")
     (source / "directory").symlink_to("b")
     (tmp_path / "link").symlink_to(source)
-    shown = tree(collect(temps, app=tmp_path / "link").folder)
+    shown = tree(collect(temps, app=tmp_path / "link").directory)
     assert (shown["app"], shown["app/up"], shown["app/directory"]) == ("/", "-> ../nowhere", "-> b")
     (source / "up").unlink()
     (source / "up").symlink_to("a")
-    assert tree(collect(temps, app=source).folder)["app/up"] == "-> a"
+    assert tree(collect(temps, app=source).directory)["app/up"] == "-> a"
 
 
 def test_modes_of_directories_are_kept(source: Path, temps: Path) -> None:
     (source / "b").chmod(0o555)
     for _ in range(2):
         done = collect(temps, app=source)
-        assert stat.S_IMODE((done.folder / "app/b").stat().st_mode) == 0o555
+        assert stat.S_IMODE((done.directory / "app/b").stat().st_mode) == 0o555
         assert stat.S_IMODE((source / "b").stat().st_mode) == 0o555
     (source / "b").chmod(0o755)
     shutil.rmtree(source / "b")
-    assert tree(collect(temps, app=source).folder) == {"app": "/", "app/a": "1"}
+    assert tree(collect(temps, app=source).directory) == {"app": "/", "app/a": "1"}
 
 
 def test_pipes_are_skipped(source: Path, temp: Path) -> None:
     os.mkfifo(source / "pipe")
-    assert "app/pipe" not in tree(collect(temp, app=source).folder)
+    assert "app/pipe" not in tree(collect(temp, app=source).directory)
 
 
 def test_dockerignore_applies_to_its_own_entry(tmp_path: Path, source: Path, temps: Path) -> None:
     write(source, _dot_dockerignore="*\n!b/**/keep\n", b__d__e__keep="k", b__d__x="x", z__y="y")
     other = write(tmp_path / "other", a="1")
-    shown = tree(collect(temps, app=source, other=other).folder)
+    shown = tree(collect(temps, app=source, other=other).directory)
     assert shown == {
         "app": "/",
         "app/b": "/",
@@ -163,12 +163,12 @@ def test_dockerignore_applies_to_its_own_entry(tmp_path: Path, source: Path, tem
     }
     (source / ".dockerignore").write_text("b\n")
     included = {"app", "app/.dockerignore", "app/a", "app/z", "app/z/y"}
-    assert set(tree(collect(temps, app=source).folder)) == included
+    assert set(tree(collect(temps, app=source).directory)) == included
 
 
 def test_dockerignore_with_windows_line_ends(source: Path, temp: Path) -> None:
     (source / ".dockerignore").write_bytes(b"\xef\xbb\xbfa\r\n.dockerignore\r\n")
-    assert set(tree(collect(temp, app=source).folder)) == {"app", "app/b", "app/b/c"}
+    assert set(tree(collect(temp, app=source).directory)) == {"app", "app/b", "app/b/c"}
 
 
 def test_invalid_dockerignore_is_reported_with_its_line(source: Path, temp: Path) -> None:
@@ -182,9 +182,9 @@ def test_context_does_not_contain_itself(source: Path) -> None:
     expected = {"app", "app/a", "app/b", "app/b/c", "app/temp", "app/temp/mine"}
     for _ in range(2):
         done = collect(source / "temp", app=source)
-        assert set(tree(done.folder)) == expected
+        assert set(tree(done.directory)) == expected
     with pytest.raises(SpecError, match="is inside the directory in which the context is"):
-        collect(source / "temp", app=done.folder / "app")
+        collect(source / "temp", app=done.directory / "app")
 
 
 # --- repeated builds ---
@@ -213,10 +213,10 @@ CHANGES = [change_in_place, replace, replace_with_the_same_times]
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_changed_file_is_updated(source: Path, temps: Path, change: object) -> None:
     before = collect(temps, app=source)
-    assert tree(before.folder / "app") == tree(source)
+    assert tree(before.directory / "app") == tree(source)
     change(source / "a")  # type: ignore[operator]
     after = collect(temps, app=source)
-    assert tree(after.folder / "app") == tree(source)
+    assert tree(after.directory / "app") == tree(source)
     assert (source / "a").read_text() in {"new", "!"}
 
 
@@ -226,7 +226,7 @@ def test_unchanged_files_are_kept(source: Path, temps: Path) -> None:
     assert (first.linked + first.copied, second.linked, second.copied, second.files) == (2, 0, 0, 2)
     (source / "a").write_text("other")
     third = collect(temps, app=source)
-    assert tree(third.folder / "app") == tree(source)
+    assert tree(third.directory / "app") == tree(source)
     assert third.copied == (1 if first.copied else 0)
 
 
@@ -245,14 +245,14 @@ def test_change_with_restored_times_is_detected(source: Path, other_filesystem: 
     # The clock of the file system may be coarse: repeat until the change time differs.
     while (source / "a").stat().st_ctime_ns == before:
         replace_with_the_same_times(source / "a")
-    assert tree(collect(other_filesystem, app=source).folder / "app")["a"] == "!"
+    assert tree(collect(other_filesystem, app=source).directory / "app")["a"] == "!"
 
 
 @pytest.mark.usefixtures("settled")
 def test_modified_copy_is_replaced(source: Path, other_filesystem: Path) -> None:
     done = collect(other_filesystem, app=source)
-    replace(done.folder / "app/a")
-    assert tree(collect(other_filesystem, app=source).folder / "app") == tree(source)
+    replace(done.directory / "app/a")
+    assert tree(collect(other_filesystem, app=source).directory / "app") == tree(source)
 
 
 @pytest.mark.usefixtures("settled")
@@ -260,7 +260,7 @@ def test_force_update_collects_all_files_again(source: Path, temps: Path) -> Non
     collect(temps, app=source)
     done = collect(temps, app=source, force=True)
     assert done.linked + done.copied == 2
-    assert tree(done.folder / "app") == tree(source)
+    assert tree(done.directory / "app") == tree(source)
 
 
 def test_removed_files_are_removed_from_the_context(
@@ -269,9 +269,9 @@ def test_removed_files_are_removed_from_the_context(
     other = write(tmp_path / "other", f="3")
     collect(temps, app=source, other=other)
     (source / "a").unlink()
-    assert tree(collect(temps, app=source).folder) == {"app": "/", "app/b": "/", "app/b/c": "2"}
+    assert tree(collect(temps, app=source).directory) == {"app": "/", "app/b": "/", "app/b/c": "2"}
     assert tree(other) == {"f": "3"}
-    assert tree(collect(temps).folder) == {}
+    assert tree(collect(temps).directory) == {}
 
 
 def test_type_of_a_path_can_change(source: Path, temps: Path) -> None:
@@ -282,18 +282,18 @@ def test_type_of_a_path_can_change(source: Path, temps: Path) -> None:
     write(source, a__x="x")
     shutil.rmtree(source / "b")
     (source / "b").symlink_to(unrelated)
-    shown = tree(collect(temps, app=source).folder)
+    shown = tree(collect(temps, app=source).directory)
     assert (shown["app/a/x"], shown["app/b"]) == ("x", f"-> {unrelated}")
     (source / "b").unlink()
     (source / "b").write_text("file")
-    assert tree(collect(temps, app=source).folder)["app/b"] == "file"
+    assert tree(collect(temps, app=source).directory)["app/b"] == "file"
     assert tree(unrelated) == {"f": "p"}
 
 
 def test_source_of_an_entry_can_change(tmp_path: Path, source: Path, temps: Path) -> None:
     collect(temps, app=source / "a")
-    assert tree(collect(temps, app=source / "b/c").folder) == {"app": "2"}
-    assert tree(collect(temps, app=source).folder / "app") == tree(source)
+    assert tree(collect(temps, app=source / "b/c").directory) == {"app": "2"}
+    assert tree(collect(temps, app=source).directory / "app") == tree(source)
     assert tree(source) == {"a": "1", "b": "/", "b/c": "2"}
 
 
@@ -332,7 +332,7 @@ def test_directories_that_appear_and_disappear(source: Path, temps: Path) -> Non
     thread.start()
     try:
         for _ in range(40):
-            context = collect(temps, app=source).folder
+            context = collect(temps, app=source).directory
             # Only names: the content of a linked file may disappear before it is read.
             found = {str(path.relative_to(context)) for path in context.rglob("*")}
             assert {"app", "app/a", "app/b", "app/b/c"} <= found
@@ -358,7 +358,7 @@ def test_foreign_directory_is_rejected_and_not_changed(source: Path, temp: Path)
 
 def test_empty_directory_is_used(source: Path, temp: Path) -> None:
     (temp / DIRECTORY_NAME).mkdir(parents=True)
-    assert tree(collect(temp, app=source).folder / "app") == tree(source)
+    assert tree(collect(temp, app=source).directory / "app") == tree(source)
 
 
 @pytest.mark.parametrize(
@@ -401,8 +401,8 @@ def test_directory_is_locked_during_a_build(source: Path, temp: Path) -> None:
             BackendError, match="another build uses .*: wait until it has finished, or give another"
         ):
             collect(temp, app=source)
-        assert tree(first.folder / "app") == tree(source)
-    assert tree(collect(temp, app=source).folder / "app") == tree(source)
+        assert tree(first.directory / "app") == tree(source)
+    assert tree(collect(temp, app=source).directory / "app") == tree(source)
 
 
 # --- errors ---

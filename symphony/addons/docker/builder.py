@@ -113,7 +113,12 @@ class DockerBuilder:
                 f"{context.linked} linked, {context.copied} copied\n"
             )
             found = engine.build(
-                context.folder, self._dockerfile, context.answer, tag, self._options, self._output
+                context.directory,
+                self._dockerfile,
+                context.id_file,
+                tag,
+                self._options,
+                self._output,
             )
         if found is None:
             raise BackendError(
@@ -140,8 +145,8 @@ class DockerBuilder:
                 f"{reference} is not the image that was built: "
                 f"tag it first with tag({repository!r}, {tag!r})"
             )
-        with tempfile.TemporaryDirectory(prefix="symphony-push-") as folder:
-            digest = engine.push(reference, Path(folder, "digest"), self._output)
+        with tempfile.TemporaryDirectory(prefix="symphony-push-") as directory:
+            digest = engine.push(reference, Path(directory, "digest"), self._output)
         if digest is None:
             raise BackendError(
                 f"{reference} was pushed, but {engine.kind} did not report its digest"

@@ -38,8 +38,8 @@ def clean_images(
     `DockerBuilder`. Raises `SpecError` if there is neither ``confirm`` nor ``force``, and
     `BackendError` if the engine does not respond.
     """
-    shapes = validators.strings(patterns, "the patterns of images")
-    if any(not shape.strip() for shape in shapes):
+    checked = validators.strings(patterns, "the patterns of images")
+    if any(not pattern.strip() for pattern in checked):
         raise SpecError("a pattern of images is empty; give a pattern for names, such as 'rl:*'")
     if not force and confirm is None:
         raise SpecError(
@@ -47,7 +47,9 @@ def clean_images(
         )
     found = find(engine)
     names = [
-        name for name in found.images() if any(fnmatch.fnmatchcase(name, shape) for shape in shapes)
+        name
+        for name in found.images()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in checked)
     ]
     if not names or not (force or (confirm is not None and confirm(names))):
         return CleanResult()

@@ -27,20 +27,19 @@ MARKER = "made-by-symphony"
 MARKER_TEXT = (
     "symphony collects a build context in this directory and removes all other files in it.\n"
 )
-_CONTEXT, _NOTES, _ANSWER = "context", "copies.json", "answer"
+_CONTEXT, _NOTES, _ID_FILE = "context", "copies.json", "answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """A context that is ready to build: its directory, a file for the response of the engine, and
-    the numbers of files.
+    """A context that is ready to build.
 
-    Those of ``files`` that are neither ``linked`` nor ``copied`` were there from an earlier build
-    and are up to date.
+    The engine writes the ID of the image to ``id_file``. Those of ``files`` that are neither
+    ``linked`` nor ``copied`` are unchanged since an earlier build.
     """
 
-    folder: Path
-    answer: Path
+    directory: Path
+    id_file: Path
     files: int
     linked: int
     copied: int
@@ -58,31 +57,31 @@ def build_context(entries: Sequence[ContextEntry], temp_directory: Path) -> Iter
     with _report_errors(f"the build context in {own} cannot be created"):
         _create_marked_directory(own)
     with _locked(own / MARKER):
-        yield _gather(entries, own)
+        yield _collect(entries, own)
 
 
-def _gather(entries: Sequence[ContextEntry], own: Path) -> BuildContext:
+def _collect(entries: Sequence[ContextEntry], own: Path) -> BuildContext:
     wanted: dict[str, SourceFile] = {}
     for entry in entries:
         with _report_errors(f"context entry {entry.name!r} cannot be read"):
             wanted.update(scan_entry(entry, own))
-    anew = frozenset(entry.name for entry in entries if entry.force_update)
-    target, notes, answer = own / _CONTEXT, own / _NOTES, own / _ANSWER
+    forced = frozenset(entry.name for entry in entries if entry.force_update)
+    target, notes, id_file = own / _CONTEXT, own / _NOTES, own / _ID_FILE
     with _report_errors(f"the build context in {own} cannot be created"):
-        filling = ContextSync(target, _read(notes))
+        sync = ContextSync(target, _read(notes))
         # Without the notes, all copies are made again. An interrupted run therefore leaves nothing
         # that is taken for complete.
         notes.unlink(missing_ok=True)
-        answer.unlink(missing_ok=True)
-        clear(target, wanted, anew)
-        filling.fill(wanted)
-        notes.write_text(json.dumps(filling.notes))
+        id_file.unlink(missing_ok=True)
+        clear(target, wanted, forced)
+        sync.fill(wanted)
+        notes.write_text(json.dumps(sync.notes))
     return BuildContext(
-        folder=target,
-        answer=answer,
-        files=filling.files,
-        linked=filling.linked,
-        copied=filling.copied,
+        directory=target,
+        id_file=id_file,
+        files=sync.files,
+        linked=sync.linked,
+        copied=sync.copied,
     )
 
 

@@ -18,13 +18,12 @@ CHOICES = (DOCKER, BUILDX, BUILDKIT, CLASSIC, PODMAN)
 
 def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
     """Return the requested engine, or None for any. Raises `SpecError` for an unknown name."""
-    wish = choice or environ.get(VARIABLE) or None
-    if wish is None or wish in CHOICES:
-        return wish
-    where = "engine" if choice else VARIABLE
-    raise SpecError(
-        f"{where} must be one of {', '.join(CHOICES)}, not {wish!r}{did_you_mean(wish, CHOICES)}"
-    )
+    requested = choice or environ.get(VARIABLE) or None
+    if requested is None or requested in CHOICES:
+        return requested
+    source = "engine" if choice else VARIABLE
+    hint = did_you_mean(requested, CHOICES)
+    raise SpecError(f"{source} must be one of {', '.join(CHOICES)}, not {requested!r}{hint}")
 
 
 def find(choice: str | None = None) -> Engine:
@@ -35,49 +34,50 @@ def find(choice: str | None = None) -> Engine:
     unknown choice, `Unreachable` if an engine does not respond, and `BackendError` if there is no
     engine.
     """
-    wish = check_choice(choice, os.environ)
-    trouble: list[str] = []
-    silent = False
+    requested = check_choice(choice, os.environ)
+    problems: list[str] = []
+    unresponsive = False
     for name in (DOCKER, PODMAN):
-        if wish is not None and not wish.startswith(name):
+        if requested is not None and not requested.startswith(name):
             continue
         program = shutil.which(name)
         if program is None:
-            trouble.append(f"{name} is not on PATH")
+            problems.append(f"{name} is not on PATH")
             continue
         try:
-            return _check_engine(program, wish)
+            return _check_engine(program, requested)
         except Unreachable as exc:
-            silent = True
-            trouble.append(f"{name} does not respond: {exc}")
-    raise (Unreachable if silent else BackendError)(
-        f"no container engine: {'; '.join(trouble)}; start or install one, or choose another with "
+            unresponsive = True
+            problems.append(f"{name} does not respond: {exc}")
+    raise (Unreachable if unresponsive else BackendError)(
+        f"no container engine: {'; '.join(problems)}; start or install one, or choose another with "
         f"{VARIABLE} ({', '.join(CHOICES)})"
     )
 
 
-def _check_engine(program: str, wish: str | None) -> Engine:
+def _check_engine(program: str, requested: str | None) -> Engine:
     """Return the engine of a program. Raises `Unreachable` if it, or the daemon of docker, does
     not respond.
     """
     if _is_podman(program):
         _run_or_raise([program, "version"])
-        if wish not in {None, DOCKER, PODMAN}:
+        if requested not in {None, DOCKER, PODMAN}:
             raise BackendError(
-                f"engine {wish} was requested, but {program} is podman; request podman, or none"
+                f"engine {requested} was requested, but {program} is podman; "
+                "request podman, or none"
             )
         return Engine(kind=PODMAN, program=program)
     _run_or_raise([program, "version", "--format", "{{.Server.Version}}"])
     kinds = list(_BUILDERS)
-    if wish in kinds:
-        kinds = [wish]
+    if requested in kinds:
+        kinds = [requested]
     elif os.environ.get("DOCKER_BUILDKIT") == "0":  # The user disabled BuildKit for docker itself.
         kinds = [CLASSIC]
     for kind in kinds:
         if _BUILDERS[kind](program):
             return Engine(kind=kind, program=program)
     raise BackendError(
-        f"engine {wish} was requested, but {program} does not have it; "
+        f"engine {requested} was requested, but {program} does not have it; "
         f"request {DOCKER}, or install it"
     )
 
@@ -85,8 +85,8 @@ def _check_engine(program: str, wish: str | None) -> Engine:
 def _run_or_raise(command: list[str]) -> None:
     done = run_query(command)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise Unreachable(said[-1] if said else f"exit code {done.returncode}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise Unreachable(lines[-1] if lines else f"exit code {done.returncode}")
 
 
 def _is_podman(program: str) -> bool:

@@ -50,52 +50,61 @@ class Engine:
     # --- command lines ---
 
     def build_command(
-        self, folder: Path, dockerfile: Path, answer: Path, tag: str | None, options: Iterable[str]
+        self,
+        context: Path,
+        dockerfile: Path,
+        id_file: Path,
+        tag: str | None,
+        options: Iterable[str],
     ) -> list[str]:
-        """Return the command that builds. It writes the ID of the image to ``answer``."""
+        """Return the command that builds. It writes the ID of the image to ``id_file``."""
         tagged = [] if tag is None else ["--tag", tag]
-        files = ["--file", str(dockerfile), "--iidfile", str(answer)]
-        return [self.program, *_BUILD[self.kind], *files, *tagged, *options, str(folder)]
+        files = ["--file", str(dockerfile), "--iidfile", str(id_file)]
+        return [self.program, *_BUILD[self.kind], *files, *tagged, *options, str(context)]
 
-    def push_command(self, reference: str, answer: Path) -> list[str]:
-        """Return the command that pushes. podman writes the digest to ``answer``; docker prints
-        it.
+    def push_command(self, reference: str, digest_file: Path) -> list[str]:
+        """Return the command that pushes an image.
+
+        podman writes the digest to ``digest_file``; docker prints it.
         """
         if self.kind != PODMAN:
             return [self.program, "push", reference]
         # docker does this by default for a registry on loopback.
-        plain = ["--tls-verify=false"] if _on_loopback(reference) else []
-        return [self.program, "push", "--digestfile", str(answer), *plain, reference]
+        insecure = ["--tls-verify=false"] if _on_loopback(reference) else []
+        return [self.program, "push", "--digestfile", str(digest_file), *insecure, reference]
 
     # --- long steps ---
 
     def build(
         self,
-        folder: Path,
+        context: Path,
         dockerfile: Path,
-        answer: Path,
+        id_file: Path,
         tag: str | None,
         options: Iterable[str],
         output: Output,
     ) -> str | None:
         """Build, and return the ID of the image, or None if the engine does not keep the image."""
-        command = self.build_command(folder, dockerfile, answer, tag, options)
+        command = self.build_command(context, dockerfile, id_file, tag, options)
         step(f"building {dockerfile} with {self.kind}", command, self.env, output, without=_NOTICE)
-        told = answer.read_text().strip() if answer.exists() else ""
-        # Some builders return the ID of the build result and not of the loaded image. The tag then
-        # gives the ID.
-        return next(
-            (found for name in (told, tag) if name and (found := self.image_id(name))), None
-        )
+        reported_id = id_file.read_text().strip() if id_file.exists() else None
+        # Some builders report the ID of the build result and not that of the loaded image. The tag
+        # then gives the ID.
+        for name in (reported_id, tag):
+            image_id = self.image_id(name) if name else None
+            if image_id is not None:
+                return image_id
+        return None
 
-    def push(self, reference: str, answer: Path, output: Output) -> str | None:
+    def push(self, reference: str, digest_file: Path, output: Output) -> str | None:
         """Push, and return the digest of the image in the registry, or None if it cannot be
         determined.
         """
         repository = reference.rpartition(":")[0]
-        lines = step(f"pushing {reference}", self.push_command(reference, answer), self.env, output)
-        told = answer.read_text().strip() if answer.exists() else None
-        return told or pushed_digest(lines) or _only_digest(self._digests(reference), repository)
+        command = self.push_command(reference, digest_file)
+        lines = step(f"pushing {reference}", command, self.env, output)
+        digest = digest_file.read_text().strip() if digest_file.exists() else pushed_digest(lines)
+        return digest or _only_digest(self._digests(reference), repository)
 
     # --- queries ---
 
@@ -104,11 +113,9 @@ class Engine:
         exist.
         """
         done = self._query("image", "inspect", "--format", "{{.Id}}", image)
-        return (
-            f"sha256:{done.stdout.strip().removeprefix('sha256:')}"
-            if done.returncode == 0
-            else None
-        )
+        if done.returncode:
+            return None
+        return f"sha256:{done.stdout.strip().removeprefix('sha256:')}"
 
     def tag(self, image: str, reference: str) -> None:
         """Add a name to an image."""
@@ -147,11 +154,12 @@ def pushed_digest(lines: Sequence[str]) -> str | None:
 
 
 def _only_digest(digests: Iterable[str], repository: str) -> str | None:
-    found = {
-        digest
-        for name, _, digest in (item.partition("@") for item in digests)
-        if name == repository
-    }
+    """Return the digest of a repository, or None if there is not exactly one."""
+    found = set()
+    for item in digests:
+        name, _, digest = item.partition("@")
+        if name == repository:
+            found.add(digest)
     return found.pop() if len(found) == 1 else None
 
 

@@ -49,15 +49,16 @@ class Ignore:
         it, and so has no effect below it: after ``a/*``, a ``!a`` includes nothing again.
         """
         found: list[bool] = []
-        out = False
+        excluded = False
         for pattern, inherited in zip(
             self.patterns, above or (False,) * len(self.patterns), strict=True
         ):
             hit = inherited or (
-                pattern.exception == out and pattern.regex.fullmatch(path) is not None
+                pattern.exception == excluded and pattern.regex.fullmatch(path) is not None
             )
             found.append(hit)
-            out = (not pattern.exception) if hit else out
+            if hit:
+                excluded = not pattern.exception
         return tuple(found)
 
     def excludes(self, matches: Matches) -> bool:
@@ -67,36 +68,38 @@ class Ignore:
         ]
         return bool(decisive) and not decisive[-1]
 
-    def may_include_again(self, folder: str) -> bool:
+    def may_include_again(self, directory: str) -> bool:
         """Return whether a file in an excluded directory may be included again."""
-        names = tuple(folder.split("/"))
+        names = tuple(directory.split("/"))
         heads = (pattern.head for pattern in self.patterns if pattern.exception)
         return any(head[: len(names)] == names[: len(head)] for head in heads)
 
 
-def parse(text: str, where: str) -> Ignore:
-    """Parse the text of a file. ``where`` names the file in the `SpecError` for a line that no
+def parse(text: str, filename: str) -> Ignore:
+    """Parse the text of a file. ``filename`` names the file in the `SpecError` for a line that no
     engine accepts.
     """
-    return Ignore(tuple(_patterns(text, where)))
+    return Ignore(tuple(_patterns(text, filename)))
 
 
-def _patterns(text: str, where: str) -> Iterator[Pattern]:
+def _patterns(text: str, filename: str) -> Iterator[Pattern]:
     for number, line in enumerate(text.splitlines(), start=1):
-        written = line.strip()
-        if not written or line.startswith("#"):
+        stripped = line.strip()
+        if not stripped or line.startswith("#"):
             continue
-        exception = written.startswith("!")
-        bare = written[1:].strip() if exception else written
-        if not bare:
-            raise SpecError(f"{where}:{number}: '!' is alone; write a pattern after it")
-        cleaned = posixpath.normpath(bare).lstrip("/")
+        exception = stripped.startswith("!")
+        pattern = stripped[1:].strip() if exception else stripped
+        if not pattern:
+            raise SpecError(f"{filename}:{number}: '!' is alone; write a pattern after it")
+        cleaned = posixpath.normpath(pattern).lstrip("/")
         if cleaned in {"", "."}:
             continue  # The engines ignore a pattern for the whole context.
         try:
             regex = re.compile(_translated(cleaned), re.DOTALL)
         except ValueError as exc:
-            raise SpecError(f"{where}:{number}: {written!r} is not a valid pattern: {exc}") from exc
+            raise SpecError(
+                f"{filename}:{number}: {stripped!r} is not a valid pattern: {exc}"
+            ) from exc
         yield Pattern(regex=regex, exception=exception, head=_head(cleaned))
 
 

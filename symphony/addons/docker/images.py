@@ -16,7 +16,7 @@ from symphony.model import Experiment
 from symphony.model.images import ContextEntry, ImageBuild
 from symphony.names import did_you_mean, join_names
 
-Told = Callable[[str], object]
+OnStep = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,10 @@ class PlannedImage:
         return f"{self.repository}:{self.tag}"
 
     def __str__(self) -> str:
-        made_of = (
-            ", ".join(f"{entry.name} ({entry.path})" for entry in self.entries)
-            or "nothing but itself"
-        )
-        runs = join_names(self.processes)
-        source = f"{self.dockerfile} with {made_of}"
-        return f"{self.reference} from {source}, and push it; used by {runs}"
+        entries = ", ".join(f"{entry.name} ({entry.path})" for entry in self.entries)
+        source = f"{self.dockerfile} with {entries or 'an empty context'}"
+        users = join_names(self.processes)
+        return f"{self.reference} from {source}, and push it; used by {users}"
 
 
 def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
@@ -72,7 +69,7 @@ def build_images(
     *,
     engine: str | None = None,
     output: Output | None = None,
-    on_step: Told | None = None,
+    on_step: OnStep | None = None,
 ) -> Experiment:
     """Build and push the images of an experiment, and return a copy of it that uses the pushed
     images.
@@ -83,17 +80,17 @@ def build_images(
     built.
     """
     planned = plan_images(experiment)
-    tell = on_step or (lambda _: None)
+    report = on_step or (lambda _: None)
     builders = [_builder(image, engine, output) for image in planned]
     for image, builder in zip(planned, builders, strict=True):
-        tell(f"building {image.reference} from {image.dockerfile}")
+        report(f"building {image.reference} from {image.dockerfile}")
         builder.build()
     digests: dict[str, str] = {}
     for image, builder in zip(planned, builders, strict=True):
         builder.tag(image.repository, image.tag)
         digest = builder.push(image.repository, image.tag)
         digests[image.repository] = f"{image.repository}@{digest}"
-        tell(f"pushed {image.reference} as {digest}")
+        report(f"pushed {image.reference} as {digest}")
     return with_images(experiment, planned, digests)
 
 
@@ -134,19 +131,19 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
         if process.container_image in own
     )
     if not processes:
-        used = list(
-            dict.fromkeys(
-                p.container_image for p in experiment.list_all_processes() if p.container_image
-            )
-        )
-        hint = did_you_mean(image.repository, used) or (
-            f"; they use {join_names(used)}" if used else ""
-        )
+        images = [process.container_image for process in experiment.list_all_processes()]
+        used = list(dict.fromkeys(name for name in images if name))
+        hint = did_you_mean(image.repository, used)
+        if not hint and used:
+            hint = f"; they use {join_names(used)}"
         raise SpecError(
             f"experiment {experiment.name!r} declares to build {image.repository!r}, "
             f"but no process has it as container_image{hint}"
         )
-    place = image.temp_directory
+    if image.temp_directory is None:
+        temp_directory = _cache(base, image.repository)
+    else:
+        temp_directory = _absolute(base, image.temp_directory)
     return PlannedImage(
         repository=image.repository,
         tag=experiment.name,
@@ -157,7 +154,7 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
             )
             for entry in image.context_directories
         ),
-        temp_directory=_cache(base, image.repository) if place is None else _absolute(base, place),
+        temp_directory=temp_directory,
         build_options=image.build_options,
         processes=processes,
     )

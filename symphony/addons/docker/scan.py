@@ -55,11 +55,12 @@ def scan_entry(entry: ContextEntry, own: Path) -> Iterator[tuple[str, SourceFile
 
 def _missing(entry: ContextEntry) -> SpecError:
     source = Path(entry.path)
-    folder = source.parent
-    beside = sorted(item.name for item in folder.iterdir()) if folder.is_dir() else []
-    hint = did_you_mean(source.name, beside) or (
-        f"; its directory has: {join_names(beside)}" if beside else ""
-    )
+    siblings: list[str] = []
+    if source.parent.is_dir():
+        siblings = sorted(item.name for item in source.parent.iterdir())
+    hint = did_you_mean(source.name, siblings)
+    if not hint and siblings:
+        hint = f"; its directory has: {join_names(siblings)}"
     return SpecError(f"context entry {entry.name!r}: no file or directory {source}{hint}")
 
 
@@ -81,9 +82,9 @@ class _Walk:
         source: str,
         path: str,
         above: ignore.Matches | None,
-        untold: list[tuple[str, SourceFile]],
+        pending: list[tuple[str, SourceFile]],
     ) -> Iterator[tuple[str, SourceFile]]:
-        """Yield the content of ``source``. ``untold`` are excluded directories, which are
+        """Yield the content of ``source``. ``pending`` are excluded directories, which are
         yielded only if something in them is included.
         """
         for child in children(source):
@@ -92,23 +93,23 @@ class _Walk:
             if found is None or (found.info.st_dev, found.info.st_ino) == self._own:
                 continue
             matches = self._ignore.matches(below, above)
-            left_out = self._ignore.excludes(matches)
-            untold.append((f"{self._name}/{below}", found))
-            if not left_out:
-                yield from untold
-                untold.clear()
+            excluded = self._ignore.excludes(matches)
+            pending.append((f"{self._name}/{below}", found))
+            if not excluded:
+                yield from pending
+                pending.clear()
             if found.kind == stat.S_IFDIR and (
-                not left_out or self._ignore.may_include_again(below)
+                not excluded or self._ignore.may_include_again(below)
             ):
-                yield from self._directory(child.path, f"{below}/", matches, untold)
-            if untold:
-                untold.pop()
+                yield from self._directory(child.path, f"{below}/", matches, pending)
+            if pending:
+                pending.pop()
 
 
-def children(folder: str) -> list[os.DirEntry[str]]:
+def children(directory: str) -> list[os.DirEntry[str]]:
     """Return the entries of a directory by name, or none if the directory has disappeared."""
     try:
-        with os.scandir(folder) as found:
+        with os.scandir(directory) as found:
             return sorted(found, key=lambda child: child.name)
     except (FileNotFoundError, NotADirectoryError):
         return []

@@ -126,7 +126,8 @@ def step_error(what: str, code: int, lines: Iterable[str]) -> BackendError:
     """Return the error for a failed step on one line, with its last lines of output separated by
     ``|``.
     """
-    plain = (_CONTROLS.sub("", line).strip() for line in lines)
-    told = [line for line in plain if line.strip("-")]
-    output = " | ".join(line[:_LINE_LENGTH] for line in told[-_REPORTED_LINES:])
+    plain = [_CONTROLS.sub("", line).strip() for line in lines]
+    # Lines of hyphens only separate the parts of the output.
+    nonempty = [line for line in plain if line.strip("-")]
+    output = " | ".join(line[:_LINE_LENGTH] for line in nonempty[-_REPORTED_LINES:])
     return BackendError(f"{what} failed with exit code {code}: {output or 'there was no output'}")

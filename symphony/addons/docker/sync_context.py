@@ -47,16 +47,16 @@ _NO_LINK = frozenset(
 Notes = dict[str, list[list[int]]]
 
 
-def clear(target: Path, wanted: Mapping[str, SourceFile], anew: frozenset[str]) -> None:
+def clear(target: Path, wanted: Mapping[str, SourceFile], forced: frozenset[str]) -> None:
     """Remove files that are not wanted or are of another kind, and all files of the entries
-    ``anew``.
+    ``forced``.
     """
 
-    def visit(folder: str, path: str, keep: bool) -> None:
-        os.chmod(folder, 0o700)  # noqa: PTH101
-        for child in children(folder):
+    def visit(directory: str, path: str, keep: bool) -> None:
+        os.chmod(directory, 0o700)  # noqa: PTH101
+        for child in children(directory):
             below = f"{path}{child.name}"
-            want = wanted.get(below) if keep and below not in anew else None
+            want = wanted.get(below) if keep and below not in forced else None
             kind = stat.S_IFMT(os.lstat(child.path).st_mode)
             stays = want is not None and want.kind == kind
             if kind == stat.S_IFDIR:
@@ -86,9 +86,9 @@ class ContextSync:
             stat.S_IFREG: self._file,
         }
         for path, found in wanted.items():
-            place = f"{self._target}/{path}"
-            with _skip_vanished(place):
-                make[found.kind](path, place, found)
+            target = f"{self._target}/{path}"
+            with _skip_vanished(target):
+                make[found.kind](path, target, found)
         # Modes are set last, and inner directories first, because nothing can be created in a
         # read-only directory.
         for path, found in reversed(wanted.items()):
@@ -96,52 +96,52 @@ class ContextSync:
                 os.chmod(f"{self._target}/{path}", stat.S_IMODE(found.info.st_mode))  # noqa: PTH101
         os.chmod(self._target, 0o755)  # noqa: PTH101
 
-    def _directory(self, _path: str, place: str, _found: SourceFile) -> None:
+    def _directory(self, _path: str, target: str, _found: SourceFile) -> None:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(place, 0o700)  # noqa: PTH102
+            os.mkdir(target, 0o700)  # noqa: PTH102
 
-    def _symlink(self, _path: str, place: str, found: SourceFile) -> None:
-        leads_to = Path(found.source).readlink()
-        if not Path(place).is_symlink() or Path(place).readlink() != leads_to:
-            _remove(place)
-            Path(place).symlink_to(leads_to)
+    def _symlink(self, _path: str, target: str, found: SourceFile) -> None:
+        link_target = Path(found.source).readlink()
+        if not Path(target).is_symlink() or Path(target).readlink() != link_target:
+            _remove(target)
+            Path(target).symlink_to(link_target)
 
-    def _file(self, path: str, place: str, found: SourceFile) -> None:
-        there = _lstat(place)
-        same = there is not None and (there.st_dev, there.st_ino) == (
-            found.info.st_dev,
-            found.info.st_ino,
-        )
-        if not same and not self._kept(path, found, there):
-            _remove(place)
-            if self._link(found.source, place):
+    def _file(self, path: str, target: str, found: SourceFile) -> None:
+        existing = _lstat(target)
+        is_linked = existing is not None and os.path.samestat(existing, found.info)
+        if not is_linked and not self._keep_copy(path, found, existing):
+            _remove(target)
+            if self._link(found.source, target):
                 self.linked += 1
             else:
-                self._copy(path, place, found)
+                self._copy(path, target, found)
                 self.copied += 1
         self.files += 1
 
-    def _kept(self, path: str, found: SourceFile, there: os.stat_result | None) -> bool:
+    def _keep_copy(self, path: str, found: SourceFile, existing: os.stat_result | None) -> bool:
+        """Keep the existing copy if neither it nor its source has changed. Return whether it is
+        kept.
+        """
         noted = self._before.get(path)
-        if there is None or noted != [_signature(found.info), _signature(there)]:
+        if existing is None or noted != [_signature(found.info), _signature(existing)]:
             return False
         self.notes[path] = noted
         return True
 
-    def _link(self, source: str, place: str) -> bool:
+    def _link(self, source: str, target: str) -> bool:
         try:
-            os.link(source, place)
+            os.link(source, target)
         except OSError as exc:
             if exc.errno not in _NO_LINK:
                 raise
             return False
         return True
 
-    def _copy(self, path: str, place: str, found: SourceFile) -> None:
-        begun = time.time()
-        shutil.copy2(found.source, place)
-        if max(found.info.st_mtime, found.info.st_ctime) < begun - SETTLED_SECONDS:
-            self.notes[path] = [_signature(found.info), _signature(os.lstat(place))]
+    def _copy(self, path: str, target: str, found: SourceFile) -> None:
+        started = time.time()
+        shutil.copy2(found.source, target)
+        if max(found.info.st_mtime, found.info.st_ctime) < started - SETTLED_SECONDS:
+            self.notes[path] = [_signature(found.info), _signature(os.lstat(target))]
 
 
 def _signature(info: os.stat_result) -> list[int]:
@@ -149,24 +149,24 @@ def _signature(info: os.stat_result) -> list[int]:
     return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
-def _lstat(place: str) -> os.stat_result | None:
+def _lstat(target: str) -> os.stat_result | None:
     try:
-        return os.lstat(place)
+        return os.lstat(target)
     except FileNotFoundError:
         return None
 
 
-def _remove(place: str) -> None:
+def _remove(target: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(place)  # noqa: PTH108
+        os.unlink(target)  # noqa: PTH108
 
 
 @contextlib.contextmanager
-def _skip_vanished(place: str) -> Iterator[None]:
-    """Skip the file at ``place`` if its source has disappeared since the scan."""
+def _skip_vanished(target: str) -> Iterator[None]:
+    """Skip the file at ``target`` if its source has disappeared since the scan."""
     try:
         yield
     except FileNotFoundError:
-        if not os.path.isdir(os.path.dirname(place)):  # noqa: PTH112, PTH120
+        if not os.path.isdir(os.path.dirname(target)):  # noqa: PTH112, PTH120
             raise  # The missing file is not the source.
-        _remove(place)
+        _remove(target)

@@ -25,7 +25,7 @@ from symphony.open_files import raise_open_file_limit
 from symphony_tmux.client import ANSWER_TIMEOUT_SECONDS, DEFAULT_SERVER, Answer
 from symphony_tmux.exits import CLOSED, PendingExits, ProcessExit, TmuxChild
 from symphony_tmux.gates import Gates
-from symphony_tmux.keeper import BEGAN, ENDED, Report
+from symphony_tmux.keeper import EXITED, STARTED, Report
 from symphony_tmux.render import Window
 from symphony_tmux.windows import Windows
 
@@ -38,20 +38,20 @@ _POINTER_BYTES, _TMUX_VARIABLES_BYTES = 8, 4096
 
 
 class TmuxChildren:
-    """The windows of one session; see `symphony.host.processes.children.Children`."""
+    """The windows of one session; see `symphony.host.supervisor.children.Children`."""
 
     def __init__(
         self,
         loop: EventLoop,
         run: RunDirectory,
-        ended: ExitCallback,
+        on_exit: ExitCallback,
         *,
         server_name: str = DEFAULT_SERVER,
         answer_within: float = ANSWER_TIMEOUT_SECONDS,
     ) -> None:
         self._loop = loop
         self._run = run
-        self._ended = ended
+        self._on_exit = on_exit
         self._windows = Windows(run, server_name, answer_within)
         raise_open_file_limit()
         self._gates = Gates(run.path / "gates")
@@ -74,7 +74,7 @@ class TmuxChildren:
     def start(
         self, commands: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
-        """Start processes; see `symphony.host.processes.children.Children`.
+        """Start processes; see `symphony.host.supervisor.children.Children`.
 
         While tmux creates the windows of one batch, the windows of the previous batch are examined,
         and the processes that were reported by their keepers are yielded, so that tmux never has to
@@ -130,8 +130,8 @@ class TmuxChildren:
     def _receive_windows(
         self, batch: Sequence[ProcessSpec], answer: Callable[[], Answer], env: Mapping[str, str]
     ) -> list[tuple[ProcessSpec, Window | str]]:
-        taken = self._windows.take(batch, answer(), env)
-        return [(command, taken[command.name]) for command in batch]
+        windows = self._windows.take(batch, answer(), env)
+        return [(command, windows[command.name]) for command in batch]
 
     def _adopt_reported(
         self, made: deque[tuple[ProcessSpec, Window | str]], *, wait: bool = False
@@ -140,10 +140,12 @@ class TmuxChildren:
         ``wait``, wait for all entries.
         """
         self._handle_reports(self._gates.read_reports())
-        while made and (
-            wait or isinstance(made[0][1], str) or made[0][1].pid in self._reported_pids
-        ):
-            command, window = made.popleft()
+        while made:
+            command, window = made[0]
+            is_known = isinstance(window, str) or window.pid in self._reported_pids
+            if not wait and not is_known:
+                return
+            made.popleft()
             if isinstance(window, str):
                 yield command, StartRefused(errno.EIO, window)
             else:
@@ -158,7 +160,7 @@ class TmuxChildren:
         self._alive[child.name] = child
         self._keepers[child.keeper] = child
         self._unlogged[child.name] = command
-        self._watch(child, self._keeper_ends)
+        self._watch(child, self._on_keeper_exit)
         return child
 
     def _process_of(self, keeper: int) -> int:
@@ -188,18 +190,18 @@ class TmuxChildren:
 
     def _handle_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            if report.what == BEGAN:
+            if report.event == STARTED:
                 self._reported_pids[report.keeper] = report.value
-            elif report.what == ENDED:
-                self._loop.post(lambda report=report: self._process_ends(report))  # type: ignore[misc]
+            elif report.event == EXITED:
+                self._loop.post(lambda report=report: self._on_process_exit(report))  # type: ignore[misc]
 
-    def _process_ends(self, report: Report) -> None:
+    def _on_process_exit(self, report: Report) -> None:
         child = self._keepers.get(report.keeper)
         if child is not None:
             logged = self._unlogged.pop(child.name, None) is None
             self._exits.add(child, report.value, logged=logged)
 
-    def _keeper_ends(self, child: TmuxChild) -> None:
+    def _on_keeper_exit(self, child: TmuxChild) -> None:
         """Handle a keeper that exited: its window was closed, or its process has exited too. The
         process may outlive the window.
         """
@@ -223,15 +225,15 @@ class TmuxChildren:
         """
         handle = child.handle
         if handle is None:
-            watched = child.keeper if gone == self._keeper_ends else child.pid
+            watched = child.keeper if gone == self._on_keeper_exit else child.pid
             self._poll_exit(child, watched, gone)
             return
 
-        def ended() -> None:
+        def report_exit() -> None:
             self._unwatch(child)
             gone(child)
 
-        self._loop.watch(handle, ended)
+        self._loop.watch(handle, report_exit)
 
     def _poll_exit(self, child: TmuxChild, pid: int, gone: Callable[[TmuxChild], None]) -> None:
         if self._alive.get(child.name) is not child:
@@ -255,7 +257,7 @@ class TmuxChildren:
         self._windows.stop_sink(child.name)
         if pending.reason == CLOSED:
             self._windows.forget(child.name)
-        self._ended(child, pending.code, pending.reason)
+        self._on_exit(child, pending.code, pending.reason)
 
     def discard(self) -> None:
         """Remove the session of a launch that was rolled back."""
@@ -297,12 +299,11 @@ def _check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
     ``argv`` is that of the keeper, the longest command of a window. Each word has a terminating NUL
     and a pointer.
     """
-    words, variables = (_bytes(part) for part in (argv, [*env, *env.values()]))
+    words, variables = _bytes(argv), _bytes([*env, *env.values()])
+    pointers = _POINTER_BYTES * (len(argv) + len(env))
+    total = words + variables + pointers + _TMUX_VARIABLES_BYTES
     word_limit = 32 * os.sysconf("SC_PAGE_SIZE")
-    too_long = (
-        words + variables + _POINTER_BYTES * (len(argv) + len(env)) + _TMUX_VARIABLES_BYTES
-        > _argument_limit_bytes()
-    )
+    too_long = total > _argument_limit_bytes()
     if max(words, variables) > word_limit:
         pairs = (f"{key}={value}" for key, value in env.items())
         too_long = too_long or any(_bytes([word]) > word_limit for word in chain(argv, pairs))

@@ -35,7 +35,7 @@ ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
 class Answer:
     """The response of tmux: its lines, and the first line of an error, or ``""``.
 
-    ``timed_out`` means that the server is running but did not respond in time. ``error`` then says
+    ``timed_out`` means that the server is running but did not respond in time.
     how to fix that.
     """
 
@@ -132,8 +132,8 @@ class Tmux:
         ``start`` starts the server if it is not running. It reads no configuration file. Return a
         function that waits for the response.
         """
-        asked = self._send_batch(commands, start=start)
-        return lambda: self._answer(asked)
+        pending = self._send_batch(commands, start=start)
+        return lambda: self._answer(pending)
 
     def run(
         self, commands: Sequence[str], *, start: bool = False, timeout: float | None = None
@@ -144,12 +144,12 @@ class Tmux:
         deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
         while True:
             answer = self._answer(self._send_batch(commands, start=start), timeout)
-            passing = (
+            is_exiting = (
                 start
                 and not answer.lines
                 and any(words in answer.error for words in _EXITING_ERRORS)
             )
-            if not passing or time.monotonic() >= deadline:
+            if not is_exiting or time.monotonic() >= deadline:
                 return answer
             time.sleep(0.02)
 
@@ -160,8 +160,10 @@ class Tmux:
         return self._answer(self._start_client(words, b""))
 
     def _send_batch(self, commands: Sequence[str], *, start: bool) -> PendingAnswer:
-        begin = ["start-server", ";"] if start else []
-        return self._start_client([*begin, "source-file", "-"], "\n".join([*commands, ""]).encode())
+        prefix = ["start-server", ";"] if start else []
+        return self._start_client(
+            [*prefix, "source-file", "-"], "\n".join([*commands, ""]).encode()
+        )
 
     def _start_client(self, words: Sequence[str], text: bytes) -> PendingAnswer:
         process = subprocess.Popen(
@@ -175,9 +177,9 @@ class Tmux:
         )
         return PendingAnswer(process, text)
 
-    def _answer(self, asked: PendingAnswer, timeout: float | None = None) -> Answer:
+    def _answer(self, pending: PendingAnswer, timeout: float | None = None) -> Answer:
         timeout = self._timeout if timeout is None else min(timeout, self._timeout)
-        answer = asked.wait(min(timeout, RETRY_TIMEOUT_SECONDS) if self._timed_out else timeout)
+        answer = pending.wait(min(timeout, RETRY_TIMEOUT_SECONDS) if self._timed_out else timeout)
         self._timed_out = answer is None
         return Answer([], self._timeout_error(), timed_out=True) if answer is None else answer
 

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.status import ExperimentStatus
 
-if (
-    importlib.util.find_spec("libtmux") is None
-):  # libtmux is not imported here, because that would delay every launch.
+# libtmux is not imported here, because that would delay every launch.
+if importlib.util.find_spec("libtmux") is None:
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
 
 USERS_SERVER = "default"
@@ -86,13 +85,13 @@ class TmuxCluster(HostCluster):
         status = super()._describe(run)
         from symphony_tmux.windows import process_of
 
-        found = (
-            item
-            if item.pid is None or item.reason_code is not ReasonCode.SUPERVISOR_KILLED
-            else replace(item, pid=process_of(item.pid))
-            for item in status
-        )
-        return replace(status, processes=tuple(found))
+        processes = []
+        for process in status:
+            unsupervised = process.reason_code is ReasonCode.SUPERVISOR_KILLED
+            if unsupervised and process.pid is not None:
+                process = replace(process, pid=process_of(process.pid))
+            processes.append(process)
+        return replace(status, processes=tuple(processes))
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
         """Attach the terminal to the window of a process, which may be running or have exited."""
@@ -110,13 +109,11 @@ class TmuxCluster(HostCluster):
                     run.name, manifest["run_id"], window, {**os.environ, **manifest["env"]}
                 )
                 return
-        raise NotFound(
-            f"process {found.path!r} has no window: it is {found.state}"
-            + (f" ({found.reason})" if found.reason else "")
-        )
+        reason = f" ({found.reason})" if found.reason else ""
+        raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
 
-    # The log has the output of the terminal; see `keeper.clean`. A mark after the last line counts
-    # as one more line.
+    # The log file has the output of the terminal, so `keeper.clean` converts it. The mark of the
+    # keeper can be on a line of its own, so one more line than requested is read.
 
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None

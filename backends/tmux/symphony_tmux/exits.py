@@ -184,9 +184,8 @@ class PendingExits:
             self._release(pending)
         elif pending.waited >= UNFREEZE_AFTER_SECONDS and not pending.unfrozen:
             pending.unfrozen = True
-            if not self._windows.unfreeze(
-                pending.child.pane
-            ):  # tmux hangs, and a query for each window would take too long.
+            if not self._windows.unfreeze(pending.child.pane):
+                # tmux does not respond, and one attempt for each window would take too long.
                 for other in self._all.values():
                     if not other.read:
                         self._release(other)

@@ -21,12 +21,12 @@ class Gates:
     notice when it exits.
     """
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / KEEPER).write_text(SCRIPT)
-        self._folder = str(folder)
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        (directory / KEEPER).write_text(SCRIPT)
+        self._directory = str(directory)
         self._open: dict[str, int] = {}
-        self._reports = _fifo(f"{folder}/{REPORTS}")
+        self._reports = _fifo(f"{directory}/{REPORTS}")
         self._rest = b""
 
     def fileno(self) -> int:
@@ -36,7 +36,7 @@ class Gates:
     def prepare(self, process: str) -> None:
         """Create the gate of a process, closed."""
         if process not in self._open:
-            self._open[process] = _fifo(f"{self._folder}/{process}")
+            self._open[process] = _fifo(f"{self._directory}/{process}")
             return
         with contextlib.suppress(BlockingIOError):  # A previous keeper may have left a line unread.
             os.read(self._open[process], _CHUNK)
@@ -55,8 +55,8 @@ class Gates:
         poll.poll(timeout * 1000)
         with contextlib.suppress(BlockingIOError):
             self._rest += os.read(self._reports, _CHUNK)
-        whole, _, self._rest = self._rest.rpartition(b"\n")
-        return reports(whole.decode())
+        lines, _, self._rest = self._rest.rpartition(b"\n")
+        return reports(lines.decode())
 
 
 def _fifo(path: str) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 _MARK = "\x1b]5379;symphony;{}\x1b\\"
 _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 
-BEGAN, ENDED = "began", "ended"
+STARTED, EXITED = "started", "exited"
 
 # The arguments of the script: the FIFO for reports, the gate, umask, open files, directory, and the
 # command.
@@ -53,10 +53,10 @@ set -m
 (
     trap - INT QUIT TERM PIPE
     if cd -P /proc/self; then
-        echo "began $$ ${PWD##*/}"
+        echo "started $$ ${PWD##*/}"
         cd /
     else
-        echo "began $$ $(exec sh -c 'echo $PPID')"
+        echo "started $$ $(exec sh -c 'echo $PPID')"
     fi >&8
     read -r _ <&9
     umask "$3"
@@ -82,7 +82,7 @@ continue_job() {
     continue_job
 }
 continue_job
-echo "ended $$ $code" >&8
+echo "exited $$ $code" >&8
 printf '\033]5379;symphony;%s\033\\' $$
 if ! read -r _ <&9; then
     command -p sleep 1
@@ -94,11 +94,12 @@ exit "$code"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report of a keeper: its process ``began``, with its pid, or ``ended``, with its exit
-    code.
+    """A report of a keeper: its process has ``started`` or ``exited``.
+
+    ``value`` is the pid of the process, or its exit code.
     """
 
-    what: str
+    event: str
     keeper: int
     value: int
 
@@ -106,11 +107,11 @@ class Report:
 def reports(text: str) -> list[Report]:
     """Return the reports in complete lines.
 
-    >>> reports("began 12 13")
-    [Report(what='began', keeper=12, value=13)]
+    >>> reports("started 12 13")
+    [Report(event='started', keeper=12, value=13)]
     """
     words = (line.split() for line in text.splitlines())
-    return [Report(what, int(keeper), int(value)) for what, keeper, value in words]
+    return [Report(event, int(keeper), int(value)) for event, keeper, value in words]
 
 
 def mark(keeper: int) -> str:

@@ -67,12 +67,9 @@ def quote(word: str) -> str:
     >>> print(quote('a "b"'))
     "a \042b\042"
     """
-    # In latin-1, each character is one byte. The result is ASCII.
-    return (
-        '"'
-        + _UNSAFE.sub(lambda found: f"\\{ord(found[0]):03o}", os.fsencode(word).decode("latin-1"))
-        + '"'
-    )
+    text = os.fsencode(word).decode("latin-1")  # In latin-1, each character is one byte.
+    escaped = _UNSAFE.sub(lambda match: f"\\{ord(match[0]):03o}", text)
+    return f'"{escaped}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +148,9 @@ class Session:
         ``anywhere`` is set.
         """
         index = self.windows[command.name]
-        place = "" if anywhere else str(index)
+        position = "" if anywhere else str(index)
         keep = "" if anywhere else f" ; {self._keep(command, f'{self.target}{index}')}"
-        return f"new-window -d -t {self.target}{place} {self._window(command, env)}{keep}"
+        return f"new-window -d -t {self.target}{position} {self._window(command, env)}{keep}"
 
     def keep(self, command: ProcessSpec, window: Window) -> str:
         """Return the command that marks a window which was added at the end, and keeps it open
@@ -177,8 +174,9 @@ class Session:
         """Return the command that writes the output of a window to the log of its process and
         then opens its gate.
         """
-        places = self.gate(command.name), self.sink(command.name), str(self.run.log(command.name))
-        gate, sink, log = map(_shell_word, places)
+        gate = _shell_word(self.gate(command.name))
+        sink = _shell_word(self.sink(command.name))
+        log = _shell_word(str(self.run.log(command.name)))
         return f"pipe-pane -t {pane} {quote(f'echo $$ >{sink}; echo >{gate}; exec cat >>{log}')}"
 
     def list_panes(self) -> str:
@@ -218,7 +216,7 @@ class Session:
     def argv(self, command: ProcessSpec, env: Mapping[str, str]) -> list[str]:
         """Return the command of a window: its keeper, followed by the command of the process."""
         chosen = {**self.own_env, **command.env}
-        overruled = [f"{key}={chosen[key]}" for key in sorted(OVERRIDDEN_VARIABLES & chosen.keys())]
+        overrides = [f"{key}={chosen[key]}" for key in sorted(OVERRIDDEN_VARIABLES & chosen.keys())]
         return [
             self._shell(env, command),
             f"{self.gates}/{KEEPER}",
@@ -227,7 +225,7 @@ class Session:
             f"{self.limits.umask:03o}",
             str(self.limits.files),
             command.cwd,
-            *([ENV, *overruled] if overruled else []),
+            *([ENV, *overrides] if overrides else []),
             *command.argv,
         ]
 
@@ -235,8 +233,8 @@ class Session:
         """Return the shell for the keeper: bash for variables like ``BASH_FUNC_ml%%``, which a
         POSIX shell drops.
         """
-        odd = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
-        return (which("bash") if odd else None) or "/bin/sh"
+        needs_bash = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
+        return (which("bash") if needs_bash else None) or "/bin/sh"
 
 
 def kill_command(session: str, run_id: str) -> list[str]:
@@ -339,10 +337,12 @@ def _window_format(index: int) -> str:
 
 def windows(answer: Sequence[str]) -> dict[int, Window]:
     """Return the created windows by index."""
-    found = (line.split() for line in answer if line.startswith("window "))
-    return {
-        int(place): Window(int(place), name, pane, int(pid)) for _, place, name, pane, pid in found
-    }
+    found = {}
+    for line in answer:
+        if line.startswith("window "):
+            _, index, name, pane, pid = line.split()
+            found[int(index)] = Window(int(index), name, pane, int(pid))
+    return found
 
 
 def remaining_sessions(answer: Sequence[str], run_id: str) -> list[str]:
@@ -356,7 +356,11 @@ def panes(answer: Sequence[str]) -> dict[str, Pane]:
     found = {}
     for line in answer:
         pane, pid, dead, status, signal = line.split(",")
-        code = int(status) if status else 128 + int(signal) if signal else None
+        code = None
+        if status:
+            code = int(status)
+        elif signal:
+            code = 128 + int(signal)
         found[pane] = Pane(int(pid), dead == "1", code)
     return found
 

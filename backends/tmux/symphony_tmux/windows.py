@@ -58,11 +58,9 @@ class Windows:
 
     def _window(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
         pane = self._panes.get(command.name)
-        return (
-            self.session.add(command, env)
-            if pane is None
-            else self.session.respawn(command, env, pane)
-        )
+        if pane is None:
+            return self.session.add(command, env)
+        return self.session.respawn(command, env, pane)
 
     def _note_server(self, answer: Answer) -> None:
         found = render.server(answer.lines)
@@ -77,16 +75,18 @@ class Windows:
         self, batch: Sequence[ProcessSpec], answer: Answer, env: Mapping[str, str]
     ) -> dict[str, Window | str]:
         """Return the window of each process of a batch, or the reason for its absence."""
-        made = render.windows(answer.lines)
-        taken: dict[str, Window | str] = {}
+        created = render.windows(answer.lines)
+        result: dict[str, Window | str] = {}
         for command in batch:
-            window, got = made.get(self.session.windows[command.name]), answer
+            window, response = created.get(self.session.windows[command.name]), answer
             if window is None and self.made:
-                window, got = self._add_at_end(command, env, answer)
-            taken[command.name] = self._refusal(got) if window is None else window
-            if window is not None:
+                window, response = self._add_at_end(command, env, answer)
+            if window is None:
+                result[command.name] = self._failure_reason(response)
+            else:
+                result[command.name] = window
                 self._panes[command.name] = window.pane
-        return taken
+        return result
 
     def _add_at_end(
         self, command: ProcessSpec, env: Mapping[str, str], failed: Answer
@@ -102,7 +102,7 @@ class Windows:
             self._tmux.run([self.session.keep(command, window)])
         return window, answer
 
-    def _refusal(self, answer: Answer) -> str:
+    def _failure_reason(self, answer: Answer) -> str:
         """Return why there is no window, and how to fix it."""
         name, session = self._name, self.session.run.name
         if answer.timed_out:
@@ -125,13 +125,12 @@ class Windows:
             return f"got no window: {SERVER_GONE}"
         if "can't find session" in answer.error or "can't find window" in answer.error:
             return f"got no window: {SESSION_CLOSED}"
-        where = (
-            ""
-            if self.made
-            else f"; its socket is below {os.environ.get('TMUX_TMPDIR') or '/tmp'} (TMUX_TMPDIR)"
-        )
         error = answer.error or "no reason was given"
-        return f"got no window from the tmux server {name!r}: {error}{where}"
+        message = f"got no window from the tmux server {name!r}: {error}"
+        if self.made:
+            return message
+        directory = os.environ.get("TMUX_TMPDIR") or "/tmp"
+        return f"{message}; its socket is below {directory} (TMUX_TMPDIR)"
 
     def log(self, commands: Sequence[ProcessSpec]) -> None:
         """Start the logs of processes, which opens their gates."""

@@ -112,8 +112,9 @@ class RequestReceiver(SyncSocket):
     def _next_message(self, timeout: Timeout) -> Any:
         flags = self._flags if timeout is OWN_TIMEOUT else NOW
         deadline = self._deadline(timeout)
-        while (frames := self._next(flags, deadline)) is None:
-            continue
+        frames = self._next(flags, deadline)
+        while frames is None:  # `stop` woke this thread, but no loop is running.
+            frames = self._next(flags, deadline)
         return self._read(frames)
 
 

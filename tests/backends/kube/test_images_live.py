@@ -306,7 +306,7 @@ def test_dockerignore_has_the_same_meaning_as_in_the_engine(
     (source / "Dockerfile").write_text("FROM scratch\nCOPY . /c\n")
     name = f"{kube_cluster.namespace}:ignored"
     with build_context([ContextEntry(name="app", path=str(source))], tmp_path / "temp") as context:
-        app = context.folder / "app"
+        app = context.directory / "app"
         found = {
             str(path.relative_to(app)): str(path.readlink())
             if path.is_symlink()

@@ -74,7 +74,7 @@ class FaultyCallProxy(FaultProxy):
     def recover(self):
         self.at(None, None)
 
-    def _take(self, method, path):
+    def _next_fault(self, method, path):
         with self._lock:
             number = len(self._calls)
             hit = self._number is not None and (
@@ -282,7 +282,7 @@ def test_delete_of_a_namespace_survives_one_failed_call(
         ("GET", r"metadata\.name"),
     ):
         FaultProxy.reset(faulty_proxy, method=method, path=path, times=1, after=True)
-    faulty_proxy._take = FaultProxy._take.__get__(faulty_proxy)
+    faulty_proxy._next_fault = FaultProxy._next_fault.__get__(faulty_proxy)
     delete_experiment(api, manifest)
     assert [call.fault for call in faulty_proxy.calls()].count("reset") == 4
     assert find_namespace(kube_cluster, name) is None

@@ -41,13 +41,15 @@ pytest_plugins = ["kubetest.plugin", "tests.machine"]
 NAMESPACES = "namespaces"
 
 
-@pytest.hookimpl(trylast=True)  # after the markers are set
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put the tests that take longest first, so that no process works alone at the end."""
-    for item in items:
-        if item.get_closest_marker(NAMESPACES):
-            item.add_marker(pytest.mark.xdist_group(NAMESPACES))
     items.sort(key=_order)
+    if getattr(config.option, "loadgroup", False):
+        for item in items:
+            if item.get_closest_marker(NAMESPACES):
+                # pytest-xdist adds the name of a group in the same way, but before the conftest of
+                # the kube tests sets the markers.
+                item._nodeid = f"{item.nodeid}@{NAMESPACES}"
 
 
 def _order(item: pytest.Item) -> int:

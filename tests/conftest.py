@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,19 +38,29 @@ os.environ["XDG_CONFIG_HOME"] = _EMPTY_CONFIGURATION.name
 
 pytest_plugins = ["kubetest.plugin", "tests.machine"]
 
-# Tests with this marker never run at the same time, because pytest-xdist keeps a group together.
+# Tests with this marker never run at the same time.
 NAMESPACES = "namespaces"
 
+# The file in which a process of pytest-xdist lists its tests with that marker, for the scheduler.
+# The groups of pytest-xdist 3.8 have no effect with pytest 9.
+os.environ.setdefault(
+    "SYMPHONY_TEST_GROUP_FILE", str(Path(_EMPTY_CONFIGURATION.name) / "namespaces.txt")
+)
+_GROUP_FILE = Path(os.environ["SYMPHONY_TEST_GROUP_FILE"])
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests that take longest first, so that no process works alone at the end."""
     items.sort(key=_order)
-    if getattr(config.option, "loadgroup", False):
-        for item in items:
-            if item.get_closest_marker(NAMESPACES):
-                # pytest-xdist adds the name of a group in the same way, but before the conftest of
-                # the kube tests sets the markers.
-                item._nodeid = f"{item.nodeid}@{NAMESPACES}"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the scheduler which tests must not run at the same time."""
+    marked = [item.nodeid for item in session.items if item.get_closest_marker(NAMESPACES)]
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        staged = _GROUP_FILE.with_suffix(f".{os.getpid()}")
+        staged.write_text("\n".join(marked), encoding="utf-8")
+        staged.replace(_GROUP_FILE)
 
 
 def _order(item: pytest.Item) -> int:
@@ -62,16 +73,18 @@ def _order(item: pytest.Item) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Run the tests of a file in one process, and the tests of a group as well."""
+    """Run the tests of a file in one process, and all tests with the marker as well."""
     from xdist.scheduler import LoadScopeScheduling
 
     class FileScheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            if nodeid.endswith(f"@{NAMESPACES}"):
-                return NAMESPACES
-            return nodeid.partition("::")[0]
+        def schedule(self) -> None:
+            self.marked = set(_GROUP_FILE.read_text(encoding="utf-8").splitlines())
+            super().schedule()
 
-    if config.getvalue("dist") != "loadgroup":
+        def _split_scope(self, nodeid: str) -> str:
+            return NAMESPACES if nodeid in self.marked else nodeid.partition("::")[0]
+
+    if config.getvalue("dist") != "loadfile":
         return None
     return FileScheduling(config, log)
 

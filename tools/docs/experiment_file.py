@@ -90,9 +90,9 @@ key.
 
 SETTINGS = """
 These settings can be set on a process or a group. The last column shows the effect of a setting on
-a group. A setting for every member also applies to members that are added later. A setting of the Pod
-cannot be set on a member. [Comparison of backends](parity.md) lists the settings that each backend
-supports.
+a group. A setting for every member also applies to members that are added later. A setting of the
+Pod cannot be set on a member. [Comparison of backends](parity.md) lists the settings that each
+backend supports.
 """
 
 

@@ -36,7 +36,7 @@ WITHOUT_CLUSTER = "SYMPHONY_TEST_WITHOUT_CLUSTER"
 SHARED_CLUSTER = "SYMPHONY_TEST_BESIDE_OTHERS"
 # The prefix of the namespaces that the tests of this process create.
 PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
-_skipped = pytest.StashKey[str]()
+SKIP_PREFIX = "no Kubernetes: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +176,7 @@ class KubeCluster:
 
 
 @pytest.fixture(scope="session")
-def kube_session(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Session]:
+def kube_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """The cluster of the whole run. The run fails if the tests leave namespaces in it."""
     with ExitStack() as stack:
         try:
@@ -186,7 +184,7 @@ def kube_session(
                 clusters.find(os.environ, tmp_path_factory.mktemp("cluster"))
             )
         except NoCluster as exc:
-            _no_cluster(request.config, str(exc))
+            _no_cluster(str(exc))
         from kubetest.rawapi import RawApi, access
 
         session = Session(cluster=cluster, api=RawApi(access(cluster.kubeconfig)))
@@ -278,20 +276,23 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
-) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Report prominently that nothing was tested on Kubernetes."""
-    if reason := config.stash.get(_skipped, None):
-        terminalreporter.section("NOT TESTED AGAINST A KUBERNETES", sep="!", red=True, bold=True)
-        terminalreporter.line(reason)
+    for report in terminalreporter.getreports("skipped"):
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        _, _, reason = text.partition(SKIP_PREFIX)
+        if reason:
+            terminalreporter.section(
+                "NOT TESTED AGAINST A KUBERNETES", sep="!", red=True, bold=True
+            )
+            terminalreporter.line(reason)
+            return
 
 
-def _no_cluster(config: pytest.Config, reason: str) -> None:
+def _no_cluster(reason: str) -> None:
     if os.environ.get("CI") == "true" and WITHOUT_CLUSTER not in os.environ:
         pytest.fail(f"no Kubernetes in CI: {reason}", pytrace=False)
-    config.stash[_skipped] = reason
-    pytest.skip(f"no Kubernetes: {reason}")
+    pytest.skip(f"{SKIP_PREFIX}{reason}")
 
 
 def _kubeconfig(path: Path, namespace: str) -> Object:

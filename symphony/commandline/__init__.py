@@ -1,7 +1,7 @@
-"""The command line ``symphony``, and the base class for a project's own command line.
+"""The ``symphony`` command line, and the base class for a project's own command line.
 
-This package is the only part of symphony that prints, prompts and exits. Each command imports
-what it needs when it runs.
+This package is the only part of symphony that prints, prompts and exits. Each command imports the
+modules that it needs when it runs.
 """
 
 from __future__ import annotations

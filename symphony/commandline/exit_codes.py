@@ -1,4 +1,4 @@
-"""Exit codes, and the conversion of an exception to an exit code and a line of text."""
+"""Exit codes, and the conversion of exceptions to exit codes and one-line messages."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ FAILED = 1
 USAGE_ERROR = 2
 BACKEND_ERROR = 3
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
-OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader of a pipe has closed it
+OUTPUT_CLOSED = 141  # 128 + SIGPIPE: the reader has closed the pipe
 
-# The name of standard output in error messages, for example if it is a file on a full disk.
+# Error messages refer to standard output by this name, for example if it is redirected to a file on
+# a full disk.
 STANDARD_OUTPUT = "standard output"
 
 
 class UsageError(SymphonyError):
-    """The command line itself is wrong."""
+    """The command line is invalid."""
 
 
 def unwrap_interruption(exc: BaseException) -> BaseException:
-    """Return the KeyboardInterrupt that caused ``exc``, or ``exc`` if there is none.
+    """Return the KeyboardInterrupt that caused ``exc``, or ``exc`` if it has a different cause.
 
-    Before version 3.12, Python wraps a KeyboardInterrupt in a RuntimeError if it arrives while a
-    class is created.
+    Before version 3.12, Python wraps a KeyboardInterrupt in a RuntimeError if the interrupt arrives
+    while a class is being created.
     """
     cause: BaseException | None = exc
     while cause is not None:
@@ -38,8 +39,8 @@ def unwrap_interruption(exc: BaseException) -> BaseException:
 def exit_code(exc: BaseException) -> int:
     """Return the exit code for an error.
 
-    A launch that the backend refuses is a usage error, for example if it requests more GPUs than
-    exist. Other failures of the backend are not caused by the user's input.
+    A launch that the backend rejects is a usage error, for example if the experiment requests more
+    GPUs than exist. Other backend failures are not caused by the user's input.
     """
     if isinstance(exc, KeyboardInterrupt):
         return INTERRUPTED
@@ -53,7 +54,7 @@ def exit_code(exc: BaseException) -> int:
 
 
 def error_message(exc: BaseException) -> str:
-    """Return the message for an error, in one line."""
+    """Return the message for an error as one line."""
     if isinstance(exc, KeyboardInterrupt):
         return "interrupted"
     if isinstance(exc, OSError) and _is_system_error(exc):
@@ -75,7 +76,7 @@ def _is_system_error(exc: BaseException) -> bool:
 
 
 def _system_error_message(exc: OSError) -> str:
-    """Return the operating system's message, with the file or the two files that it is about."""
+    """Return the operating system's message, preceded by the one or two files that it refers to."""
     names = [
         os.fsdecode(name)
         for name in (exc.filename, exc.filename2)
@@ -92,7 +93,7 @@ def _system_error_message(exc: OSError) -> str:
 def _working_directory_is_missing() -> bool:
     """Return whether the working directory was removed.
 
-    The errors of functions that need the working directory do not mention it.
+    If the working directory is missing, errors from functions that need it do not mention it.
     """
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The class `SymphonyParser`: the command line with all commands of symphony."""
+"""The class `SymphonyParser`: the command line with all symphony commands."""
 
 from __future__ import annotations
 

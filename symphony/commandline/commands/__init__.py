@@ -1,4 +1,5 @@
 """The commands of the command line.
 
-A module with a class ``...Commands`` adds one or more commands. The other modules support them.
+Each module that contains a class ``...Commands`` adds one or more commands. The other modules
+contain helpers for these classes.
 """

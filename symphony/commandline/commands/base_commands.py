@@ -1,4 +1,4 @@
-"""The base class of the command modules: arguments and helpers that several commands share."""
+"""The base class of the command classes: arguments and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class BaseCommands(CommandLine):
     For each command, ``_add_<command>`` declares its arguments and ``action_<command>`` runs it.
     The docstring of ``action_<command>`` is the help text of the command.
 
-    Methods import the modules that they need themselves. This keeps the start-up time of short
-    commands low.
+    To keep the start-up time of short commands low, each method imports the modules that it needs.
     """
 
     # --- arguments ---
@@ -56,7 +55,7 @@ class BaseCommands(CommandLine):
         metavar: str = "FILE",
         text: str = "YAML, JSON, or Python with build(exp)",
     ) -> None:
-        """Add the experiment file, its name and its parameters."""
+        """Add the arguments for the experiment file, the experiment name and the parameters."""
         parser.add_argument("file", metavar=metavar, help=text)
         parser.add_argument(
             "--name", metavar="NAME", help="override the experiment name in the file"
@@ -74,8 +73,8 @@ class BaseCommands(CommandLine):
     def add_dry_run(self, parser: argparse.ArgumentParser) -> None:
         """Add ``--dry-run`` and ``--dry-run-server``.
 
-        ``args.dry_run`` is False, True or ``"server"``: the values that `symphony.Cluster.launch`
-        takes.
+        ``args.dry_run`` is False, True or ``"server"``, which are the values that
+        `symphony.Cluster.launch` accepts.
         """
         parser.add_argument(
             "--dry-run",
@@ -101,10 +100,10 @@ class BaseCommands(CommandLine):
         parser.add_argument("--dry-run", action="store_true", help=text)
 
     def _add_hidden_dry_run(self, parser: argparse.ArgumentParser) -> None:
-        """Accept ``--dry-run`` for a command that changes nothing anyway.
+        """Accept ``--dry-run`` for a command that never changes anything.
 
-        Every command accepts the option, so that a script can add it to all of them. The help omits
-        it because it has no effect.
+        Every command accepts the option, so that a script can add the option to any command. The
+        help omits the option because it has no effect.
         """
         parser.add_argument("--dry-run", action="store_true", help=argparse.SUPPRESS)
 
@@ -123,7 +122,7 @@ class BaseCommands(CommandLine):
     def _load_experiment(self, args: argparse.Namespace) -> Experiment:
         """Load the experiment from ``args.file``.
 
-        Raises `SpecError` or `NotFound` if that fails.
+        Raises `SpecError` or `NotFound` if the experiment cannot be loaded.
         """
         from pathlib import Path
 
@@ -132,7 +131,7 @@ class BaseCommands(CommandLine):
         return load_experiment_file(self.cluster, Path(args.file), args.name, dict(args.parameters))
 
     def _show_dry_run(self, experiment: Experiment, args: argparse.Namespace) -> None:
-        """Print the manifest that a launch of the experiment would create."""
+        """Print the manifest that launching the experiment would create."""
         server = args.dry_run == "server"
         manifest = self.cluster.dry_run(experiment, force=args.force, server=server)
         self._show_manifest(manifest, args.json)
@@ -147,7 +146,7 @@ class BaseCommands(CommandLine):
             show_text(str(manifest))
 
     def _next_commands(self, experiment: str) -> list[str]:
-        """Return lines that list useful commands for an experiment that was just launched."""
+        """Return lines that list useful commands for a newly launched experiment."""
         from symphony.commandline.output.views import align_pairs
 
         location = "".join(f" {word}" for word in self.cluster_arguments)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def with_built_images(
     cluster: Cluster, experiment: Experiment, *, dry_run: bool, force: bool
 ) -> Experiment:
-    """Build and push the declared images, and return the experiment that runs from them.
+    """Build and push the declared images, and return the experiment with the resulting image tags.
 
-    Progress and the output of the builds go to standard error. If the backend runs no containers,
-    nothing is built and the experiment is returned unchanged. A dry run lists the images that would
-    be built and returns the experiment with the tags that they would get.
+    Progress messages and the build output go to standard error. If the backend runs no containers,
+    nothing is built and the experiment is returned unchanged. In a dry run, the function lists the
+    images that would be built and returns the experiment with the tags that the images would get.
 
-    The experiment is validated before the first build. Unless ``force`` is set, raise
-    `AlreadyExists` if an experiment of that name is running.
+    The experiment is validated before the first build. Unless ``force`` is set, the function raises
+    `AlreadyExists` if an experiment with the same name is running.
     """
     from symphony.addons.docker.images import build_images, plan_images, with_images
 
@@ -32,7 +32,7 @@ def with_built_images(
     planned = plan_images(experiment)
     references = {image.repository: image.reference for image in planned}
     tagged = with_images(experiment, planned, references)
-    # Rendering raises an error for an invalid experiment, before a build that may take long.
+    # Rendering the manifest detects an invalid experiment before a build that can take a long time.
     ignored = {item.setting for item in cluster.manifest(tagged).ignored}
     if "container_image" in ignored:
         return _without_build(cluster, experiment)
@@ -58,8 +58,8 @@ def _without_build(cluster: Cluster, experiment: Experiment) -> Experiment:
 def _refuse_running(cluster: Cluster, name: str) -> None:
     """Raise `AlreadyExists` if the experiment is running.
 
-    The launch checks this again. The check before the build saves the user a long build that would
-    be wasted.
+    The launch repeats this check. The check before the build prevents a long build that would be
+    wasted.
     """
     from symphony.cluster.matching import experiment_exists
 

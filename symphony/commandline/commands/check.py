@@ -1,4 +1,4 @@
-"""The command that validates an experiment file: check."""
+"""The command that validates an experiment file: ``check``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CheckCommands(BaseCommands):
-    """Adds the command check."""
+    """Adds the ``check`` command."""
 
     def _add_check(self) -> None:
         parser = self.add_subparser("check")
@@ -76,7 +76,7 @@ class CheckCommands(BaseCommands):
     def _cluster_for(self, backend: str) -> Cluster:
         """Return a cluster for a backend.
 
-        If the command line selects this backend, its options apply.
+        If the command line selects this backend, the backend options in the command line apply.
         """
         from symphony.cluster import Cluster
         from symphony.cluster.plugins import find_backend

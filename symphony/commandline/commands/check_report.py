@@ -27,12 +27,12 @@ _LEVEL_COLOURS = {
     WARNING: STATE_COLOURS["pending"],
     NOTE: STATE_COLOURS["running"],
 }
-# The line and the column in front of an error message: "rl.yml:3:5: ...".
+# Matches the line and column numbers in front of an error message: "rl.yml:3:5: ...".
 _POSITION_PATTERN = re.compile(r"(?::(\d+)(?::(\d+))?)?: ")
 
 
 class Position(NamedTuple):
-    """A position in a file. Line and column count from 1 and are None if they are unknown."""
+    """A position in a file. Line and column numbers start at 1, or are None if they are unknown."""
 
     line: int | None = None
     column: int | None = None
@@ -42,15 +42,15 @@ UNKNOWN_POSITION = Position()
 
 
 class CheckReport:
-    """The findings in one experiment file for some backends."""
+    """The findings in one experiment file for one or more backends."""
 
     def __init__(
         self, path: Path, backends: Sequence[str], open_cluster: Callable[[str], Cluster]
     ) -> None:
         """Open the cluster of each backend.
 
-        If no backend is named, or ``"all"`` is, the report covers every installed backend that can
-        be used. Raises `PluginError` if a backend that is named cannot be used.
+        If ``"all"`` or no backend is requested, the report covers every installed backend that can
+        be used. Raises `PluginError` if a requested backend cannot be used.
         """
         self._path = path
         self._open_cluster = open_cluster
@@ -62,10 +62,10 @@ class CheckReport:
             self.targets = self._installed_targets()
 
     def collect(self, load: Callable[[], LoadResult], *, offline: bool) -> None:
-        """Load the experiment and collect all findings, in the order of the file.
+        """Load the experiment and collect all findings in file order.
 
-        If the file cannot be parsed, that error is the only finding. Otherwise, the rules check the
-        valid parts of the experiment.
+        If the file cannot be parsed, the parse error is the only finding. Otherwise, the rules
+        check the valid parts of the experiment.
         """
         try:
             result = load()
@@ -102,7 +102,7 @@ class CheckReport:
         return [Target(name, self._open_cluster(name)) for name in names]
 
     def _installed_targets(self) -> list[Target]:
-        """Return every installed backend that can be used, and report the others as notes."""
+        """Return the installed backends that can be used, and add a note for each other backend."""
         from symphony.cluster.plugins import installed_backends
 
         targets = []
@@ -120,7 +120,7 @@ class CheckReport:
         return targets
 
     def _load_error(self, error: SpecError) -> tuple[Position, Finding]:
-        """Return a load error as a finding: its message without the position, and its position."""
+        """Convert a load error to its position and a finding whose message omits the position."""
         text = one_line(str(error))
         position = UNKNOWN_POSITION
         rest = text.removeprefix(str(self._path))
@@ -143,7 +143,7 @@ class CheckReport:
     # --- output ---
 
     def exit_code(self, *, strict: bool) -> int:
-        """Return 1 if there are errors, or with ``strict`` if there are warnings; else 0."""
+        """Return 1 if there are errors, or warnings with ``strict``. Otherwise, return 0."""
         failing = {ERROR, WARNING} if strict else {ERROR}
         has_failed = any(finding.level in failing for _, finding in self.findings)
         return FAILED if has_failed else OK
@@ -157,13 +157,13 @@ class CheckReport:
         ]
 
     def summary(self) -> str:
-        """Return a line with the number of findings of each level."""
+        """Return a line with the number of findings at each level."""
         counts = _count_levels(finding for _, finding in self.findings)
         targets = join_names(target.name for target in self.targets)
         return f"{self._path}: {counts} for {targets}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON data."""
+        """Return the report as data that can be written as JSON."""
         levels = [finding.level for _, finding in self.findings]
         return {
             "file": str(self._path),
@@ -188,7 +188,7 @@ def _finding_line(path: Path, position: Position, finding: Finding, colour: str)
 
 
 def _count_levels(findings: Iterable[Finding]) -> str:
-    """Return ``2 errors, 1 warning``, or ``no problems found`` if there are no findings."""
+    """Return, for example, ``2 errors, 1 warning``, or ``no problems found`` without findings."""
     levels = [finding.level for finding in findings]
     counts = []
     for level in (ERROR, WARNING, NOTE):
@@ -228,11 +228,11 @@ def _position_finder(path: Path) -> Callable[[DocumentPath], Position]:
 
 
 def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
-    """Translate a path in the loaded experiment to the path that the file contains.
+    """Translate a path in the loaded experiment to the corresponding path in the file.
 
-    The two differ in some keys: replica ``agent-3`` is written as ``agent`` with a count, and
-    ``cmds`` may be written as ``cmd``. The result ends at the first key that the file does not
-    contain.
+    Some keys differ between the two paths: replica ``agent-3`` is written as ``agent`` with a
+    count, and ``cmds`` can be written as ``cmd``. The result ends before the first key that the
+    file does not contain.
     """
     written: list[str | int] = []
     for step in path:
@@ -249,7 +249,7 @@ def _path_in_file(data: Any, path: DocumentPath) -> DocumentPath:
 
 
 def _key_in_file(data: Any, step: str | int) -> str | int | None:
-    """Return the key of the file that corresponds to ``step``, or None if there is none."""
+    """Return the key in the file that corresponds to ``step``, or None if no such key exists."""
     if not isinstance(data, dict):
         return None
     if step in data:

@@ -21,8 +21,9 @@ def complete_names(
 ) -> Iterable[str] | None:
     """Return the names that ``action`` accepts, or None if it does not take a name.
 
-    ``given`` are the arguments before it: the first is the experiment, unless ``action`` takes an
-    experiment. No names are returned if the experiment does not exist or cannot be reached.
+    ``given`` contains the arguments that precede ``action``. The first argument is the experiment,
+    unless ``action`` itself accepts an experiment. The result is empty if the experiment does not
+    exist or cannot be reached.
     """
     from symphony.errors import SymphonyError
 
@@ -34,7 +35,8 @@ def complete_names(
         experiment = given[0]
     try:
         location = _cluster_location(line)
-        # The current experiment can change at any time.
+        # Names in the current experiment are not cached because the current experiment can change
+        # at any time.
         if location is None or (experiment == CURRENT and find is not _experiments):
             return list(find(line, experiment))
         key = [*location, find.__name__, experiment]
@@ -44,10 +46,11 @@ def complete_names(
 
 
 def _cluster_location(line: CommandLine) -> list[object] | None:
-    """Return values that identify the cluster, or None if its names are not cached.
+    """Return values that identify the cluster, or None if names from this cluster are not cached.
 
-    They are cached if the backend names a function for this because it answers slowly. They are
-    not cached if a subclass creates the cluster, because its location is not known here.
+    Names are cached only if the backend is slow to respond and therefore declares a function that
+    returns these values. Names are not cached if a subclass creates the cluster, because the
+    location of such a cluster is unknown.
     """
     info = line.backend_info
     if info is None or info.place is None or line.has_custom_cluster:
@@ -88,7 +91,8 @@ def _copy_prefixes(line: CommandLine, experiment: str) -> list[str]:
     return [f"{path}:" for path in _processes(line, experiment)]
 
 
-# The keys are metavars of arguments. An ambiguous metavar is followed by the destination.
+# The keys are metavars of arguments. An ambiguous metavar is followed by a space and the argument's
+# destination.
 _FINDERS: Mapping[str, FindNames] = {
     "EXPERIMENT": _experiments,
     "FILE|EXPERIMENT": _experiments,

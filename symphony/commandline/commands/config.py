@@ -1,4 +1,4 @@
-"""The commands about the installation: config, backends, completion."""
+"""The commands about the installation: ``config``, ``backends`` and ``completion``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from symphony.commandline.output.terminal import print_note
 
 
 class ConfigCommands(BaseCommands):
-    """Adds the commands config, backends and completion."""
+    """Adds the ``config``, ``backends`` and ``completion`` commands."""
 
     def _add_config(self) -> None:
         parser = self.add_subparser("config")
@@ -129,7 +129,7 @@ def _format_value(value: Any) -> str:
 
 
 def _show_paths(as_json: bool) -> int:
-    """Print the configuration files, those with the highest precedence first."""
+    """Print the configuration files in order of precedence, highest first."""
     import os
 
     from symphony.commandline.output.printing import show_json

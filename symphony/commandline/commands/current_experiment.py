@@ -1,6 +1,6 @@
-"""The current experiment of each backend, which commands use if no experiment is named.
+"""The current experiment for each backend, which commands use if no experiment is named.
 
-The name is stored in one file per backend in the state directory.
+The name is stored in the state directory, in one file per backend.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def get_current(backend: str) -> str | None:
 
 
 def set_current(backend: str, experiment: str) -> None:
-    """Make an experiment the current one."""
+    """Make an experiment the current experiment."""
     file = _file_of(backend)
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Another process may read the file at any time, so it is replaced as a whole.
+    # The file is replaced atomically because another process can read it at any time.
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with with_filename(file):
         try:
@@ -48,7 +48,7 @@ def set_current(backend: str, experiment: str) -> None:
 
 
 def clear_current(backend: str, experiment: str) -> None:
-    """Unset the current experiment if it is the given one."""
+    """Unset the current experiment if it is ``experiment``."""
     if get_current(backend) == experiment:
         _file_of(backend).unlink(missing_ok=True)
 

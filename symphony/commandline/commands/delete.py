@@ -1,4 +1,4 @@
-"""The commands that delete experiments: delete, delete-batch."""
+"""The commands that delete experiments: ``delete`` and ``delete-batch``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class DeleteCommands(BaseCommands):
-    """Adds the commands delete and delete-batch."""
+    """Adds the ``delete`` and ``delete-batch`` commands."""
 
     def _add_delete(self) -> None:
         parser = self.add_subparser("delete")
@@ -72,7 +72,7 @@ class DeleteCommands(BaseCommands):
         )
         if not names:
             print_note("no experiment matches; nothing to delete")
-        # Without names there is nothing to confirm.
+        # Without names, there is nothing to confirm.
         return self._delete(args, names, force=args.force or not names)
 
     def _delete(self, args: argparse.Namespace, names: Sequence[str], *, force: bool) -> int:
@@ -105,7 +105,7 @@ def _matching_names(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingExperiment:
-    """An experiment that exists: its state in one line, and its number of processes as text."""
+    """The state of an existing experiment in one line, and its number of processes as text."""
 
     name: str
     summary: str
@@ -172,7 +172,8 @@ class Deletion:
     def _describe(self, name: str) -> ExistingExperiment:
         """Describe an experiment. Raises `NotFound` if it does not exist.
 
-        An experiment with a broken record can still be deleted, so the error becomes its summary.
+        An experiment with a damaged record can still be deleted, so the error message replaces the
+        summary.
         """
         from symphony.commandline.output import views
 
@@ -208,7 +209,7 @@ class Deletion:
 
         interactive = is_terminal(sys.stdin) and is_terminal(sys.stderr)
         if interactive:
-            # A part of a name is accepted here because the question shows the complete name.
+            # A partial name is accepted here because the question shows the complete name.
             existing = [
                 describe_resolved(self._cluster, name, self._describe) for name in self._names
             ]

@@ -40,16 +40,16 @@ def load_experiment_file(
 ) -> Experiment:
     """Load the experiment that a file describes.
 
-    ``name`` overrides the name in the file. If a user name is configured, it becomes a prefix of
-    the name. ``parameters`` are values for the parameters that the file declares, or for the
-    keyword arguments of ``build``.
+    ``name`` overrides the name in the file. If a user name is configured, the experiment name is
+    prefixed with the user name. ``parameters`` contains values for the parameters that the file
+    declares, or for the keyword arguments of ``build``.
 
     A Python file is executed with its directory first on ``sys.path``. Its function ``build``
-    receives a new experiment, which is named after the constant ``NAME`` or else after the file.
-    Its output goes to standard error.
+    receives a new experiment, which is named after the constant ``NAME`` or, without this constant,
+    after the file. The output of the Python file goes to standard error.
 
     Raises `SpecError` if the file is invalid and `NotFound` if it does not exist. The message
-    contains the file and, if it is known, the line.
+    contains the file name and, if it is known, the line number.
     """
     return load_with_errors(cluster, path, name, parameters).experiment_or_error()
 
@@ -60,10 +60,10 @@ def load_with_errors(
     name: str | None = None,
     parameters: Mapping[str, str] | None = None,
 ) -> LoadResult:
-    """Load the valid parts of an experiment, with all errors in the other parts.
+    """Load the valid parts of an experiment, and collect all errors in the other parts.
 
-    The arguments are those of `load_experiment_file`. Raises `SpecError` or `NotFound` if the file
-    cannot be read or parsed, and for the first error of a Python file.
+    The arguments are the same as for `load_experiment_file`. Raises `SpecError` or `NotFound` if
+    the file cannot be read or parsed, and for the first error in a Python file.
     """
     from symphony.model.load import LoadResult
 
@@ -123,7 +123,7 @@ def _load_python(
 
 
 def _compile(path: Path) -> CodeType:
-    """Compile a Python file. Raises `NotFound` or `SpecError` if that fails."""
+    """Compile a Python file. Raises `NotFound` or `SpecError` if the file cannot be compiled."""
     try:
         return compile(path.read_bytes(), str(path.absolute()), "exec", dont_inherit=True)
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _compile(path: Path) -> CodeType:
 
 
 def _other_files_hint(path: Path) -> str:
-    """Return a hint that names similar Python files in the directory, or all of them."""
+    """Return a hint that lists similarly named Python files in the directory, or all files."""
     if not path.parent.is_dir():
         return ""
     files = sorted(item.name for item in path.parent.glob("*.py"))
@@ -149,7 +149,7 @@ def _other_files_hint(path: Path) -> str:
 
 
 def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
-    """Return the function ``build`` of a file. Raises `SpecError` if it has none."""
+    """Return the function ``build`` from a module. Raises `SpecError` if it is missing."""
     build = vars(module).get(BUILD_FUNCTION)
     if not callable(build):
         functions = [
@@ -168,12 +168,12 @@ def _build_function(module: ModuleType, path: Path) -> Callable[..., object]:
 def _refuse_deferred_result(result: object) -> None:
     """Raise `SpecError` if ``build`` returned a coroutine or a generator.
 
-    The body of such a function has not run, so the experiment would silently stay empty.
+    The body of such a function has not run, so the experiment would be empty without any error.
     """
     for kind, description in _DEFERRED_RESULTS.items():
         if isinstance(result, kind):
             # Python warns about a coroutine that is neither awaited nor closed. An asynchronous
-            # generator has no close method and causes no warning.
+            # generator has no ``close`` method, but Python does not warn about it.
             close = getattr(result, "close", None)
             if close is not None:
                 close()
@@ -195,16 +195,16 @@ def _build_arguments(
 ) -> dict[str, object]:
     """Return the keyword arguments for ``build``.
 
-    Raises `SpecError` for a parameter that it does not accept.
+    Raises `SpecError` for a parameter that ``build`` does not accept.
 
-    A value stays text if the default of the argument is text. Otherwise, numbers and booleans are
-    converted.
+    A value remains a string if the default of the argument is a string. Otherwise, numbers and
+    booleans are converted.
     """
     if not parameters:
         return {}
     from symphony.model.parameters import value_of_text
 
-    # The first argument is the experiment.
+    # The first argument of ``build`` is the experiment.
     accepted = list(inspect.signature(build).parameters.values())[1:]
     defaults = {
         item.name: item.default
@@ -225,7 +225,7 @@ def _build_arguments(
 
 
 def _experiment_name(module: ModuleType, path: Path) -> str:
-    """Return the constant ``NAME`` of a file, or a name that is derived from the file name."""
+    """Return the constant ``NAME`` from a module, or a name derived from the file name."""
     name = vars(module).get(NAME_CONSTANT)
     if name is None:
         name = suggested_name(path.stem)
@@ -241,22 +241,22 @@ def _experiment_name(module: ModuleType, path: Path) -> str:
 
 @contextlib.contextmanager
 def _importing_from(directory: Path) -> Iterator[ModuleType]:
-    """Yield a module to execute a file in, with its directory first on ``sys.path``."""
+    """Yield a module in which to execute a file, with ``directory`` first on ``sys.path``."""
     module = ModuleType(_MODULE_NAME)
     previous = list(sys.path)
-    # Dataclasses look up the module of their class in sys.modules.
+    # Dataclasses look up the module that defines them in ``sys.modules``.
     sys.modules[_MODULE_NAME] = module
     sys.path.insert(0, str(directory))
     try:
         yield module
     finally:
-        # A launch passes sys.path to the supervisor, which must not import modules of the user.
+        # A launch passes ``sys.path`` to the supervisor, which must not import the user's modules.
         sys.path[:] = previous
 
 
 @contextlib.contextmanager
 def _errors_located_in(path: Path, summary: str) -> Iterator[None]:
-    """Turn every error into a `SpecError` that begins with the line of the user's file."""
+    """Convert every error to a `SpecError` that begins with the line in the user's file."""
     try:
         yield
     except SymphonyError as exc:
@@ -268,7 +268,7 @@ def _errors_located_in(path: Path, summary: str) -> Iterator[None]:
 
 
 def _location(path: Path, trace: TracebackType | None) -> str:
-    """Return ``file:line`` of the innermost call in ``path``, or ``file`` if there is none."""
+    """Return ``file:line`` for the innermost call in ``path``, or ``file`` if no call is in it."""
     absolute = str(path.absolute())
     lines = [frame.lineno for frame in traceback.extract_tb(trace) if frame.filename == absolute]
     return f"{path}:{lines[-1]}" if lines else str(path)

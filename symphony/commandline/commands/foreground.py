@@ -1,4 +1,4 @@
-"""Launch an experiment and stay in the foreground: progress, merged logs, Ctrl-C, exit code."""
+"""Launch an experiment in the foreground: progress, merged logs, Ctrl-C and exit code."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 class Interruptions:
-    """Turns Ctrl-C into a stop of the experiment.
+    """Stops the experiment on Ctrl-C.
 
     The first Ctrl-C stops the experiment, the second kills it, and the third raises
-    KeyboardInterrupt. A thread stops the experiment, so that the caller can show the output of the
-    processes until they exit.
+    KeyboardInterrupt. A separate thread stops the experiment, so that the caller can show the
+    output of the processes until they exit.
 
     Until ``launched`` is set, the first Ctrl-C raises KeyboardInterrupt, which rolls back the
     launch.
@@ -49,9 +49,9 @@ class Interruptions:
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle Ctrl-C inside the block, and wait at its end until the experiment is stopped.
+        """Handle Ctrl-C inside the block, and at its end wait until the experiment has stopped.
 
-        Raises the first error that occurred while the experiment was stopped.
+        Raises the first error that occurred while the experiment was being stopped.
         """
         previous = signal.signal(signal.SIGINT, self._on_interrupt)
         try:
@@ -67,8 +67,8 @@ class Interruptions:
         self.count += 1
         if not self.launched or self.count > 2:
             raise KeyboardInterrupt
-        # A signal can interrupt a write, and the write of a stream is not reentrant. The messages
-        # are therefore written by another thread.
+        # A signal can interrupt a write, and writing to a stream is not reentrant. Another thread
+        # therefore writes the messages.
         thread = threading.Thread(target=self._stop, args=(self.count == 2,), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -95,7 +95,7 @@ def stop_or_delete(cluster: Cluster, name: str, *, at_once: bool) -> None:
 
 
 def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: bool) -> Manifest:
-    """Launch an experiment and show the progress on the terminal."""
+    """Launch an experiment and show the progress of the launch on the terminal."""
     size = views.count_processes(len(experiment.list_all_processes()))
     with (
         show_progress(f"launching {experiment.name} ({size})") as shown,
@@ -113,7 +113,7 @@ def launch_with_progress(cluster: Cluster, experiment: Experiment, *, force: boo
 def _announcing_rollback(shown: ProgressLine, name: str) -> Iterator[None]:
     """Show a message as soon as Ctrl-C interrupts the launch.
 
-    The rollback of a launch can take several seconds on a cluster. Without the message, the user
+    On a cluster, rolling back a launch can take several seconds. Without the message, the user
     might believe that Ctrl-C had no effect.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -142,9 +142,9 @@ def launch_summary(cluster: Cluster, experiment: Experiment) -> str:
 
 
 def wait_for_start(cluster: Cluster, name: str, until: Until) -> ExperimentStatus:
-    """Wait until each process has started or is ready, and return the status.
+    """Wait until each process has started or is ready, and return the experiment status.
 
-    The wait also ends for a process that has exited or was not ready in time.
+    A process that has exited or was not ready in time does not prolong the wait.
     """
     with (
         show_progress(f"waiting for {name}") as shown,
@@ -156,8 +156,9 @@ def wait_for_start(cluster: Cluster, name: str, until: Until) -> ExperimentStatu
 def report_failures(status: ExperimentStatus, until: Until) -> int:
     """Print a line for each process that failed or was not ready in time, and return the exit code.
 
-    The exit code is that of the first failure, or 1 if processes were only not ready in time. The
-    time at which a process became late is unknown, so late processes come after those that failed.
+    The exit code is the exit code of the first process that failed, or 1 if the only problem is
+    that processes were not ready in time. The time at which a process became late is unknown, so
+    failed processes take precedence over late processes.
     """
     late = []
     if until == "ready":

@@ -1,4 +1,4 @@
-"""The command that draws an experiment: graph."""
+"""The command that draws an experiment: ``graph``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GraphCommands(BaseCommands):
-    """Adds the command graph."""
+    """Adds the ``graph`` command."""
 
     def _add_graph(self) -> None:
         from symphony.commandline.output.graph_drawing import GRAPH_FORMATS
@@ -82,8 +82,8 @@ class GraphCommands(BaseCommands):
     def _launched_experiment(self, args: argparse.Namespace) -> ExperimentStatus:
         """Return the status of the experiment that ``args.file`` names.
 
-        Raises `NotFound` if it does not exist. If there is an experiment file of that name, the
-        message suggests the file.
+        Raises `NotFound` if the experiment does not exist. If an experiment file with that name
+        exists, the message suggests the file.
         """
         from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command that writes a starter project: init."""
+"""The command that writes a starter project: ``init``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symphony.commandline.output.terminal import print_note
 from symphony.errors import AlreadyExists, SpecError
 from symphony.names import check_name, join_names, suggested_name
 
-# The files of the starter project, in the order in which the command reports them.
+# The files in the starter project, in the order in which the command reports them.
 FILES = ("experiment.yml", "collector.py", "worker.py", "Dockerfile", ".dockerignore", "README.md")
 _TEMPLATE_DIRECTORY = "starter"
 # The experiment name in the template files.
@@ -21,7 +21,7 @@ _TEMPLATE_NAME = "my-experiment"
 
 
 class InitCommands(BaseCommands):
-    """Adds the command init."""
+    """Adds the ``init`` command."""
 
     def _add_init(self) -> None:
         parser = self.add_subparser("init")
@@ -75,7 +75,7 @@ class InitCommands(BaseCommands):
         return OK
 
     def _first_commands(self, directory: str, name: str) -> list[tuple[str, str]]:
-        """Return the commands to run first in the new project, each with a description."""
+        """Return the first commands to run in the new project, each with a description."""
         import shlex
 
         commands = [
@@ -89,9 +89,9 @@ class InitCommands(BaseCommands):
 
 
 def experiment_name(directory: Path, given: str | None) -> str:
-    """Return ``given``, or a name that is derived from the directory name.
+    """Return ``given``, or a name derived from the directory name if ``given`` is None.
 
-    Raises `SpecError` if ``given`` is not a valid name or if no name can be derived.
+    Raises `SpecError` if ``given`` is not a valid name or no name can be derived.
     """
     if given is not None:
         return check_name(given, "experiment")
@@ -104,7 +104,7 @@ def experiment_name(directory: Path, given: str | None) -> str:
 
 
 def file_contents(name: str) -> dict[str, str]:
-    """Return the text of each file of the project, with ``name`` as the experiment name."""
+    """Return the text of each project file, with ``name`` as the experiment name."""
     from importlib.resources import files
 
     templates = files("symphony.commandline").joinpath(_TEMPLATE_DIRECTORY)
@@ -116,9 +116,9 @@ def file_contents(name: str) -> dict[str, str]:
 
 
 def target_paths(directory: Path, names: Iterable[str]) -> list[Path]:
-    """Return the paths of the files in the directory.
+    """Return the path of each file in the directory.
 
-    Raises `AlreadyExists` if one of the files exists.
+    Raises `AlreadyExists` if any of the files exists.
     """
     paths = [directory / name for name in names]
     existing = [str(path) for path in paths if path.is_symlink() or path.exists()]
@@ -131,9 +131,9 @@ def target_paths(directory: Path, names: Iterable[str]) -> list[Path]:
 
 
 def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write all files or none, and return their paths. Missing directories are created.
+    """Write all files or none, and return their paths. Create missing directories.
 
-    Raises `AlreadyExists` if one of the files exists, and `SpecError` if the directory is not
+    Raises `AlreadyExists` if any of the files exists, and `SpecError` if the directory is not
     writable.
     """
     paths = target_paths(directory, texts)
@@ -147,7 +147,7 @@ def write_files(directory: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def _create_files(directory: Path, texts: Mapping[Path, str], created: list[Path]) -> None:
-    """Create the directory, its parents and the files; append each created path to ``created``."""
+    """Create the directory, its parents and the files. Append each created path to ``created``."""
     for parent in reversed([directory, *directory.parents]):
         if parent.is_dir():
             continue

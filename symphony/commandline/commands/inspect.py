@@ -1,4 +1,4 @@
-"""The commands that show the state of experiments: ls, ps, describe, wait."""
+"""The commands that show the state of experiments: ``ls``, ``ps``, ``describe`` and ``wait``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class InspectCommands(BaseCommands):
-    """Adds the commands ls, ps, describe and wait."""
+    """Adds the ``ls``, ``ps``, ``describe`` and ``wait`` commands."""
 
     def _add_ls(self) -> None:
         parser = self.add_subparser("ls")
@@ -50,8 +50,8 @@ class InspectCommands(BaseCommands):
     def _describe_all(self) -> tuple[list[ExperimentStatus], int]:
         """Return the status of every experiment, and the exit code.
 
-        An experiment that cannot be described is reported on standard error. It does not prevent
-        the list of the others.
+        An experiment that cannot be described is reported on standard error. The other experiments
+        are still returned.
         """
         from symphony.errors import NotFound, SymphonyError
 
@@ -61,7 +61,7 @@ class InspectCommands(BaseCommands):
             try:
                 statuses.append(self.cluster.describe_experiment(name))
             except NotFound:
-                # The experiment was deleted after it was listed.
+                # The experiment was deleted after the names were listed.
                 continue
             except SymphonyError as exc:
                 print_note(f"{self.prog}: error: {error_message(exc)}")
@@ -69,7 +69,7 @@ class InspectCommands(BaseCommands):
         return statuses, code
 
     def _watch(self, args: argparse.Namespace, table: Callable[[], list[str]]) -> int:
-        """Refresh a table until Ctrl-C. Raises `UsageError` if JSON was requested too."""
+        """Refresh a table until Ctrl-C. Raises `UsageError` if JSON output was also requested."""
         from symphony.commandline.output.watch import watch_lines
 
         if args.json:
@@ -142,7 +142,7 @@ class InspectCommands(BaseCommands):
         return OK
 
     def _last_lines(self, experiment: str, process: str, number: int) -> list[str]:
-        """Return the last lines of a log, or a line with the error if the log cannot be read."""
+        """Return the last lines of a log, or the error message if the log cannot be read."""
         from symphony.errors import SymphonyError
 
         try:

@@ -1,7 +1,7 @@
-"""Build the experiment of ``symphony submit`` from its options.
+"""Build the experiment for ``symphony submit`` from the command's options.
 
-The functions ``parse_...`` each parse the value of one option and raise `SpecError` if it is
-invalid. Their messages do not name the option, because argparse adds its name.
+Each ``parse_...`` function parses the value of one option and raises `SpecError` if the value is
+invalid. The error messages do not name the option, because argparse adds the name.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ __all__ = [
     "parse_whole_seconds",
 ]
 
-# The name of the single process. The experiment has the name of the job.
+# The name of the only process in the experiment. The experiment has the name of the job.
 PROCESS_NAME = "main"
-# A smaller amount of memory is a number without its unit: no program can run in less.
+# A smaller value is probably a number without its unit, because no program can run in so little
+# memory.
 _LEAST_MEMORY_BYTES = 1_000_000
 
 Pair = tuple[str, str]
@@ -51,7 +52,8 @@ Pair = tuple[str, str]
 class Mount:
     """A volume that is mounted at ``target``.
 
-    ``kind`` is ``host_path``, ``nfs`` or ``pvc``. ``source`` is a path or the name of a claim.
+    ``kind`` is ``host_path``, ``nfs`` or ``pvc``. ``source`` is a path or the name of a
+    PersistentVolumeClaim.
     """
 
     kind: str
@@ -63,10 +65,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """The options of ``submit``.
+    """The values of the options of ``submit``.
 
-    Amounts are quantities in the notation of Kubernetes, and times are in seconds. The fields have
-    the names of the options. None and 0 mean that an option is not set.
+    Amounts are quantities in Kubernetes notation, and times are in seconds. Each field has the name
+    of an option. None and 0 mean that an option is not set.
     """
 
     command: tuple[str, ...]
@@ -124,7 +126,7 @@ def build_experiment(request: JobRequest) -> Experiment:
 
 
 def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
-    """Return the path of each secret by name. Raises `SpecError` if two files get the same name."""
+    """Map secret names to file paths. Raises `SpecError` if two files have the same name."""
     paths = dict(pairs)
     for name, path in pairs:
         if paths[name] != path:
@@ -136,7 +138,7 @@ def _secrets(pairs: Sequence[Pair]) -> dict[str, str] | None:
 
 
 def _set_resources(process: Process, request: JobRequest) -> None:
-    """Set requests and limits. The default of a limit is the request."""
+    """Set the resource requests and limits. A limit defaults to the request."""
     _check_limit("cpu", request.cpu, request.limit_cpu)
     _check_limit("memory", request.memory, request.limit_memory)
     process.resource_request(cpu=request.cpu, memory=request.memory)
@@ -166,19 +168,19 @@ def _add_mount(process: Process, mount: Mount) -> None:
 
 # --- the default name ---
 
-# Programs that run another program. The job is named after that program.
+# Programs that run another program. The job is named after the other program.
 _INTERPRETERS = re.compile(
     r"(python|pypy)[\d.]*|(ba|da|z)?sh|torchrun|deepspeed|Rscript|julia|node|perl|ruby"
 )
-# The argument after these options is source code, not the name of a program.
+# The argument that follows one of these options is source code, not the name of a program.
 _SOURCE_CODE_OPTIONS = {"-c", "-e"}
 
 
 def default_name(command: Sequence[str]) -> str:
-    """Return the name of a job without ``--name``: the name of the program that the command runs.
+    """Return the name for a job without ``--name``: the name of the program that the command runs.
 
-    If the command starts an interpreter, this is the program that the interpreter runs. Raises
-    `SpecError` if no name can be derived.
+    If the command starts an interpreter, the job is named after the program that the interpreter
+    runs. Raises `SpecError` if no name can be derived.
 
     >>> default_name(["python", "-u", "work/train_big.py", "--epochs", "3"])
     'train-big'
@@ -200,14 +202,15 @@ def _find_program(command: Sequence[str]) -> str:
         if word in _SOURCE_CODE_OPTIONS:
             return first
         if not word.startswith("-"):
-            # After -m comes the dotted name of a module; its last part names the program best.
+            # The option ``-m`` is followed by a dotted module name, whose last part is the most
+            # specific name of the program.
             return word.rpartition(".")[2] if previous == "-m" else word
     return first
 
 
 # --- options that a backend ignores ---
 
-# The settings of the experiment that each option controls.
+# Maps options to the experiment settings that they control.
 _SETTINGS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
     "image": ("container_image",),
     "cpu": ("resource_request.cpu",),
@@ -226,9 +229,9 @@ _SETTINGS_OF_OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def ignored_options(request: JobRequest, ignored: Collection[str]) -> list[str]:
-    """Return the given options that a backend ignores.
+    """Return the options that were given but that a backend ignores.
 
-    ``ignored`` contains the settings that the manifest of the backend lists as ignored.
+    ``ignored`` contains the settings that the backend's manifest lists as ignored.
     """
     return [
         f"--{option.replace('_', '-')}"
@@ -239,13 +242,14 @@ def ignored_options(request: JobRequest, ignored: Collection[str]) -> list[str]:
 
 # --- error messages ---
 
-# Suggestions of the library that name a method, and the option that replaces each of them.
+# Maps suggestions in error messages of the library to suggestions that name options instead of
+# methods.
 _SUGGESTIONS = {"lower resource_limit(gpu=)": "lower --gpu, or omit it"}
 NO_IMAGE_MESSAGE = "a container image is required; add --image IMAGE"
 
 
 def message_for_options(exc: SymphonyError) -> str:
-    """Return the message of an error with the options of ``submit`` in place of methods."""
+    """Return an error message in which options of ``submit`` replace the names of methods."""
     if isinstance(exc, SpecError) and exc.path[-1:] == ("container_image",):
         return NO_IMAGE_MESSAGE
     text = str(exc)
@@ -263,9 +267,9 @@ def parse_cpu(text: str) -> str:
 
 
 def parse_memory(text: str) -> str:
-    """Parse an amount of memory: a number of bytes, or a number with a unit. Return it unchanged.
+    """Parse an amount of memory: a number with or without a unit. Return it unchanged.
 
-    Raises `SpecError` for less than a megabyte, because the user probably forgot the unit.
+    Raises `SpecError` for less than one megabyte, because the user probably omitted the unit.
     """
     quantity = quantity_text(text, "the amount of memory")
     if parse_quantity(quantity) < _LEAST_MEMORY_BYTES:
@@ -281,7 +285,7 @@ def parse_memory(text: str) -> str:
 def parse_mount(text: str) -> Mount:
     """Parse ``HOST:TARGET[:ro]``.
 
-    HOST is a path of the node, ``nfs://SERVER/PATH`` or ``pvc://CLAIM``.
+    HOST is a path on the node, ``nfs://SERVER/PATH`` or ``pvc://CLAIM``.
     """
     from symphony.model.validators import absolute_path, nonempty_text, one_of
 
@@ -341,7 +345,7 @@ def parse_secret(text: str) -> Pair:
 
 
 def parse_label(text: str) -> Pair:
-    """Parse the label of a node, ``KEY=VALUE``."""
+    """Parse ``KEY=VALUE``, the label of a node."""
     from symphony.model.validators import label_pair
 
     key, equals, value = text.partition("=")
@@ -351,7 +355,7 @@ def parse_label(text: str) -> Pair:
 
 
 def parse_toleration(text: str) -> dict[str, str]:
-    """Parse ``KEY[=VALUE][:EFFECT]``, the notation of kubectl for taints."""
+    """Parse ``KEY[=VALUE][:EFFECT]``, the kubectl notation for taints."""
     from symphony.model.settings import TAINT_EFFECTS
     from symphony.model.validators import label_pair, one_of
 

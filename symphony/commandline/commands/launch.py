@@ -1,4 +1,4 @@
-"""The commands that launch or render an experiment file: launch, render."""
+"""The commands that launch or render an experiment file: ``launch`` and ``render``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from symphony.commandline.output.terminal import print_note
 
 
 class LaunchCommands(BaseCommands):
-    """Adds the commands launch and render."""
+    """Adds the ``launch`` and ``render`` commands."""
 
     def _add_launch(self) -> None:
         parser = self.add_subparser("launch")
@@ -130,7 +130,7 @@ class LaunchCommands(BaseCommands):
 
 
 def _check_output_file(experiment_file: str, output: str) -> None:
-    """Raise `UsageError` if writing the output would overwrite the experiment file."""
+    """Raise `UsageError` if writing to ``output`` would overwrite the experiment file."""
     from pathlib import Path
 
     target = Path(output)

@@ -1,4 +1,4 @@
-"""The command that shows, follows and saves the output of processes: logs."""
+"""The command that shows, follows and saves the output of processes: ``logs``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LogsCommands(BaseCommands):
-    """Adds the command logs."""
+    """Adds the ``logs`` command."""
 
     def _add_logs(self) -> None:
         parser = self.add_subparser("logs")
@@ -89,7 +89,7 @@ class LogsCommands(BaseCommands):
         return self._show_merged(args, status.name, names)
 
     def _show_single(self, args: argparse.Namespace, experiment: str, process: str) -> int:
-        """Show the output of one process unchanged, including a missing newline at its end."""
+        """Show the output of one process unchanged. Do not add a missing newline at the end."""
         from symphony.commandline.output.printing import show_text
 
         text = self.cluster.get_log(experiment, process, since=args.since, tail=args.tail)
@@ -99,13 +99,13 @@ class LogsCommands(BaseCommands):
         return OK
 
     def _explain_empty_log(self, experiment: str, process: str) -> None:
-        """Report the state of a process without output, because it often explains the empty log."""
+        """Report the state of a process without output, which often explains the empty log."""
         status = self.cluster.describe_process(experiment, process)
         reason = f": {status.reason}" if status.reason else ""
         print_note(f"{status.path} has no output ({status.state}{reason})")
 
     def _show_merged(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
-        """Show the output of several processes in order of time."""
+        """Show the output of several processes in chronological order."""
         from symphony.commandline.output.printing import log_formatter, show_lines
 
         lines = self.cluster.iter_logs(experiment, names, since=args.since, tail=args.tail)
@@ -114,7 +114,7 @@ class LogsCommands(BaseCommands):
         return OK
 
     def _follow(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
-        """Show new lines as soon as they are written, until all processes have exited or Ctrl-C."""
+        """Show new lines as they are written, until all processes have exited or Ctrl-C."""
         from symphony.commandline.output.printing import log_formatter, show_lines
 
         lines = self.cluster.iter_logs(
@@ -129,7 +129,7 @@ class LogsCommands(BaseCommands):
         return OK
 
     def _save(self, args: argparse.Namespace, experiment: str, names: Sequence[str]) -> int:
-        """Write the output to files, and print their paths.
+        """Write the output to files, and print the paths of the files.
 
         With ``--follow``, write new lines until all processes have exited.
         """
@@ -143,7 +143,8 @@ class LogsCommands(BaseCommands):
         except KeyboardInterrupt:
             if not args.follow:
                 raise
-            # Ctrl-C is the usual way to stop following. The files contain the output until then.
+            # Ctrl-C is the usual way to stop following, so no message is printed. The files contain
+            # the output up to this point.
             code = INTERRUPTED
         for path in _log_paths(args.save, names):
             print(path)
@@ -152,7 +153,7 @@ class LogsCommands(BaseCommands):
     def _show_previous(
         self, args: argparse.Namespace, experiment: str, names: Sequence[str]
     ) -> int:
-        """Show the output before the last restart, one process after the other.
+        """Show the output from before the last restart, one process after another.
 
         Raises `NotFound` if none of the processes was restarted.
         """

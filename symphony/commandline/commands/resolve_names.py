@@ -1,8 +1,8 @@
-"""Find the experiment or process that the user meant by a name or by a part of a name.
+"""Find the experiment or process that the user meant by a complete or partial name.
 
-A name is matched in this order: exact match, prefix, suffix, substring. If several names match, the
-user chooses from a menu on a terminal; a script gets an error that lists them. "." is the current
-experiment.
+Matches are tried in this order: exact match, prefix, suffix, substring. If several names match, the
+user can choose from a menu on a terminal; a script gets an error that lists the matching names. "."
+is the current experiment.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MAX_MENU_ENTRIES = 20
 
 
 def resolve_experiment(cluster: Cluster, given: str | None) -> ExperimentStatus:
-    """Return the status of the experiment that the user meant; None and "." mean the current one.
+    """Return the status of the experiment that the user meant, by default the current one.
 
-    Raises `NotFound` if no name matches, and `UsageError` if several match and there is no terminal
-    on which the user could choose one.
+    Raises `NotFound` if no name matches, and `UsageError` if several names match and there is no
+    terminal on which the user could choose a name.
     """
     return describe_resolved(cluster, given, cluster.describe_experiment)
 
@@ -40,7 +40,7 @@ def describe_resolved(
 ) -> Description:
     """Return the result of ``describe`` for the experiment that the user meant.
 
-    ``describe`` must raise `NotFound` for a name that does not exist. The function raises the same
+    ``describe`` must raise `NotFound` for a name that does not exist. This function raises the same
     errors as `resolve_experiment`.
     """
     if given is None or given == CURRENT:
@@ -48,8 +48,8 @@ def describe_resolved(
     else:
         name = with_user_prefix(cluster, given)
     try:
-        # The exact name is tried first: describing one experiment is faster than join_names all of
-        # them.
+        # The exact name is tried first because describing one experiment is faster than listing all
+        # experiments.
         return describe(name)
     except NotFound as exc:
         matches = cluster.fuzzy_match_experiment(name) if name else []
@@ -59,9 +59,9 @@ def describe_resolved(
 
 
 def with_user_prefix(cluster: Cluster, name: str) -> str:
-    """Return the name with the user name in front if there is such an experiment, else ``name``.
+    """Return the name prefixed with the user name if that experiment exists, else ``name``.
 
-    For the user name ``sarah``, this is ``sarah-rl`` for ``rl``.
+    For example, for the user name ``sarah``, ``rl`` becomes ``sarah-rl``.
     """
     from symphony.config import SymphonyConfig
 
@@ -75,8 +75,8 @@ def with_user_prefix(cluster: Cluster, name: str) -> str:
 def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
     """Return the process that the user meant by ``process`` or ``group/process``.
 
-    The process name may be a part of a name; the group name must be complete. Raises the same
-    errors as `resolve_experiment`.
+    The process name can be partial, but the group name must be complete. Raises the same errors as
+    `resolve_experiment`.
     """
     from symphony.cluster.matching import find_status, fuzzy_match
 
@@ -95,9 +95,9 @@ def resolve_process(status: ExperimentStatus, given: str) -> ProcessStatus:
 
 
 def _choose(kind: str, given: str, matches: Sequence[str], cause: NotFound) -> str:
-    """Return the only match, or ask the user to choose one.
+    """Return the only match, or ask the user to choose a match.
 
-    Raises `UsageError` if there are several matches and no terminal.
+    Raises `UsageError` if there are several matches and there is no terminal.
     """
     if len(matches) == 1:
         if is_terminal(sys.stderr):

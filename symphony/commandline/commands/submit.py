@@ -1,4 +1,4 @@
-"""The command that runs a single command as a job: submit."""
+"""The command that runs a single command as a job: ``submit``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ T = TypeVar("T")
 
 
 class SubmitCommands(BaseCommands):
-    """Adds the command submit."""
+    """Adds the ``submit`` command."""
 
     def _add_submit(self) -> None:
         parser = self.add_subparser("submit", remainder=True)
         parser.usage = f"{self.prog} submit [options] -- COMMAND..."
-        # A backend may have an option of the same name: kube has --image as a default for all
-        # processes. The option of this command then takes precedence.
+        # A backend can have an option with the same name: for example, the kube backend has
+        # ``--image`` as the default for all processes. In this case, the option of ``submit`` takes
+        # precedence.
         parser.conflict_handler = "resolve"
         self._add_job_options(parser)
         self._add_lifecycle_options(parser)
@@ -174,8 +175,7 @@ class SubmitCommands(BaseCommands):
 
         request = _request(args)
         experiment = job_options.build_experiment(request)
-        # A dry run on a backend that does not look at the cluster must also work without access to
-        # it.
+        # If a dry run does not query the cluster, it must also work without access to the cluster.
         queries_backend = self.cluster.dry_run_checks_name or args.dry_run in (False, "server")
         if queries_backend and not args.force:
             self._refuse_existing(experiment.name)
@@ -186,7 +186,7 @@ class SubmitCommands(BaseCommands):
             self._report_ignored_options(request, experiment)
             return self._launch_job(args, experiment)
         except SymphonyError as exc:
-            # The user passed options of this command, so the message must refer to these options.
+            # The user set options of ``submit``, so the message must refer to these options.
             exc.args = (job_options.message_for_options(exc),)
             raise
 
@@ -214,7 +214,7 @@ class SubmitCommands(BaseCommands):
         return OK
 
     def _report_ignored_options(self, request: JobRequest, experiment: Experiment) -> None:
-        """Print the given options that the backend ignores."""
+        """Print the options that were given but that the backend ignores."""
         from symphony.commandline.commands.job_options import ignored_options
 
         settings = {item.setting for item in self.cluster.manifest(experiment).ignored}
@@ -223,7 +223,7 @@ class SubmitCommands(BaseCommands):
             print_note(f"{self.prog}: ignored on {self.cluster.backend}: {', '.join(options)}")
 
     def _refuse_existing(self, name: str) -> None:
-        """Raise `AlreadyExists` if an experiment of this name exists, even a finished one.
+        """Raise `AlreadyExists` if an experiment with this name exists, even a finished one.
 
         Replacing a finished job deletes its logs and its exit code, which the user may still need.
         """
@@ -242,7 +242,7 @@ class SubmitCommands(BaseCommands):
 
 
 def _request(args: argparse.Namespace) -> JobRequest:
-    """Return the options of the command line as a request."""
+    """Return a request with the values of the command-line options."""
     from dataclasses import fields
 
     from symphony.commandline.commands.job_options import JobRequest, default_name
@@ -259,7 +259,7 @@ def _request(args: argparse.Namespace) -> JobRequest:
 
 
 def _missing_command(prog: str, args: argparse.Namespace) -> UsageError:
-    """Return the error for a command line without ``--`` before the command."""
+    """Return the error for a command line that does not contain ``--`` before the command."""
     import shlex
 
     command = shlex.join([*args.misplaced, *args.remainder]) or "python train.py"
@@ -270,10 +270,10 @@ def _missing_command(prog: str, args: argparse.Namespace) -> UsageError:
 
 
 def _argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return an argparse type that shows the message of a `SpecError`.
+    """Return an argparse type that preserves the message of a `SpecError`.
 
-    `SpecError` is a ValueError, and argparse replaces the message of a ValueError with a generic
-    one.
+    `SpecError` is a subclass of ValueError, and argparse replaces the message of a ValueError with
+    a generic message.
     """
     from symphony.errors import SpecError
 

@@ -1,6 +1,6 @@
-"""The commands that use a running experiment.
+"""The commands that act on a running experiment.
 
-They are exec, attach, cp, forward, visit and switch-experiment.
+These commands are ``exec``, ``attach``, ``cp``, ``forward``, ``visit`` and ``switch-experiment``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BYTES_PER_MIB = 2**20
 
 
 class UseCommands(BaseCommands):
-    """Adds the commands exec, attach, cp, forward, visit and switch-experiment."""
+    """Adds the commands that act on a running experiment."""
 
     def _add_exec(self) -> None:
         parser = self.add_subparser("exec", remainder=True)
@@ -71,9 +71,9 @@ class UseCommands(BaseCommands):
         return result.exit_code
 
     def _exec_interactive(self, experiment: str, process: ProcessStatus, command: list[str]) -> int:
-        """Run a command on the standard streams of this program."""
+        """Run a command with the standard streams of this program."""
         if sys.stdout is not None:
-            # The command writes to the same stream, so earlier output must come first.
+            # The command writes to the same stream, so earlier output must be written first.
             sys.stdout.flush()
         signals: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if self.cluster.commands_run_here:
@@ -265,11 +265,11 @@ class UseCommands(BaseCommands):
 
 @contextlib.contextmanager
 def _keyboard_signals_left_to_command() -> Iterator[None]:
-    r"""Make this program survive Ctrl-C and Ctrl-\ while a command runs on the same terminal.
+    r"""Ignore Ctrl-C and Ctrl-\ in this program while a command runs on the same terminal.
 
-    The terminal sends both signals to this program and to the command, and only the command must
-    react. The signals get an empty handler because the command would inherit the setting to ignore
-    them.
+    The terminal sends both signals to this program and to the command, but only the command must
+    react. The signals get an empty handler instead of SIG_IGN, because the command would inherit
+    SIG_IGN.
     """
     import signal
 
@@ -284,7 +284,7 @@ def _keyboard_signals_left_to_command() -> Iterator[None]:
 
 
 def _resolve_path(status: ExperimentStatus, text: str) -> str:
-    """Complete the process name in ``PROCESS:PATH``; return a local path unchanged."""
+    """Complete the process name in ``PROCESS:PATH``. Return a local path unchanged."""
     from symphony.commandline.commands.resolve_names import resolve_process
 
     name, colon, path = text.partition(":")
@@ -294,7 +294,7 @@ def _resolve_path(status: ExperimentStatus, text: str) -> str:
 
 
 def _copy_progress(show: Callable[[str], None]) -> Callable[[int, int | None], None]:
-    """Return a callback that shows how many MiB of a copy are complete."""
+    """Return a callback that shows how many MiB have been copied."""
     shown_mib = -1
 
     def on_progress(copied_bytes: int, total_bytes: int | None) -> None:
@@ -312,7 +312,7 @@ def _copy_progress(show: Callable[[str], None]) -> Callable[[int, int | None], N
 
 
 def _parse_ports(text: str | None) -> tuple[int | None, int | None]:
-    """Return the remote and the local port of ``5432`` or ``5432:8080``; a missing port is None.
+    """Return the remote and the local port in ``5432`` or ``5432:8080``. A missing port is None.
 
     Raises `UsageError` if a port is not a number.
     """
@@ -329,7 +329,7 @@ def _report_error(error: str) -> None:
 
 
 def _keep_open(tunnel: Tunnel, address: str) -> int:
-    """Print the address of a forwarded port, and forward it until Ctrl-C. Return the exit code."""
+    """Print the address of a forwarded port, forward it until Ctrl-C, and return the exit code."""
     import threading
 
     with tunnel:
@@ -344,7 +344,7 @@ def _keep_open(tunnel: Tunnel, address: str) -> int:
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Turn SIGTERM into KeyboardInterrupt, so that forwarded ports are closed in an orderly way."""
+    """Convert SIGTERM to KeyboardInterrupt, so that forwarded ports are closed properly."""
     import signal
 
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)

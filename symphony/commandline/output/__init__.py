@@ -1,1 +1,1 @@
-"""Output of the commands: tables, text, JSON, progress and drawings."""
+"""Command output: tables, text, JSON, progress and drawings."""

@@ -1,4 +1,4 @@
-"""The output of ``symphony describe``: one process as text in sections. All functions are pure."""
+"""The output of ``symphony describe``: one process as sections of text. All functions are pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails, ProcessEvent
     from symphony.status import ProcessStatus
 
-# How many lines of the log are shown.
+# The number of log lines that are shown.
 LAST_LINES = 10
 
 
 def description_lines(
     experiment: str, details: ProcessDetails, log: Sequence[str], now: float
 ) -> list[str]:
-    """Return the lines that describe one process. ``log`` has the last lines of its log."""
+    """Return the lines that describe one process. ``log`` contains the last log lines."""
     status = details.status
     facts = {"process": f"{status.path} of {experiment}", **_state(status, now), **details.facts}
     sections = {

@@ -1,6 +1,6 @@
-"""The messages of ``--dry-run`` for commands that connect to a process.
+"""The ``--dry-run`` messages for commands that connect to a process.
 
-A dry run raises the same errors for bad input as the command itself.
+For invalid input, a dry run raises the same errors as the command itself.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def preview_attach(cluster: Cluster, status: ExperimentStatus, process: ProcessStatus) -> str:
-    """Return what ``attach`` would do.
+    """Return a message that describes the effect of ``attach``.
 
     Raises `Unsupported` if the backend cannot attach a terminal.
     """
     if not _supports(cluster, "login"):
-        # The base class raises the error.
+        # The base class raises the error for a missing capability.
         Cluster.login(cluster, status.name, process.name)
     return f"would attach this terminal to {process.path} of {status.name} ({process.state})"
 
 
 def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target: str) -> str:
-    """Return what ``cp`` would do.
+    """Return a message that describes the effect of ``cp``.
 
-    Raises `Unsupported` if the backend cannot copy files, or another error that the backend
+    Raises `Unsupported` if the backend cannot copy files, or any other error that the backend
     detects.
     """
     cluster.transfer_file(status.name, source, target, dry_run=True)
@@ -41,13 +41,13 @@ def preview_copy(cluster: Cluster, status: ExperimentStatus, source: str, target
 def preview_forward(
     cluster: Cluster, status: ExperimentStatus, target: str, port: int | None, local: int | None
 ) -> str:
-    """Return what ``forward`` would do.
+    """Return a message that describes the effect of ``forward``.
 
-    Raises `NotFound` if ``target`` is neither a process nor a service, `UsageError` if its port is
-    not known, and `Unsupported` if the backend cannot forward ports.
+    Raises `NotFound` if ``target`` is neither a process nor a service, `UsageError` if the port is
+    unknown, and `Unsupported` if the backend cannot forward ports.
     """
     if not _supports(cluster, "forward"):
-        # The base class raises the error.
+        # The base class raises the error for a missing capability.
         Cluster.port_forward(cluster, status.name, target)
     service_ports = _ports_by_service(cluster, status.name)
     processes = {name for process in status for name in (process.name, process.path)}
@@ -62,7 +62,7 @@ def preview_forward(
 
 
 def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> str:
-    """Return what ``visit`` would do.
+    """Return a message that describes the effect of ``visit``.
 
     Raises `NotFound` if the service does not exist or is not reachable from this machine.
     """
@@ -80,9 +80,9 @@ def preview_visit(cluster: Cluster, status: ExperimentStatus, service: str) -> s
 
 
 def preview_secrets_file(manifest: Manifest, path: str) -> str:
-    """Return what ``render --with-secrets`` would do.
+    """Return a message that describes the effect of ``render --with-secrets``.
 
-    Raises `Unsupported` if the manifest has no values of secrets, and `SpecError` if ``path``
+    Raises `Unsupported` if the manifest contains no secret values, and `SpecError` if ``path``
     cannot be written.
     """
     manifest.write(path, dry_run=True)
@@ -92,7 +92,7 @@ def preview_secrets_file(manifest: Manifest, path: str) -> str:
 def _supports(cluster: Cluster, capability: str) -> bool:
     """Return whether a backend declares a capability.
 
-    A cluster whose backend is not a plug-in is assumed to have it.
+    A cluster whose backend is not a plug-in is assumed to have every capability.
     """
     from symphony.cluster.plugins import find_backend
 
@@ -103,7 +103,7 @@ def _supports(cluster: Cluster, capability: str) -> bool:
 
 
 def _ports_by_service(cluster: Cluster, experiment: str) -> Mapping[str, int | None]:
-    """Return the ports of services by name, or nothing if the backend does not report them."""
+    """Map service names to ports. The mapping is empty if the backend does not report services."""
     try:
         services = cluster.describe_topology(experiment).services
     except SymphonyError:

@@ -31,23 +31,24 @@ if TYPE_CHECKING:
 JSON_FORMAT = "json"
 GRAPH_FORMATS = (*FORMATS, JSON_FORMAT)
 _SUFFIXES = {**SUFFIXES, ".json": JSON_FORMAT}
-# If the locale is C, Python sets LC_CTYPE to one of these (PEP 538).
+# If the locale is C, Python sets LC_CTYPE to one of these values (PEP 538).
 _COERCED_LOCALES = ("C.UTF-8", "C.utf8", "UTF-8")
 _STATES = re.compile(rf"\b({'|'.join(STATE_COLOURS)})\b")
 
 
 def names_a_file(given: str) -> bool:
-    """Return whether an argument is a file, because names have neither dots nor slashes.
+    """Return whether an argument is a file. A name contains neither dots nor slashes.
 
-    A single dot is the current experiment.
+    A single dot is not a file but refers to the current experiment.
     """
     return given != "." and ("." in given or "/" in given)
 
 
 def choose_format(requested: str | None, as_json: bool, output: str | None) -> str:
-    """Return the requested format, or that of the output file, or ``text``.
+    """Return the requested format, the format implied by the output file, or ``text``.
 
-    Raises `UsageError` if two formats are requested, or if the format of the file is not known.
+    Raises `UsageError` if two formats are requested, or if the format of the output file is
+    unknown.
     """
     if as_json:
         if requested not in (None, JSON_FORMAT):
@@ -67,9 +68,9 @@ def choose_format(requested: str | None, as_json: bool, output: str | None) -> s
 
 
 def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | None:
-    """Return the status of an experiment, or None if there is no such experiment.
+    """Return the status of an experiment, or None if the experiment does not exist.
 
-    None is also returned, and a note is printed, if the status is not available.
+    If the status is not available, the function prints a note and returns None.
     """
     try:
         return cluster.describe_experiment(name)
@@ -83,8 +84,8 @@ def find_experiment_status(cluster: Cluster, name: str) -> ExperimentStatus | No
 def find_topology(cluster: Cluster, status: ExperimentStatus) -> Topology:
     """Return the processes of an experiment and their connections.
 
-    If the backend does not report services, they are missing and a note is printed. Raises
-    `NotFound` if there is no such experiment.
+    If the backend does not report services, the result contains no services and a note is printed.
+    Raises `NotFound` if the experiment does not exist.
     """
     try:
         return cluster.describe_topology(status.name)
@@ -105,9 +106,9 @@ def show_graph(
 ) -> int:
     """Draw a topology to standard output or a file, and return the exit code.
 
-    ``form`` is one of `GRAPH_FORMATS`. If there is a status, the states of the processes are
-    drawn too. Similar processes are drawn as one unless ``every`` is true. Raises `UsageError` if
-    the file cannot be written.
+    ``form`` is one of `GRAPH_FORMATS`. If a status is given, the drawing includes the states of the
+    processes. Similar processes are merged into one node unless ``every`` is true. Raises
+    `UsageError` if the file cannot be written.
     """
     states: dict[str, str] | None = None
     if status is not None:
@@ -132,12 +133,12 @@ def show_graph(
 
 
 def writes_a_file(output: str | None) -> bool:
-    """Return whether a file is to be written. ``-`` is standard output."""
+    """Return whether the output goes to a file. ``-`` means standard output."""
     return output not in (None, "-")
 
 
 def _note_undrawn_processes(topology: Topology, states: Mapping[str, str] | None) -> None:
-    """Print a note if processes are running that the drawn file does not describe."""
+    """Print a note if any running processes are missing from the drawn file."""
     drawn = {name for node in topology.nodes for name in node.processes}
     others = [name for name in states or {} if name not in drawn]
     if others:
@@ -164,7 +165,7 @@ def _to_json(
 
 
 def _for_terminal(topology: Topology, states: Mapping[str, str] | None) -> str:
-    """Return a drawing with the width, the characters and the colours of standard output."""
+    """Return a drawing that fits the width, encoding and colour support of standard output."""
     from symphony.drawing.text_tree import text_tree
 
     lines = text_tree(
@@ -195,9 +196,9 @@ def _choose_signs(stream: TextIO, environ: Mapping[str, str]) -> Signs:
 
 
 def _locale(environ: Mapping[str, str]) -> str:
-    """Return the user's locale for characters, or a locale with UTF-8 if none is set."""
+    """Return the user's locale for character encoding, or ``UTF-8`` if no locale is set."""
     chosen = {name: environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)}
     if chosen.get("LC_CTYPE") in _COERCED_LOCALES and "LANG" in chosen:
-        # Python has set LC_CTYPE, not the user.
+        # Python, not the user, has set LC_CTYPE.
         del chosen["LC_CTYPE"]
     return next(iter(chosen.values()), "UTF-8")

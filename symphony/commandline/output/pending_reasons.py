@@ -1,6 +1,6 @@
-"""Notes on standard error about processes that do not start.
+"""Notes on standard error about processes that have not started.
 
-A reason is reported once, after it has been the same for some time.
+Each reason is reported once, after it has remained unchanged for some time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symphony.cluster import Cluster
     from symphony.status import ExperimentStatus, ProcessStatus
 
-# A reason that is part of every start is reported after the longer delay.
+# A reason that occurs in every normal start is reported only after this longer delay.
 USUAL_DELAY_SECONDS = 10.0
 PROBLEM_DELAY_SECONDS = 2.0
 _USUAL_CODES = {
@@ -37,7 +37,7 @@ ReportLine = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pending:
-    """The reason why a process is pending. ``since`` is the time at which it was first seen."""
+    """The reason why a process is pending, and the time ``since`` at which it was first seen."""
 
     reason: str
     code: ReasonCode | None
@@ -61,7 +61,7 @@ class PendingReasons:
         self._reported: set[tuple[str, str]] = set()
 
     def update(self, status: ExperimentStatus, now: float) -> None:
-        """Replace the reasons by those of a new status."""
+        """Replace the reasons with the reasons in a new status."""
         before = self._pending
         self._pending = {}
         for process in status:
@@ -76,10 +76,10 @@ class PendingReasons:
             )
 
     def due_lines(self, now: float) -> list[str]:
-        """Return the lines to report now, for example ``main: pending: Unschedulable: ...``.
+        """Return the lines to report now, for example, ``main: pending: Unschedulable: ...``.
 
-        Processes with the same reason share a line. A reason is not reported again if it recurs,
-        because two reasons alternate while Kubernetes retries to pull an image.
+        Processes with the same reason share a line. A recurring reason is not reported again,
+        because two reasons alternate while Kubernetes retries an image pull.
         """
         paths_by_reason: dict[str, list[str]] = {}
         for path, pending in self._unreported().items():
@@ -93,7 +93,7 @@ class PendingReasons:
         return lines
 
     def next_time(self) -> float | None:
-        """Return when the next line is due if nothing changes, or None if there is none."""
+        """Return the time at which the next line is due if nothing changes, or None."""
         return min((pending.due for pending in self._unreported().values()), default=None)
 
     def _unreported(self) -> dict[str, _Pending]:
@@ -105,16 +105,16 @@ class PendingReasons:
 
 
 def _is_waiting_to_start(process: ProcessStatus) -> bool:
-    # The user knows why a process that is being deleted does not start.
+    # A process that is being deleted is not expected to start, so it needs no note.
     is_being_deleted = process.reason_code is ReasonCode.DELETING
     is_pending = process.state is State.PENDING and process.started is None
     return is_pending and not is_being_deleted
 
 
 class ReasonReporter:
-    """Reports the reasons in the statuses that it receives.
+    """Reports the reasons contained in the statuses that it receives.
 
-    A thread, which starts when the first pending process is seen, prints the lines.
+    A thread prints the lines. The thread starts when the first pending process is seen.
     """
 
     def __init__(self, report: ReportLine) -> None:
@@ -144,7 +144,7 @@ class ReasonReporter:
             while not self._is_closed:
                 now = time.monotonic()
                 for line in self._reasons.due_lines(now):
-                    # Standard error may be closed.
+                    # Standard error can be closed.
                     with contextlib.suppress(OSError, ValueError):
                         self._report(line)
                 due = self._reasons.next_time()
@@ -157,7 +157,7 @@ def reporting_progress(
 ) -> Iterator[Callable[[ExperimentStatus], None]]:
     """Yield a function that shows a status as progress and reports pending processes.
 
-    The caller waits for an experiment and calls the function with each status.
+    The caller waits for an experiment and calls this function with each new status.
     """
 
     def report(line: str) -> None:
@@ -175,7 +175,7 @@ def reporting_progress(
 
 @contextlib.contextmanager
 def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
-    """Report the pending processes of an experiment while the block runs."""
+    """Report the pending processes in an experiment while the block runs."""
     with contextlib.closing(ReasonReporter(print_note)) as reporter:
         threading.Thread(
             target=_observe, args=(cluster, name, reporter), daemon=True, name="starting"
@@ -184,6 +184,6 @@ def reporting_pending_processes(cluster: Cluster, name: str) -> Iterator[None]:
 
 
 def _observe(cluster: Cluster, name: str, reporter: ReasonReporter) -> None:
-    # The code in the block meets the same error of the cluster or experiment, and reports it.
+    # The code in the block encounters the same cluster or experiment error and reports it.
     with contextlib.suppress(Exception):
         cluster.wait(name, until="started", on_change=reporter.update)

@@ -1,4 +1,4 @@
-"""Output to standard output: text, tables, JSON, and lines of logs."""
+"""Writing to standard output: text, tables, JSON and log lines."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PIECE_CHARACTERS = 1 << 16
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Print a table in the width of the terminal, if there is one."""
+    """Print a table. On a terminal, fit the table to the width of the terminal."""
     show_text("\n".join([*table_lines(columns, rows), ""]))
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table in the width of the terminal, if there is one."""
+    """Return the lines of a table. On a terminal, fit the table to the width of the terminal."""
     from symphony.commandline.output.views import state_colour
 
     paint = state_colour if has_colour(sys.stdout) else None
@@ -47,9 +47,9 @@ def show_json(data: Any, *, compact: bool = False) -> None:
 
 
 def log_formatter(names: Sequence[str], *, as_json: bool, colour: bool) -> Callable[[LogLine], str]:
-    """Return a function that formats a line of the logs of the processes ``names``.
+    """Return a function that formats a log line from one of the processes ``names``.
 
-    The name of the process precedes the line, unless there is only one process.
+    Each line begins with the process name, unless there is only one process.
     """
     if as_json:
         return _json_line
@@ -76,8 +76,8 @@ def _json_line(line: LogLine) -> str:
 def show_text(text: str) -> None:
     """Print text unchanged.
 
-    It is written in pieces, because Python may not report the error of one large write to a pipe
-    that is closed.
+    The text is written in pieces because Python may not report an error for a single large write to
+    a closed pipe.
     """
     with with_filename(STANDARD_OUTPUT):
         for start in range(0, len(text), _PIECE_CHARACTERS):
@@ -87,7 +87,7 @@ def show_text(text: str) -> None:
 def show_lines(
     lines: Iterable[LogLine], format_line: Callable[[LogLine], str], *, at_once: bool
 ) -> None:
-    """Print lines of logs. With ``at_once``, flush the output after each line."""
+    """Print log lines. If ``at_once`` is true, flush the output after each line."""
     out = sys.stdout
     for line in lines:
         text = format_line(line)

@@ -1,11 +1,11 @@
-"""Tables as text. The functions are pure: they take rows and return lines.
+"""Tables as text. The functions are pure: they accept rows and return lines.
 
-On a terminal, a table is as wide as the terminal. First, empty columns are removed, then the
-least important ones. Then long cells are cut: names in the middle, because often only their ends
-differ, and prose at its end.
+On a terminal, a table is fitted to the width of the terminal. First, empty columns are removed, and
+then the least important columns. After that, long cells are shortened: names in the middle, because
+often only their ends differ, and prose at its end.
 
-In a pipe, a table has all columns and nothing is cut. An empty cell is ``-``, so that the n-th
-word of a line is the n-th column. Only the last column may contain spaces.
+In a pipe, all columns are shown and no cell is shortened. An empty cell is ``-``, so that the n-th
+word in a line belongs to the n-th column. Only the last column may contain spaces.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ PaintCell = Callable[[str, str], str]
 class Column(NamedTuple):
     """A column of a table.
 
-    ``flexible`` columns may be cut. Columns with the highest ``drop`` are removed first, and
-    columns with ``drop=0`` are never removed. Other columns are removed before this one is cut to
-    less than ``least`` characters. ``prose`` is cut at its end, other text in the middle.
+    The cells in a ``flexible`` column can be shortened. Columns with the highest ``drop`` are
+    removed first, and columns with ``drop=0`` are never removed. Other columns are removed before
+    this column becomes narrower than ``least`` characters. ``prose`` is shortened at its end, other
+    text in the middle.
     """
 
     title: str
@@ -44,7 +45,7 @@ def format_table(
     width: int | None = None,
     paint: PaintCell | None = None,
 ) -> list[str]:
-    """Return the lines of a table. The first line has the titles.
+    """Return the lines of a table. The first line contains the titles.
 
     ``width`` is the width of the terminal, or None for a pipe. ``paint(title, cell)`` returns the
     colour of a cell, or an empty string.
@@ -69,7 +70,7 @@ def format_table(
 
 
 def format_cell(value: object) -> str:
-    """Return a value as one line of printable text, or ``-`` if it is None or empty."""
+    """Return a value as one line of printable text, or ``-`` if the value is None or empty."""
     if value is None:
         return EMPTY_CELL
     printable = "".join(char if char.isprintable() else " " for char in str(value))
@@ -77,7 +78,7 @@ def format_cell(value: object) -> str:
 
 
 def format_age(seconds: float) -> str:
-    """Return a duration in at most two units.
+    """Return a duration as text with at most two units.
 
     >>> [format_age(5), format_age(200), format_age(7_500), format_age(400_000)]
     ['5s', '3m20s', '2h5m', '4d15h']
@@ -125,7 +126,7 @@ def _removal_order(
 
 
 def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]) -> int:
-    """Return the width of the table if all flexible columns are cut to `Column.least`."""
+    """Return the table width if all flexible columns are reduced to `Column.least`."""
     total = _GAP * (len(shown) - 1)
     for index in shown:
         column = columns[index]
@@ -134,10 +135,10 @@ def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequenc
 
 
 def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], width: int) -> None:
-    """Reduce the sizes of flexible columns until the table fits.
+    """Reduce the sizes of flexible columns until the table fits into the width.
 
-    Columns are reduced from the last to the first, but to no less than `Column.least`. If that is
-    not sufficient, the widest column is reduced repeatedly.
+    Columns are reduced from the last to the first, but not below `Column.least`. If the table is
+    still too wide, the widest column is reduced repeatedly.
     """
     flexible = [index for index in shown if columns[index].flexible]
     excess = sum(sizes[index] for index in shown) + _GAP * (len(shown) - 1) - width
@@ -156,7 +157,7 @@ def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], w
 def _fit_row(
     row: Sequence[str], columns: Sequence[Column], sizes: Sequence[int], shown: Sequence[int]
 ) -> list[str]:
-    """Return the shown cells of a row, each cut or padded to the size of its column."""
+    """Return the visible cells in a row, each shortened or padded to the size of its column."""
     cells: list[str] = []
     for index in shown:
         column, size = columns[index], sizes[index]
@@ -170,7 +171,7 @@ def _fit_row(
 
 
 def _cut(text: str, size: int, *, prose: bool) -> str:
-    """Return text cut to ``size`` characters: prose at its end, names in the middle."""
+    """Shorten text to ``size`` characters: prose at its end, names in the middle."""
     at_end = 0 if prose else (size - 1) // 2
     return f"{text[: size - 1 - at_end]}…{text[len(text) - at_end :]}"
 

@@ -1,4 +1,4 @@
-"""The terminal: its size, its colours, and a line that shows progress."""
+"""The terminal: its size, its colours, and a progress line."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STATE_COLOURS = {
     "failed": "\x1b[31m",
     "unknown": "\x1b[35m",
 }
-# Adjacent colours differ clearly. Red is not among them because it is the colour of errors.
+# Adjacent colours differ clearly. Red is omitted because it is the colour for errors.
 NAME_COLOURS = tuple(f"\x1b[{code}m" for code in (36, 33, 32, 35, 34, 96, 93, 92, 95, 94))
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream is a terminal. A closed stream is not."""
+    """Return whether a stream is a terminal. A closed stream is not a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:
@@ -84,9 +84,9 @@ class ProgressLine:
             self._is_shown = True
 
     def update_from_signal_handler(self, text: str) -> None:
-        """Replace the line with ``text`` in a signal handler.
+        """Replace the line with ``text`` from within a signal handler.
 
-        The stream is bypassed, because the signal may have interrupted a write to it.
+        The text bypasses the stream because the signal may have interrupted a write to the stream.
         """
         if self._stream is not None:
             os.write(self._stream.fileno(), self._line(text).encode(errors="replace"))

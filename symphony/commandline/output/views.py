@@ -1,4 +1,4 @@
-"""Statuses and records as rows of tables, lines of text, and JSON. All functions are pure."""
+"""Statuses and records as table rows, lines of text, and JSON. All functions are pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BACKEND_COLUMNS = (
 
 STOPPED_STATE = "stopped"
 _FAILURE_STATES = ("failed", "unknown")
-# How `startup_line` describes pending processes, by their reason code.
+# Maps reason codes of pending processes to the words that `startup_line` uses.
 _STARTUP_STAGES: Mapping[str, str] = {
     "waiting": "waiting for others",
     "scheduling": "unscheduled",
@@ -55,7 +55,8 @@ _STARTUP_STAGES: Mapping[str, str] = {
 def displayed_process_state(process: ProcessStatus) -> str:
     """Return the state of a process in one word.
 
-    A process that symphony has stopped is ``stopped``, because that is not a failure.
+    The state of a process that symphony has stopped is ``stopped``, because the process has not
+    failed.
     """
     if process.stopped and process.state.value in _FAILURE_STATES:
         return STOPPED_STATE
@@ -65,7 +66,7 @@ def displayed_process_state(process: ProcessStatus) -> str:
 def displayed_experiment_state(status: ExperimentStatus) -> str:
     """Return the state of an experiment in one word.
 
-    It is ``stopped`` if processes were stopped by symphony and no other process has failed.
+    The state is ``stopped`` if symphony has stopped processes and no other process has failed.
     """
     has_failed = any(process.failed for process in status)
     if status.processes and status.state.value in _FAILURE_STATES and not has_failed:
@@ -74,7 +75,7 @@ def displayed_experiment_state(status: ExperimentStatus) -> str:
 
 
 def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
-    """Return an experiment as a row of `EXPERIMENT_COLUMNS`."""
+    """Return an experiment as a row with the columns `EXPERIMENT_COLUMNS`."""
     processes = status.processes
     return [
         status.name,
@@ -88,7 +89,7 @@ def experiment_row(status: ExperimentStatus, now: float) -> list[object]:
 
 
 def process_row(process: ProcessStatus, now: float) -> list[object]:
-    """Return a process as a row of `PROCESS_COLUMNS`. Its age begins at its latest start."""
+    """Return a process as a row of `PROCESS_COLUMNS`. The age is measured from the latest start."""
     return [
         process.path,
         displayed_process_state(process),
@@ -102,12 +103,12 @@ def process_row(process: ProcessStatus, now: float) -> list[object]:
 
 
 def backend_row(info: BackendInfo) -> list[object]:
-    """Return a backend as a row of `BACKEND_COLUMNS`."""
+    """Return a backend as a row with the columns `BACKEND_COLUMNS`."""
     return [info.name, ",".join(info.aliases), ",".join(sorted(info.capabilities)), info.summary]
 
 
 def backend_dict(info: BackendInfo) -> dict[str, Any]:
-    """Return a backend as data for JSON."""
+    """Return a backend as data that can be written as JSON."""
     return {
         "name": info.name,
         "aliases": list(info.aliases),
@@ -118,7 +119,7 @@ def backend_dict(info: BackendInfo) -> dict[str, Any]:
 
 
 def state_colour(title: str, cell: str) -> str:
-    """Return the colour of a cell, or an empty string. Only states are coloured."""
+    """Return the colour for a cell, or an empty string. Only states are coloured."""
     return STATE_COLOURS.get(cell, "") if title == "STATE" else ""
 
 
@@ -130,7 +131,7 @@ def failure_lines(status: ExperimentStatus) -> list[str]:
 
 
 def failure_line(process: ProcessStatus) -> str:
-    """Return the path, the state, the exit code and the reason of a process in one line."""
+    """Return the path, state, exit code and reason of a process as one line."""
     causes: list[str] = []
     if process.exit_code is not None:
         causes.append(f"exit code {process.exit_code}")
@@ -141,12 +142,12 @@ def failure_line(process: ProcessStatus) -> str:
 
 
 def summary_line(status: ExperimentStatus) -> str:
-    """Return the state of an experiment and of its processes in one line."""
+    """Return the state of an experiment and the states of its processes as one line."""
     return f"{status.name} {displayed_experiment_state(status)}: {_count_states(status)}"
 
 
 def waiting_line(status: ExperimentStatus) -> str:
-    """Return the processes that have not finished, in one line."""
+    """Return a line that names the processes that have not finished."""
     unfinished = [
         process.path for process in status if process.state.value in ("running", "pending")
     ]
@@ -154,9 +155,9 @@ def waiting_line(status: ExperimentStatus) -> str:
 
 
 def startup_line(status: ExperimentStatus) -> str:
-    """Return the progress of a launch in one line.
+    """Return the progress of a launch as one line.
 
-    For example ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``.
+    For example, ``rl: 12 of 40 ready, 3 pulling image, 25 unscheduled``.
     """
     ready = sum(process.ready for process in status)
     stages = _count_words(_startup_stage(process) for process in status if not process.ready)
@@ -179,7 +180,7 @@ def _count_states(status: ExperimentStatus) -> str:
 
 
 def _count_words(words: Iterable[str]) -> list[str]:
-    """Return each word with its number, such as ``3 running``, in the order of first use."""
+    """Return each word with its count, such as ``3 running``, in order of first occurrence."""
     numbers: dict[str, int] = {}
     for word in words:
         numbers[word] = numbers.get(word, 0) + 1
@@ -192,7 +193,7 @@ def count_processes(number: int) -> str:
 
 
 def align_pairs(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return indented lines in two aligned columns, such as commands and their descriptions."""
+    """Return indented lines with two aligned columns, such as commands and their descriptions."""
     rows = list(pairs)
     size = max((len(left) for left, _ in rows), default=0)
     return [f"  {left.ljust(size)}  {right}" for left, right in rows]

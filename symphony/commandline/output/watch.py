@@ -16,9 +16,9 @@ _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 def watch_lines(
     get_lines: Callable[[], Sequence[str]], interval: float = WATCH_INTERVAL_SECONDS
 ) -> int:
-    """Show the result of ``get_lines`` until Ctrl-C, and return the exit code.
+    """Show the lines from ``get_lines`` until Ctrl-C, and return the exit code.
 
-    ``get_lines`` is called again after ``interval`` seconds.
+    After each ``interval`` seconds, ``get_lines`` is called again.
     """
     in_place = is_terminal(sys.stdout)
     shown: list[str] = []
@@ -36,7 +36,7 @@ def watch_lines(
 
 
 def _first_lines(lines: Sequence[str], height: int | None) -> list[str]:
-    """Return as many lines as fit on the terminal, so that they can be replaced in place."""
+    """Return as many lines as fit on the terminal, so that the lines can be replaced in place."""
     if height is None or len(lines) < height:
         return list(lines)
     kept = max(1, height - 2)

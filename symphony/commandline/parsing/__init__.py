@@ -1,1 +1,1 @@
-"""Parsing of the command line, and shell completion."""
+"""Command-line parsing and shell completion."""

@@ -1,4 +1,4 @@
-"""The argument parser: errors in one line, suggestions for misspelled words, and readable help."""
+"""The argument parser: one-line errors, suggestions for misspelled words, and readable help."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
 DRY_RUN_SERVER = "--dry-run-server"
-# The command that completion scripts run. It is not in the help.
+# Completion scripts run this command. The help does not list it.
 COMPLETE_COMMAND = "__complete"
-# The beginning of the titles of those groups of options that many commands share.
+# If many commands share a group of options, the title of the group begins with this text.
 COMMON_OPTIONS = "options of "
 
 # Longer lines are hard to read, even if the terminal is wider.
@@ -28,9 +28,9 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 class Formatter(argparse.HelpFormatter):
     """Formats help in the same way on every version of Python.
 
-    The usage is short, the commands have no title of their own, and no line is longer than
-    `MAX_WIDTH`. Paragraphs are filled to the width. Those with indented lines, such as examples,
-    are left as they are.
+    The usage is short, the list of commands has no additional title, and no line is longer than
+    `MAX_WIDTH`. Paragraphs are wrapped to the width. Paragraphs with indented lines, such as
+    examples, remain unchanged.
     """
 
     def __init__(self, prog: str) -> None:
@@ -42,7 +42,7 @@ class Formatter(argparse.HelpFormatter):
     ) -> str:
         """Format the usage with the required options and all arguments.
 
-        ``[options]`` represents the other options, which are described below the usage.
+        ``[options]`` represents the optional options, which are described below the usage.
         """
         if usage is not None:
             return super()._format_usage(usage, actions, groups, prefix)
@@ -73,12 +73,12 @@ class Formatter(argparse.HelpFormatter):
 
     def _format_action(self, action: argparse.Action) -> str:
         if isinstance(action, argparse._SubParsersAction):
-            # The commands are in a group that already has a title.
+            # The group that contains the commands already has a title.
             return "".join(map(self._format_action, self._iter_indented_subactions(action)))
         return super()._format_action(action)
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """Return an invocation such as ``-b, --backend BACKEND``, which names the value once."""
+        """Return an invocation such as ``-b, --backend BACKEND``, with the metavar only once."""
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
@@ -101,9 +101,9 @@ def _fill(text: str, width: int, indent: str = "") -> str:
 class Parser(argparse.ArgumentParser):
     """A parser that raises `UsageError` instead of printing its usage and exiting.
 
-    Options may stand between arguments. Groups of options whose title begins with
-    `COMMON_OPTIONS` come last in the help. ``option_hints`` maps options that this parser does
-    not have to a hint for the error message.
+    Options can appear between arguments. Option groups whose titles begin with `COMMON_OPTIONS`
+    come last in the help. ``option_hints`` maps options that this parser does not have to hints for
+    the error message.
     """
 
     option_hints: Mapping[str, str] = {}
@@ -113,7 +113,7 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
 
     def format_help(self) -> str:
-        """Return the help, with the common options after the command's own."""
+        """Return the help, with the common options after the options of the command."""
         self._action_groups.sort(key=lambda group: (group.title or "").startswith(COMMON_OPTIONS))
         return super().format_help()
 
@@ -122,21 +122,21 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message.removeprefix('argument ')}; see {self.prog} --help")
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
-        # argparse would ignore an error of the write, such as a closed pipe.
+        # argparse would ignore a write error, such as a closed pipe.
         print(message, end="", file=file)
 
     def parse_known_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse words in which options may stand between arguments."""
+        """Parse a command line in which options can appear between arguments."""
         words = list(sys.argv[1:] if args is None else args)
         return super().parse_known_args(arguments_first(self, words), namespace)
 
     def refuse_unknown(self, words: Sequence[str]) -> None:
         """Raise `UsageError` if there are unknown words, and suggest a similar option.
 
-        The message is about the first option among them, because an unknown argument may be the
-        value of that option.
+        The message refers to the first unknown option, because an unknown argument may be the value
+        of that option.
         """
         if not words:
             return
@@ -152,7 +152,7 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unknown option {option!r}{hint}")
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Raise `UsageError` for a value that is not a choice, and suggest a similar one."""
+        """Raise `UsageError` for a value that is not a choice, and suggest a similar choice."""
         if action.choices is None or value in action.choices:
             return
         from symphony.names import did_you_mean, join_names
@@ -172,18 +172,18 @@ def _display_name(action: argparse.Action) -> str:
 
 
 def expand_dry_run(words: Sequence[str]) -> list[str]:
-    """Replace ``--dry-run=server`` and ``--dry-run=client``, the forms of kubectl.
+    """Replace ``--dry-run=server`` and ``--dry-run=client``, which are forms that kubectl accepts.
 
-    An option with an optional value would take the file that follows ``--dry-run`` as its value.
+    An option with an optional value would interpret the file name after ``--dry-run`` as its value.
     """
     forms = {"--dry-run=server": DRY_RUN_SERVER, "--dry-run=client": "--dry-run"}
     return [forms.get(word, word) for word in words]
 
 
 def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
-    """Return the words before the first ``--``, and those after it.
+    """Return the words before the first ``--``, and the words after it.
 
-    The latter are None if there is no ``--``.
+    The second list is None if there is no ``--``.
 
     >>> split_remainder(["exec", "rl", "agent", "--", "ls", "--", "-l"])
     (['exec', 'rl', 'agent'], ['ls', '--', '-l'])
@@ -198,7 +198,7 @@ def split_remainder(argv: Sequence[str]) -> tuple[list[str], list[str] | None]:
 def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -> tuple[str, str]:
     """Return the summary and the description in a docstring, for argparse.
 
-    Examples name ``prog``. Those that have one of the options ``without`` are left out.
+    Examples use ``prog`` as the program name. Examples with an option in ``without`` are omitted.
     """
     lines = textwrap.dedent(f"{' ' * _margin(doc)}{doc}").strip().splitlines()
     shown = [
@@ -210,7 +210,7 @@ def help_from_docstring(doc: str, prog: str, *, without: Collection[str] = ()) -
 
 
 def _without_examples(lines: Iterable[str], options: Collection[str]) -> Iterator[str]:
-    """Yield the lines except for examples that have one of the options.
+    """Yield all lines except the lines of examples that contain any of the options.
 
     An example continues on the next line if its line ends with a backslash.
     """
@@ -225,13 +225,13 @@ def _without_examples(lines: Iterable[str], options: Collection[str]) -> Iterato
 
 
 def _margin(doc: str) -> int:
-    """Return the common indentation of all lines except the first."""
+    """Return the common indentation of all lines except the first line."""
     rest = [line for line in doc.splitlines()[1:] if line.strip()]
     return min((len(line) - len(line.lstrip()) for line in rest), default=0)
 
 
 def parse_seconds(text: str) -> float:
-    """Return a duration such as ``90``, ``90s`` or ``1m30s`` in seconds.
+    """Convert a duration such as ``90``, ``90s`` or ``1m30s`` to seconds.
 
     Raises `argparse.ArgumentTypeError` if ``text`` is not a duration.
     """
@@ -245,9 +245,9 @@ def parse_seconds(text: str) -> float:
 
 
 def parse_parameter(text: str) -> tuple[str, str]:
-    """Return the name and the value in ``NAME=VALUE``. The value may be empty or contain ``=``.
+    """Return the name and the value in ``NAME=VALUE``. The value can be empty or contain ``=``.
 
-    Raises `argparse.ArgumentTypeError` if there is no name or no ``=``.
+    Raises `argparse.ArgumentTypeError` if the name or ``=`` is missing.
     """
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -258,10 +258,10 @@ def parse_parameter(text: str) -> tuple[str, str]:
 
 
 def check_since(text: str) -> str:
-    """Return a time in the past unchanged: a duration such as ``5m``, or ISO 8601.
+    """Check a time in the past, a duration such as ``5m`` or ISO 8601, and return it unchanged.
 
-    `symphony.Cluster.get_log` takes it as ``since``. Raises `argparse.ArgumentTypeError` if
-    ``text`` is neither.
+    The result is a value for the ``since`` argument of `symphony.Cluster.get_log`. Raises
+    `argparse.ArgumentTypeError` if ``text`` is neither a duration nor an ISO 8601 time.
     """
     from symphony.cluster.since import parse_since
     from symphony.errors import SpecError
@@ -276,9 +276,9 @@ def check_since(text: str) -> str:
 
 
 def parse_count(text: str) -> int:
-    """Return a whole number of at least 0.
+    """Parse an integer that is not negative.
 
-    Raises `argparse.ArgumentTypeError` if ``text`` is not one.
+    Raises `argparse.ArgumentTypeError` if ``text`` is not such an integer.
     """
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, not {text!r}")

@@ -1,7 +1,8 @@
-"""Shell completion: the words that can replace or continue the last word of a command line.
+"""Shell completion: the words that can replace or continue the last word in a command line.
 
-The library argcomplete is not used, because importing it makes each completion slower by about
-10 ms, and because it offers no arguments after an option that stands between arguments.
+The argcomplete library is not used, because importing argcomplete slows down each completion by
+about 10 ms, and because argcomplete offers no arguments after an option that appears between
+arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Protocol
 from symphony.commandline.parsing.completion_scripts import COMPLETE_DIRECTORIES, COMPLETE_FILES
 from symphony.commandline.parsing.intermixed import TypedOption, split_words
 
-# The kind of path that an argument takes, by its metavar.
+# Maps the metavar of an argument to the kind of path that the argument accepts.
 _PATH_COMPLETIONS = {
     "FILE": COMPLETE_FILES,
     "FILE|EXPERIMENT": COMPLETE_FILES,
@@ -32,26 +33,26 @@ class Completable(Protocol):
 
     @property
     def master_parser(self) -> argparse.ArgumentParser:
-        """The parser of the words before the command."""
+        """The parser for the words before the command."""
 
     @property
     def verbs(self) -> Sequence[str]:
         """The names of the commands."""
 
     def find_subparser(self, word: str) -> argparse.ArgumentParser | None:
-        """Return the parser of a command, or None if there is no such command."""
+        """Return the parser for a command, or None if the command does not exist."""
 
     def complete_names(self, action: argparse.Action, given: Sequence[str]) -> Iterable[str] | None:
-        """Return the names that ``action`` accepts, or None if it does not take a name.
+        """Return the names that ``action`` accepts, or None if it does not accept a name.
 
-        ``given`` are the arguments before it.
+        ``given`` contains the arguments that precede ``action``.
         """
 
 
 def completions(line: Completable, words: Sequence[str]) -> list[str]:
-    """Return the words that the last of ``words`` can become.
+    """Return the possible completions of the last word in ``words``.
 
-    If a path is possible too, the last one is `COMPLETE_FILES` or `COMPLETE_DIRECTORIES`, and the
+    If a path is also possible, the last item is `COMPLETE_FILES` or `COMPLETE_DIRECTORIES`, and the
     shell completes the path.
     """
     *before, typed = words or [""]
@@ -70,8 +71,8 @@ def completions(line: Completable, words: Sequence[str]) -> list[str]:
 def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
     """Return the candidates that begin with ``prefix``.
 
-    If there are none, return the names of processes in groups that begin with it, because the
-    name of a process is sufficient without its group.
+    If no candidate begins with ``prefix``, return the process names that begin with ``prefix``,
+    without their groups. A process name is sufficient without its group.
     """
     paths: list[str] = []
     words: list[str] = []
@@ -88,7 +89,7 @@ def _with_prefix(candidates: Iterable[str], prefix: str) -> list[str]:
 
 
 def _candidates(line: Completable, before: Sequence[str], typed: str) -> Iterable[str]:
-    """Return the words that are possible after the words ``before``."""
+    """Return the words that can follow the words in ``before``."""
     verb = _verb_index(line.master_parser, before)
     parser = line.master_parser if verb is None else line.find_subparser(before[verb])
     if parser is None:
@@ -121,7 +122,7 @@ def _verb_index(parser: argparse.ArgumentParser, words: Sequence[str]) -> int | 
 def _store_backend_options(
     line: Completable, options: Iterable[TypedOption], words: Sequence[str]
 ) -> None:
-    """Apply the options of the backend that were typed: they decide which experiments exist."""
+    """Apply the given backend options, because they determine which experiments exist."""
     for option in options:
         action = option.action
         if action is None or not action.dest.startswith("option_"):
@@ -137,7 +138,7 @@ def _store_backend_options(
 def _option_without_value(
     options: Sequence[TypedOption], words: Sequence[str]
 ) -> argparse.Action | None:
-    """Return the option whose value is the next word, or None if there is no such option."""
+    """Return the option whose value is the next word, or None if the next word is not a value."""
     if not options:
         return None
     last = options[-1]
@@ -155,7 +156,7 @@ def _long_options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _option_values(action: argparse.Action) -> Iterable[str]:
-    """Return the possible values of an option."""
+    """Return the possible values for an option."""
     if action.metavar == "BACKEND":
         from symphony.cluster.plugins import installed_backends
 
@@ -168,7 +169,7 @@ def _option_values(action: argparse.Action) -> Iterable[str]:
 
 
 def _next_argument(parser: argparse.ArgumentParser, number: int) -> argparse.Action | None:
-    """Return the argument that follows ``number`` arguments, or None if there is none."""
+    """Return the argument that follows the first ``number`` arguments, or None at the end."""
     arguments = [
         action
         for action in parser._actions

@@ -1,7 +1,7 @@
-"""A short-lived cache of the names that completion offers, for clusters that answer slowly.
+"""A short-lived cache for the names that completion offers, for clusters that respond slowly.
 
-Each key has a file in the directory ``symphony/names`` of the user's cache directory
-(XDG_CACHE_HOME). The modification time of the file is the time of the answer.
+The cache stores one file per key in the directory ``symphony/names`` in the user's cache directory
+(XDG_CACHE_HOME). The modification time of the file is the time at which the cluster responded.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ MAX_AGE_SECONDS = 60.0
 
 
 def cached_names(key: Sequence[object], fetch: Callable[[], Iterable[str]]) -> list[str]:
-    """Return the names that are cached for ``key``. If there are none, return those of ``fetch``.
+    """Return the cached names for ``key``, or else call ``fetch`` and cache its result.
 
-    ``key`` must be representable as JSON. An error of ``fetch`` is passed on.
+    ``key`` must be representable as JSON. Errors raised by ``fetch`` are passed on.
     """
     import hashlib
 
@@ -52,7 +52,7 @@ def _cache_files() -> list[Path]:
 
 
 def _read_names(file: Path) -> list[str] | None:
-    """Return the names in a file, or None if it is missing, too old or damaged."""
+    """Return the names in a file, or None if the file is missing, too old or damaged."""
     try:
         if not _is_recent(file):
             return None
@@ -69,16 +69,16 @@ def _is_recent(file: Path) -> bool:
 
 
 def _write_names(file: Path, names: Sequence[str]) -> None:
-    """Store names, and delete the files that are too old.
+    """Store names, and delete the cache files that are too old.
 
-    If the directory cannot be written to, nothing is cached.
+    If the directory is not writable, nothing is cached.
     """
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for other in _cache_files():
             if not _is_recent(other):
                 _remove_file(other)
-        # Another shell may read the file at the same time, so it is replaced atomically.
+        # The file is replaced atomically because another shell can read it at the same time.
         temporary = file.with_name(f"{file.name}.{os.getpid()}")
         temporary.write_text(json.dumps(names), encoding="utf-8")
         temporary.replace(file)

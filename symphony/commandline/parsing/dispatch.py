@@ -1,4 +1,4 @@
-"""A command line with one command for each method ``action_<name>``: parsing, dispatch, errors."""
+"""A command line with one command per ``action_<name>`` method: parsing, dispatch and errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from symphony.hookspecs import BackendInfo, Option
 
 BACKEND_VARIABLE = "SYMPHONY_BACKEND"
-# A completion that takes longer is cancelled, because the shell does not respond until it ends.
+# A completion that takes longer is cancelled, because the shell does not respond during a
+# completion.
 COMPLETION_TIMEOUT_SECONDS = 5.0
 
 
@@ -39,8 +40,8 @@ class CommandLine:
     """
 
     args: argparse.Namespace
-    # A subclass sets this if its `create_cluster` uses `backend_name` and `backend_options`.
-    # The help then describes -b.
+    # A subclass sets this attribute to true if its `create_cluster` uses `backend_name` and
+    # `backend_options`. The help then describes -b.
     goes_by_backend: ClassVar[bool] = False
 
     def __init__(self, prog: str | None = None) -> None:
@@ -84,9 +85,10 @@ class CommandLine:
     def create_cluster(self) -> Cluster:
         """Return the cluster that the commands use.
 
-        By default it is that of ``-b``, then that of the configuration, then ``local``. If a
-        subclass returns a cluster of another backend, a ``-b``, a profile or a backend option
-        that contradicts it raises `UsageError` before the command does anything.
+        By default, the backend is the value of ``-b``, else the backend in the configuration, else
+        ``local``. A subclass can return a cluster with another backend. In this case, a ``-b``, a
+        profile or a backend option that contradicts the cluster raises `UsageError` before the
+        command does anything.
         """
         from symphony.cluster import Cluster
 
@@ -101,7 +103,7 @@ class CommandLine:
 
     @property
     def backend_options(self) -> dict[str, object]:
-        """The backend options in the command line, as keyword arguments of the `Cluster`."""
+        """The backend options in the command line, as keyword arguments for the `Cluster`."""
         self._options_were_read = True
         return {option.name: value for option, value in self._given_options()}
 
@@ -117,7 +119,7 @@ class CommandLine:
 
     @property
     def cluster_arguments(self) -> list[str]:
-        """The words that another command needs to find the same experiments."""
+        """The words that must be added to another command so that it finds the same experiments."""
         import shlex
 
         typed: dict[str, object] = {"-b": self.args.backend, "--profile": self.args.profile}
@@ -141,7 +143,7 @@ class CommandLine:
     def cluster(self) -> Cluster:
         """The cluster, created when it is first used.
 
-        Raises `UsageError` if the cluster of a subclass contradicts the command line.
+        Raises `UsageError` if a subclass returns a cluster that contradicts the command line.
         """
         if not self.has_custom_cluster:
             return self.create_cluster()
@@ -155,7 +157,8 @@ class CommandLine:
     def _refuse_other_backend(self, cluster: Cluster) -> None:
         """Raise `UsageError` if the command line requests a backend other than the cluster's.
 
-        Otherwise, a command such as ``delete`` would act on a cluster that was not requested.
+        Without this check, a command such as ``delete`` would act on a cluster that was not
+        requested.
         """
         typed, requested = self._requested_backend()
         backend = getattr(cluster, "backend", None)
@@ -167,7 +170,7 @@ class CommandLine:
         )
 
     def _requested_backend(self) -> tuple[str, str | None]:
-        """Return the words that request a backend, and the backend's name.
+        """Return the words that request a backend, and the name of that backend.
 
         The name is None if the command line requests no backend.
         """
@@ -183,7 +186,7 @@ class CommandLine:
         return "", None
 
     def _refuse_ignored_options(self) -> None:
-        """Raise `UsageError` if backend options were typed that `create_cluster` did not read."""
+        """Raise `UsageError` if backend options were given that `create_cluster` did not read."""
         for option, _ in self._given_options():
             flag = option.flags[-1]
             backend = self.backend_info.name if self.backend_info else "chosen"
@@ -198,8 +201,8 @@ class CommandLine:
     ) -> argparse.ArgumentParser:
         """Add the command ``name``, which calls ``action_<name>(args)``.
 
-        The docstring of that method is the help of the command. The method returns the exit code,
-        or None for 0. With ``remainder`` the command accepts words after ``--``.
+        The docstring of the called method is the help for the command. The method returns the exit
+        code, or None for 0. If ``remainder`` is true, the command accepts words after ``--``.
         """
         method = f"action_{name.replace('-', '_')}"
         action: Callable[[argparse.Namespace], int | None] = getattr(self, method)
@@ -219,21 +222,21 @@ class CommandLine:
         return parser
 
     def get_subparser(self, name: str) -> argparse.ArgumentParser:
-        """Return the parser of a command, for example to add arguments."""
+        """Return the parser for a command, for example, to add arguments."""
         self._create_parser(name)
         found: argparse.ArgumentParser = self.subparsers.choices[name]
         return found
 
     @property
     def verbs(self) -> list[str]:
-        """The names of the commands in the order of the help, without aliases."""
+        """The names of the commands without aliases, in the order in which the help lists them."""
         parsers = self.subparsers.choices.values()
         created = dict.fromkeys(parser.get_default("verb") for parser in parsers)
         others = [name for name in created if name not in self._parser_factories]
         return [*self._parser_factories, *others]
 
     def find_subparser(self, word: str) -> argparse.ArgumentParser | None:
-        """Return the parser of the command with this name or alias, or None if there is none."""
+        """Return the parser for the command with this name or alias, or None without a match."""
         self._create_parsers_for([word])
         found: argparse.ArgumentParser | None = self.subparsers.choices.get(word)
         return found
@@ -243,9 +246,9 @@ class CommandLine:
         action: argparse.Action,  # noqa: ARG002
         given: Sequence[str],  # noqa: ARG002
     ) -> Iterable[str] | None:
-        """Return the names that ``action`` accepts, or None if it does not take a name.
+        """Return the names that ``action`` accepts, or None if it does not accept a name.
 
-        ``given`` are the arguments before it.
+        ``given`` contains the arguments that precede ``action``.
         """
         return None
 
@@ -264,9 +267,10 @@ class CommandLine:
             create()
 
     def _create_parsers_for(self, words: Sequence[str]) -> None:
-        """Create the parser of the command that is the first word.
+        """Create the parser for the command that is the first word in ``words``.
 
-        If it is not a command, create all parsers, for the help and for suggestions.
+        If the first word is not a command, create all parsers, which the help and the suggestions
+        need.
         """
         name = words[0] if words else ""
         for command, aliases in self._aliases.items():
@@ -279,10 +283,10 @@ class CommandLine:
             self._create_parser(command)
 
     def _load_backend_options(self, words: Sequence[str]) -> None:
-        """Add the options of the backend that ``words`` request to all parsers.
+        """Add the options for the backend requested in ``words`` to all parsers.
 
-        An error in the configuration is stored and raised later, so that help is still available.
-        A backend that cannot be loaded is reported when the cluster is created.
+        A configuration error is stored and raised later, so that the help is still available. A
+        backend that cannot be loaded is reported when the cluster is created.
         """
         from symphony.cluster.plugins import find_backend
         from symphony.config import SymphonyConfig
@@ -310,13 +314,13 @@ class CommandLine:
     # --- running a command line ---
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Run ``argv``, or the arguments of this process, and exit with the exit code."""
+        """Run ``argv``, or the arguments of this process, and exit with the resulting exit code."""
         sys.exit(self.run(sys.argv[1:] if argv is None else argv))
 
     def run(self, argv: Sequence[str]) -> int:
         """Run one command line and return the exit code.
 
-        An error is reported in one line on standard error.
+        An error is reported on standard error as one line.
         """
         try:
             code = self._run(argv)
@@ -339,7 +343,7 @@ class CommandLine:
         self._create_parsers_for(words)
         try:
             args, unknown = self.master_parser.parse_known_args(expand_dry_run(words))
-        except SystemExit as exc:  # --help and --version have been printed
+        except SystemExit as exc:  # The output of --help or --version has been printed.
             return int(exc.code or 0)
         args.remainder = remainder or []
         args.has_remainder = remainder is not None
@@ -388,14 +392,14 @@ class CommandLine:
         with contextlib.suppress(BrokenPipeError):
             print(line, file=sys.stderr)
         if isinstance(exc, OSError):
-            # Python would try to write the rest again at exit.
+            # Without this call, Python would try again to write the remaining output at exit.
             _discard_output()
         return exit_codes.exit_code(exc)
 
     def _with_flags(self, text: str) -> str:
-        """Replace the names of options in an error message of the library with their flags.
+        """Replace option names in an error message of the library with the corresponding flags.
 
-        For example ``namespace=`` becomes ``--namespace``, and ``force`` becomes ``--force``.
+        For example, ``namespace=`` becomes ``--namespace``, and ``force`` becomes ``--force``.
         """
         import re
 
@@ -410,11 +414,11 @@ class CommandLine:
 def _add_common_options(
     parser: argparse.ArgumentParser, default: object, *, show_backend: bool
 ) -> None:
-    """Add the options that may stand before the command or after it.
+    """Add the options that can appear before or after the command.
 
-    ``default`` is None for the parser before the command. Parsers of commands suppress defaults,
-    which would replace the values that were set before the command. ``show_backend`` controls
-    whether the help describes the choice of the backend.
+    ``default`` is None for the parser of the words before the command. The parsers for commands
+    suppress defaults, because defaults would replace the values of options before the command.
+    ``show_backend`` determines whether the help describes the backend selection.
     """
     from symphony.config.config import DEFAULT_BACKEND
 
@@ -445,20 +449,20 @@ def _add_common_options(
 
 
 def _first_options(words: Sequence[str]) -> dict[str, str]:
-    """Return the values of ``-b`` and ``--profile``, which decide how the rest is parsed."""
+    """Return the values of ``-b`` and ``--profile``, which affect how other words are parsed."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("-b", "--backend", dest="--backend")
     finder.add_argument("--profile", dest="--profile")
     try:
         found, _ = finder.parse_known_args(words)
     except argparse.ArgumentError:
-        # An option has no value. The main parser reports this error.
+        # The value of an option is missing. The main parser reports this error.
         return {}
     return {option: value for option, value in vars(found).items() if value}
 
 
 def _hints_for_backend_options() -> dict[str, str]:
-    """Return for each option of any backend a hint that names the backend."""
+    """Map the options of all backends to hints that name the backend."""
     from symphony.cluster.plugins import installed_backends
 
     hints: dict[str, str] = {}
@@ -476,7 +480,7 @@ def _destination(option: Option) -> str:
 def _add_backend_options(
     parser: argparse.ArgumentParser, options: Sequence[Option], backend: str, *, show: bool
 ) -> None:
-    """Add the options of a backend, except for those that the command has itself."""
+    """Add the options for a backend, except options that the command already has."""
     if not options:
         return
     group = parser.add_argument_group(f"{COMMON_OPTIONS}the {backend} backend")
@@ -505,7 +509,7 @@ def _add_backend_options(
 
 
 def _replace_unencodable_characters() -> None:
-    """Replace characters that the encoding of the terminal lacks, instead of raising an error."""
+    """Replace characters that the terminal encoding does not support, to avoid an error."""
     import io
 
     for stream in (sys.stdout, sys.stderr):
@@ -519,7 +523,7 @@ def _exit_after(seconds: float) -> Iterator[None]:
     import signal
     import threading
 
-    # Only the main thread can set a handler for signals.
+    # Only the main thread can set signal handlers.
     is_main_thread = threading.current_thread() is threading.main_thread()
     if not hasattr(signal, "setitimer") or not is_main_thread:
         yield
@@ -540,5 +544,5 @@ def _discard_output() -> None:
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
     except (AttributeError, OSError, ValueError):
-        # There is no standard output, or it is not a file.
+        # Standard output is missing or is not a file.
         pass

@@ -1,8 +1,8 @@
 """Support for options between the arguments of a command: ``logs rl --tail 3 learner``.
 
-argparse takes the values of an optional or repeated argument from the first arguments that are
-next to each other, and reports those after an option as unknown. It accepts every order if all
-arguments come first, so they are moved there.
+argparse takes the values for an optional or repeated argument only from the first consecutive
+arguments, and reports arguments after an option as unknown. argparse accepts every order of options
+if all arguments come first, so this module moves the arguments to the front.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# An argument with one of these values of ``nargs`` takes all words that follow, even options.
+# An argument with one of these values for ``nargs`` consumes all words that follow, even options.
 _TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 
 
@@ -20,9 +20,9 @@ _TAKES_THE_REST = (argparse.REMAINDER, argparse.PARSER)
 class TypedOption:
     """An option in a command line.
 
-    ``index`` is the index of its word, and ``values`` the number of words after it that are its
-    values. ``action`` is None if the parser does not know the option. ``value`` is the value in
-    the option's own word, for example ``3`` in ``--tail=3``.
+    ``index`` is the index of the option's word, and ``values`` is the number of following words
+    that are values of the option. ``action`` is None if the parser does not know the option.
+    ``value`` is the value that the option's word contains, for example, ``3`` in ``--tail=3``.
     """
 
     index: int
@@ -32,14 +32,14 @@ class TypedOption:
 
     @property
     def end(self) -> int:
-        """The index after its last word."""
+        """The index after the last word that belongs to the option."""
         return self.index + 1 + self.values
 
 
 def split_words(
     parser: argparse.ArgumentParser, words: Sequence[str]
 ) -> tuple[list[int], list[TypedOption]]:
-    """Return the indices of the arguments, and the options, as ``parser`` distinguishes them."""
+    """Return the indices of the arguments, and the options, as ``parser`` interprets the words."""
     kinds = "".join("A" if parser._parse_optional(word) is None else "O" for word in words)
     arguments: list[int] = []
     options: list[TypedOption] = []
@@ -62,9 +62,9 @@ def split_words(
 def _find_action(
     parser: argparse.ArgumentParser, word: str
 ) -> tuple[argparse.Action | None, str | None]:
-    """Return the action of an option and the value that its word contains, if any.
+    """Return the action for an option and the value that the option's word contains, if any.
 
-    A word such as ``-fn3`` holds several options. The last one takes the value.
+    A word such as ``-fn3`` contains several options. The last option in the word takes the value.
     """
     known = parser._option_string_actions
     if word in known:
@@ -84,7 +84,7 @@ def _find_action(
 
 
 def _count_values(parser: argparse.ArgumentParser, action: argparse.Action, kinds: str) -> int:
-    """Return how many of the words after an option are its values."""
+    """Return the number of words after an option that are values of the option."""
     found = re.match(parser._get_nargs_pattern(action), kinds)
     return 0 if found is None else len(found[1])
 
@@ -92,7 +92,7 @@ def _count_values(parser: argparse.ArgumentParser, action: argparse.Action, kind
 def arguments_first(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     """Return the words with all arguments before all options.
 
-    If the words contain ``--``, the arguments are placed after it, and the options before it.
+    If the words contain ``--``, the arguments are placed after ``--``, and the options before it.
     """
     for action in parser._actions:
         if not action.option_strings and action.nargs in _TAKES_THE_REST:

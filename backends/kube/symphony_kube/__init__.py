@@ -1,1 +1,1 @@
-"""The kube backend: runs experiments as Pods, Services and Jobs of a Kubernetes cluster."""
+"""The kube backend, which runs experiments as Pods, Services and Jobs in a Kubernetes cluster."""

@@ -30,16 +30,16 @@ BIND_HOST = "0.0.0.0"
 
 
 class KubeCluster(Cluster):
-    """Runs experiments as Pods, Services and Jobs of a Kubernetes cluster.
+    """Runs experiments as Pods, Services and Jobs in a Kubernetes cluster.
 
     Each experiment gets its own namespace. ``namespace`` selects one existing namespace for all
     experiments, for users who may not create namespaces; the names of objects then begin with the
-    name of the experiment. ``jobs_only`` creates a Job for every Pod, for users who may create
-    nothing else.
+    name of the experiment. ``jobs_only`` creates a Job for every Pod, for users who may create only
+    Jobs.
 
     ``kubeconfig`` and ``context`` select the cluster as in kubectl. The kubeconfig is never
-    modified. ``image`` is the default image of processes. ``expose`` is the type of the Services of
-    exposed services: LoadBalancer, NodePort or none. ``connections`` is the maximum number of
+    modified. ``image`` is the default image for processes. ``expose`` is the type of the Services
+    for exposed services: LoadBalancer, NodePort or none. ``connections`` is the maximum number of
     concurrent requests.
     """
 
@@ -75,7 +75,7 @@ class KubeCluster(Cluster):
                 f"a namespace consists of a-z, 0-9 and '-', at most {MAX_LENGTH} characters, "
                 f"not {namespace!r}"
             )
-        # A default image applies to every process that has none.
+        # A default image applies to every process without an image of its own.
         self.requires_image = image is None
         self.namespace = namespace
         self.options = RenderOptions(
@@ -93,7 +93,7 @@ class KubeCluster(Cluster):
 
     @functools.cached_property
     def api(self) -> Api:
-        """The client of the API server. It is created on first use, and a dry run never uses it."""
+        """The client for the API server. It is created on first use; a dry run never uses it."""
         from symphony_kube.api.client import Api
 
         return Api(
@@ -109,7 +109,9 @@ class KubeCluster(Cluster):
     # --- launching ---
 
     def plan(self, experiment: Experiment) -> Plan:
-        """Resolve an experiment for this cluster without any request. Raises `SpecError`."""
+        """Resolve an experiment for this cluster without sending any request. Raises
+        `SpecError`.
+        """
         from symphony.plan.addresses import AddressScheme
         from symphony.plan.resolve import resolve
 
@@ -118,7 +120,7 @@ class KubeCluster(Cluster):
         return resolve(experiment, scheme, self.defaults)
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
-        """Return the objects that a launch creates, without any request.
+        """Return the objects that a launch creates, without sending any request.
 
         Raises `SpecError`.
         """
@@ -132,9 +134,10 @@ class KubeCluster(Cluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
-        """Create the objects of an experiment. If one cannot be created, delete the others again.
+        """Create the objects of an experiment. If one object cannot be created, delete the others
+        again.
 
-        A process that starts after others is created when its conditions hold. Returns when all
+        A process that starts after others is created when its conditions are met. Returns when all
         objects are created.
         """
         from symphony_kube.lifecycle import launch
@@ -154,13 +157,13 @@ class KubeCluster(Cluster):
             server_check.check_with_server(self.api, manifest)
 
     def node_gpus(self) -> dict[str, int]:
-        """Return the number of allocatable GPUs of each node. Raises `BackendError`."""
+        """Return the number of allocatable GPUs on each node. Raises `BackendError`."""
         from symphony_kube.node_pools.live_nodes import allocatable_gpus
 
         return allocatable_gpus(self.api, self.options.gpu_resource)
 
     def delete(self, experiment: str) -> None:
-        """Delete the objects of an experiment, and return when they are gone.
+        """Delete the objects of an experiment, and return when they no longer exist.
 
         Does nothing if the experiment does not exist.
         """
@@ -185,13 +188,13 @@ class KubeCluster(Cluster):
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """Return the details of a process, from its Pod and the events of that Pod."""
+        """Return the details of a process, using its Pod and the events of the Pod."""
         from symphony_kube.status import details
 
         return details.describe_in_detail(self.api, self.scope(experiment), process, process_group)
 
     def describe_topology(self, experiment: str) -> Topology:
-        """Return the topology of a running experiment, from its Pods and Services."""
+        """Return the topology of a running experiment, using its Pods and Services."""
         from symphony_kube.status import topology
 
         return topology.describe_topology(self.api, self.scope(experiment))
@@ -204,7 +207,7 @@ class KubeCluster(Cluster):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has reached a state; see `Cluster.wait`."""
+        """Return when every process has reached a given state; see `Cluster.wait`."""
         from symphony_kube.status import wait
 
         return wait.wait(
@@ -317,7 +320,7 @@ class KubeCluster(Cluster):
     ) -> Tunnel:
         """Return the external address of a service if it accepts connections.
 
-        Otherwise forward a local port.
+        Otherwise, forward a local port.
         """
         from symphony_kube.access import port_forward
 

@@ -1,7 +1,7 @@
 """Convert local files and directories to a tar stream, and a tar stream to files and directories.
 
-The content of a stream is not trusted. Names that lead outside the archive, paths through links,
-devices and pipes are refused. Unpacked files stay in a staging directory until they are complete.
+The content of a stream is not trusted: names that lead outside the archive, paths through links,
+devices and pipes are refused. Unpacked files remain in a staging directory until they are complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 
 from symphony.errors import BackendError, NotFound, SpecError
 
-# The programs that may be available in a container, and their algorithms.
+# Maps the programs that a container can provide to their algorithms.
 DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
 _CHUNK_BYTES = 1 << 18
 _BLOCK_BYTES = tarfile.BLOCKSIZE
@@ -33,12 +33,12 @@ class Readable(Protocol):
     """A stream to read from."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Return that number of bytes, or fewer at the end of the stream."""
+        """Return ``size`` bytes, or fewer at the end of the stream."""
         ...
 
 
 class _FileDigests:
-    """The digests of one file, one for each program that a container may have."""
+    """The digests of one file, one for each program that a container can provide."""
 
     def __init__(self) -> None:
         self._hashes = {
@@ -55,7 +55,7 @@ class _FileDigests:
 
 
 class Digests:
-    """The digests of the files of an archive by their names."""
+    """Maps the names of files in an archive to their digests."""
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, str]] = {}
@@ -71,7 +71,8 @@ class Digests:
     def find_mismatch(self, output: bytes, program: str) -> str | None:
         """Return the first file whose digest is not in the output of a program, or None.
 
-        The programs escape a name that contains a newline or a backslash. Old versions do not.
+        The programs escape a name that contains a newline or a backslash. Old versions do not
+        escape it.
         """
         lines = set(output.split(b"\n"))
         for name, digests in self._files.items():
@@ -105,7 +106,7 @@ class OutgoingArchive:
             raise NotFound(f"cannot copy {path!r}: {exc.strerror}") from exc
         if not (stat.S_ISDIR(self._status.st_mode) or stat.S_ISREG(self._status.st_mode)):
             raise SpecError(f"cannot copy {path!r}: it is neither a file nor a directory")
-        # The size of each file when the size of the stream was computed.
+        # Maps names to the sizes of the files at the time when the size of the stream was computed.
         self._file_sizes: dict[str, int] = {}
         self.size = 2 * _BLOCK_BYTES
         for info, _ in self._members():
@@ -115,7 +116,7 @@ class OutgoingArchive:
 
     @property
     def is_directory(self) -> bool:
-        """Whether a directory is copied."""
+        """Whether the archive contains a directory."""
         return stat.S_ISDIR(self._status.st_mode)
 
     @property
@@ -124,10 +125,12 @@ class OutgoingArchive:
         return stat.S_IMODE(self._status.st_mode) & 0o777
 
     def stream(self) -> Iterator[bytes]:
-        """Yield the stream in pieces. Raises `BackendError` if a file becomes shorter meanwhile."""
+        """Yield the stream in pieces. Raises `BackendError` if a file becomes shorter during the
+        copy.
+        """
         for info, path in self._members():
             if info.isreg():
-                # The receiver expects a stream of the size that was computed.
+                # The receiver expects a stream with exactly the computed size.
                 info.size = self._file_sizes.get(info.name, info.size)
             yield _header(info)
             if info.isreg():
@@ -159,7 +162,7 @@ class OutgoingArchive:
         info.mtime = int(status.st_mtime)
         if stat.S_ISDIR(status.st_mode):
             info.type = tarfile.DIRTYPE
-            if name == _ROOT:  # the receiver moves it, which requires write permission
+            if name == _ROOT:  # The receiver moves the directory, which requires write permission.
                 info.mode |= 0o700
         elif stat.S_ISLNK(status.st_mode):
             info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
@@ -202,8 +205,8 @@ def _header(info: tarfile.TarInfo) -> bytes:
 class IncomingArchive:
     """Unpacks a tar stream into a staging directory next to ``target``.
 
-    `commit` moves the files to the target. The staging directory is removed at the end of the
-    ``with`` block.
+    `commit` moves the files to the target. The end of the ``with`` block removes the staging
+    directory.
     """
 
     def __init__(self, target: Path) -> None:
@@ -250,7 +253,7 @@ class IncomingArchive:
         except tarfile.TarError as exc:
             stream.read()
             if self._root is None:
-                return  # the exit of the sender explains why there is no archive
+                return  # The exit status of the sender explains why there is no archive.
             raise BackendError(
                 f"cannot copy to {str(self._target)!r}: the received archive is damaged: {exc}"
             ) from exc
@@ -280,7 +283,7 @@ class IncomingArchive:
     def _set_directory_modes(self, root: Path, target: Path) -> None:
         """Set the modes of directories, the innermost first.
 
-        A mode may make the content of its directory inaccessible.
+        A mode can make the content of its directory inaccessible.
         """
         innermost_first = sorted(self._directory_modes, key=lambda path: -len(path.parts))
         for path in innermost_first:
@@ -319,7 +322,7 @@ class IncomingArchive:
             )
 
     def _destination(self, member: tarfile.TarInfo) -> Path:
-        """Return the path of a member. Its parent is an unpacked directory and no link."""
+        """Return the local path of a member. Its parent is an unpacked directory and not a link."""
         parts = _parts(member.name)
         if self._root is None:
             self._root = self._staging / _ROOT
@@ -333,7 +336,7 @@ class IncomingArchive:
         return path
 
     def _unpack_hard_link(self, member: tarfile.TarInfo, path: Path) -> None:
-        """Link to a file that was unpacked before."""
+        """Create a hard link to a file that is already unpacked."""
         name = _digest_name(member.linkname)
         source = self._staging / _ROOT / name
         if source.is_symlink() or not source.is_file():

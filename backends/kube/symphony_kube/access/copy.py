@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
 # Every script begins with these lines. A script that fails writes a line with this prefix to
-# standard error, because Kubernetes may never report the exit code of a command that left input
-# unread.
+# standard error, because Kubernetes may never report the exit code of a command that did not read
+# all its input.
 _FAILURE_PREFIX = "symphony: "
 _PREAMBLE = f"""\
 clean() {{ :; }}
@@ -49,7 +49,8 @@ while [ "$1" != -- ]; do shift; done; shift
 for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; done
 [ "$sum" ] || fail "needs sha256sum"
 """
-# Writes a file, or the content of a directory. Follows a link that is named, and keeps other links.
+# This script writes a file, or the content of a directory. It follows a link that the user names,
+# and preserves other links.
 _SEND = (
     _PREAMBLE
     + """\
@@ -67,8 +68,9 @@ if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +
 else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
 """
 _DIGESTS = _PREAMBLE + 'cd -- "$1" 2>/dev/null || fail "no directory"\n' + _PRINT_DIGESTS
-# Reports that it is ready, because nothing must be sent before. Unpacks a tar stream of a given
-# length, and prints the digests. Moves the files to the target after it has received "keep".
+# This script reports that it is ready, because no input may be sent earlier. It unpacks a tar
+# stream of a given length, and prints the digests. It moves the files to the target after it has
+# received "keep".
 _READY = b"ready\n"
 _RECEIVE = (
     _PREAMBLE
@@ -123,9 +125,9 @@ def transfer(
 
     Either ``source`` or ``target`` is ``process:path`` or ``group/process:path``. The rules are
     those of ``cp -r``: a target that is a directory receives the source under its name, and
-    ``directory/.`` is the content of a directory. An existing directory is merged, existing files
-    are replaced. Modes and links are kept. Raises `NotFound`, `SpecError`, and `BackendError` if
-    the copy differs from the source.
+    ``directory/.`` means the content of a directory. Existing directories are merged, and existing
+    files are replaced. Modes and links are preserved. Raises `NotFound`, `SpecError`, and
+    `BackendError` if the copy differs from the source.
     """
     report: Progress = progress or _no_progress
     remote_source, remote_target = parse_transfer(source, target)
@@ -157,7 +159,7 @@ def _no_progress(_done: int, _total: int | None) -> None:
 
 
 def _local_target(source: RemotePath, target: str) -> Path:
-    """Return the local path of a copy. Raises `NotFound` if its directory does not exist."""
+    """Return the local path of a copy. Raises `NotFound` if the parent directory does not exist."""
     _, name = _split(source.path)
     path = Path(target)
     into_directory = path.is_dir() and name != "."
@@ -211,11 +213,11 @@ class _ScriptOutput:
         self._received_bytes = 0
         self._unsent_bytes = 0
         self._last_progress = time.monotonic()
-        # How long the script may be silent after it has received its input; None means no limit.
+        # How long the script can be silent after it has received its input. None means no limit.
         self.answer_seconds: float | None = None
 
     def read(self, size: int = -1) -> bytes:
-        """Return that number of bytes, or fewer at the end of the output."""
+        """Return ``size`` bytes, or fewer at the end of the output."""
         while size < 0 or len(self._unread) < size:
             if not self._receive_more():
                 break
@@ -225,7 +227,7 @@ class _ScriptOutput:
         return data
 
     def read_until(self, endings: tuple[bytes, ...]) -> bytes:
-        """Return the output up to one of ``endings``, without consuming it."""
+        """Return the output up to one of the ``endings``, without consuming the output."""
         longest = max(len(ending) for ending in endings)
         while not (b"\n" + self._unread[-longest:]).endswith(endings):
             if not self._receive_more():
@@ -248,7 +250,7 @@ class _ScriptOutput:
             raise self._failure()
 
     def _receive_more(self) -> bool:
-        """Wait for more output; return False if the script has exited."""
+        """Wait for more output. Return False if the script has exited."""
         if self._status is not None or self._stream.closed:
             return False
         self._exchange(None)
@@ -292,7 +294,7 @@ class _ScriptOutput:
 def _script_failure(
     errors: bytes, path: str, ref: ContainerRef
 ) -> BackendError | NotFound | SpecError:
-    """Return the exception for a script that failed, given its standard error."""
+    """Return the exception for a script that failed, using the standard error of the script."""
     line = _FAILURE_LINE.search(errors)
     if line is None:
         text = one_line(errors.decode(errors="replace"))
@@ -351,7 +353,7 @@ def _upload(
             _compare(archive.digests, digests, str(target))
         except BackendError:
             stream.send(exec_stream.STDIN, b"drop\n")
-            # The script removes the copy before it exits. Its failure is expected.
+            # The script removes the copy before it exits, and is then expected to fail.
             with contextlib.suppress(BackendError):
                 output.finish()
             raise
@@ -363,10 +365,10 @@ def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -
     """Return the command that receives an archive in the container."""
     source_name = Path(source).name
     if source_name == ".." or source.endswith("/."):
-        source_name = ""  # copy the content of the directory
+        source_name = ""  # Copy the content of the directory.
     target_path = _not_an_option(target.path.rstrip("/") or "/")
     parent, _ = _split(target.path)
-    if target.path.endswith("/"):  # the target must be an existing directory
+    if target.path.endswith("/"):  # The target must be an existing directory.
         target_path = parent = f"{target_path}/"
     arguments = [
         target_path,
@@ -381,7 +383,9 @@ def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -
 
 
 def _compare(digests: Digests, output: bytes, path: str) -> None:
-    """Compare digests with the output of a script. Raises `BackendError` if they differ."""
+    """Compare digests with the output of a script. Raises `BackendError` if there is a
+    difference.
+    """
     listing, _, last_line = output.rstrip(b"\n").rpartition(b"\n")
     program = last_line.decode(errors="replace")
     if program not in DIGEST_PROGRAMS:
@@ -407,7 +411,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _not_an_option(path: str) -> str:
-    """Return a path that no program can mistake for an option."""
+    """Return an equivalent path that no program can interpret as an option."""
     if path == "." or path.startswith(("/", "./")):
         return path
     return f"./{path}"

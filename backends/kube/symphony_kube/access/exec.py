@@ -1,6 +1,7 @@
 """Run commands in the container of a process.
 
-The output is captured, or the command gets the terminal or the standard streams of this program.
+The output is captured, or the command is connected to the terminal or the standard streams of this
+program.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
     from symphony.model.validators import Strings
     from symphony_kube.api.client import Api
 
-# Prefer bash, and fall back to sh if the image has no bash.
+# Prefer bash, and fall back to sh if the image does not contain bash.
 LOGIN_SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
 
-# Servers before 1.30 cannot report the end of standard input to a command. A shell does it instead.
-# It reads a given number of bytes if the length of the input is known. Otherwise it decodes lines
-# of base64 until an empty line. Kubernetes reports the exit code only after all input is read, so
-# the shell also reads the input that the command has not used. A pipe may have no end: the shell
-# therefore writes a marker to standard error when the command has exited, and no more input is sent
-# then.
+# Servers before version 1.30 cannot report the end of standard input to a command. A shell does so
+# instead. If the length of the input is known, the shell reads this number of bytes. Otherwise, it
+# decodes lines of base64 until an empty line. Kubernetes reports the exit code only after all input
+# is read, so the shell also reads the input that the command has not used. A pipe may never end:
+# the shell therefore writes a marker to standard error when the command has exited, after which no
+# more input is sent.
 _READ_BYTES = 'n=$1; shift; head -c "$n" | { "$@"; code=$?; cat >/dev/null; exit $code; }'
 _READ_LINES = """\
 marker=$1; shift
@@ -70,9 +71,9 @@ def run_command(
 ) -> ExecResult:
     """Run a command in the container of a process; see `symphony.cluster.Cluster.exec_command`.
 
-    An ``interactive`` command gets the terminal, or the standard streams of this program if
-    standard input or standard output is no terminal. Raises `NotFound` if the process is not
-    running or its image has no such program.
+    An ``interactive`` command is connected to the terminal, or to the standard streams of this
+    program if standard input or standard output is not a terminal. Raises `NotFound` if the process
+    is not running or if its image does not contain the program.
     """
     from symphony.model.validators import strings
 
@@ -150,7 +151,7 @@ def check_exit(result: CommandExit | None, ref: ContainerRef, argv: Sequence[str
 
 
 def parse_exit(status: bytes | None) -> CommandExit | None:
-    """Parse the message of the status channel; None if there was none."""
+    """Parse the message of the status channel. Return None if there was no message."""
     return None if status is None else exec_stream.parse_status(status)
 
 
@@ -176,7 +177,7 @@ def _run_captured(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]
 
 
 def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> int:
-    """Run a command on the terminal. It receives all keys, including Ctrl-C."""
+    """Run a command on the terminal. The command receives all keys, including Ctrl-C."""
     with open_exec(api, scope, ref, argv, stdin=True, tty=True) as stream:
         with _raw_terminal(0), _terminal_resizes() as resized:
             _send_terminal_size(stream)
@@ -185,9 +186,10 @@ def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[s
 
 
 def _connect_terminal(stream: ExecStream, *, keys: int, resized: int) -> CommandExit | None:
-    """Pass keys, output and sizes until the command exits.
+    """Pass keys, output and terminal sizes until the command exits.
 
-    ``keys`` and ``resized`` are file descriptors. Returns None if the connection ended before.
+    ``keys`` and ``resized`` are file descriptors. Returns None if the connection ended before the
+    command.
     """
     reading = True
     while not stream.closed:
@@ -218,13 +220,15 @@ def _send_terminal_size(stream: ExecStream) -> None:
 
 @contextlib.contextmanager
 def _raw_terminal(terminal: int) -> Iterator[None]:
-    """Put the terminal into raw mode, so that each key is passed on, and restore it at the end."""
+    """Put the terminal into raw mode, which passes on each key, and restore the terminal at the
+    end.
+    """
     import termios
     import tty
 
     before = termios.tcgetattr(terminal)
     try:
-        # TCSADRAIN keeps input that was typed before, which is meant for the command.
+        # TCSADRAIN preserves input that was typed earlier and is meant for the command.
         tty.setraw(terminal, termios.TCSADRAIN)
         yield
     finally:
@@ -258,7 +262,9 @@ def _terminal_resizes() -> Iterator[int]:
 
 @dataclass(slots=True)
 class _Input:
-    """Standard input: the bytes already read from it, and its length in bytes if that is known."""
+    """Standard input: the bytes already read from it, and its length in bytes if the length is
+    known.
+    """
 
     first: bytes = b""
     length: int | None = None
@@ -294,10 +300,10 @@ def _input_wrapper(
 ) -> tuple[list[str], Encode | None]:
     """Return the command that must wrap a command with input, and the encoding of the input.
 
-    Both are empty if the server can report the end of the input. The wrapper writes ``marker`` to
-    standard error when the command has exited.
+    Both are empty if the server can report the end of the input. When the command has exited, the
+    wrapper writes ``marker`` to standard error.
     """
-    # The connection reveals the version of the protocol. It does not matter whether "true" exists.
+    # The connection reveals the version of the protocol, even if the program "true" does not exist.
     with open_exec(api, scope, ref, ["true"]) as stream:
         if stream.can_close_channels:
             return [], None
@@ -307,7 +313,7 @@ def _input_wrapper(
 
 
 def _encode_lines(data: bytes) -> bytes:
-    """Return data as lines of base64. No data becomes the empty line that ends the input."""
+    """Return data as lines of base64. Empty data becomes the empty line that ends the input."""
     encoded = bytearray()
     for start in range(0, max(1, len(data)), _BYTES_PER_LINE):
         piece = data[start : start + _BYTES_PER_LINE]
@@ -345,7 +351,7 @@ class _MarkerFilter:
     def filter(self, data: bytes) -> bytes:
         """Return the data without the marker.
 
-        Holds back data that may be the start of the marker.
+        Holds back data that could be the beginning of the marker.
         """
         if self.found or not self._marker:
             return data
@@ -362,7 +368,7 @@ class _MarkerFilter:
         return data[:split]
 
     def flush(self) -> bytes:
-        """Return the data that was held back, at the end of the stream."""
+        """Return the data that was held back. Call this at the end of the stream."""
         held, self._held = self._held, b""
         return held
 
@@ -411,7 +417,7 @@ def _pass_data(
 
 
 def _send_input(stream: ExecStream, data: bytes, encode: Encode | None) -> None:
-    """Send input to a command. No data means the end of the input."""
+    """Send input to a command. Empty data means the end of the input."""
     if encode is not None:
         stream.send(exec_stream.STDIN, encode(data))
     elif data:
@@ -423,7 +429,7 @@ def _send_input(stream: ExecStream, data: bytes, encode: Encode | None) -> None:
 def _read_available(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _CHUNK_BYTES)
-    except OSError:  # the terminal was closed
+    except OSError:  # The terminal was closed.
         return b""
 
 

@@ -1,8 +1,9 @@
-"""A connection with the container of a process: numbered channels over one WebSocket.
+"""A connection to the container of a process, with numbered channels over one WebSocket.
 
-Commands, copies and forwarded ports use it. The API client opens the WebSocket, and wsproto encodes
-and decodes its frames. The socket is used by a single thread and never blocks in a write: OpenSSL
-does not allow one thread to send on a TLS connection while another thread receives on it.
+Commands, copies and forwarded ports use this connection. The API client opens the WebSocket, and
+wsproto encodes and decodes its frames. A single thread uses the socket, and a write never blocks:
+OpenSSL does not allow one thread to send on a TLS connection while another thread receives on the
+same connection.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ except ModuleNotFoundError as absent:
     ) from absent
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
-# In version 5 of the protocol a message on this channel closes the channel that it names.
+# In version 5 of the protocol, a message on this channel closes the channel that the message names.
 CLOSE_CHANNEL = 255
 CLOSE_CHANNEL_PROTOCOL = "v5.channel.k8s.io"
 
 # The size of one message, and the amount of unsent data above which a sender must wait.
 MESSAGE_BYTES = 1 << 15
 SEND_BUFFER_BYTES = 1 << 20
-# An idle connection is kept open by pings.
+# Pings keep an idle connection open.
 PING_INTERVAL_SECONDS = 20.0
 _CHUNK_BYTES = 1 << 17
-# Other sources of events get their turn after so many reads.
+# Other sources of events get their turn after this many reads.
 _MAX_READS = 32
 
 Message = tuple[int, bytes]
@@ -52,7 +53,8 @@ class ExecStream:
     """
 
     def __init__(self, websocket: Any) -> None:
-        self._websocket = websocket  # referenced because its socket is closed when it is collected
+        # This reference prevents garbage collection of the WebSocket, which would close its socket.
+        self._websocket = websocket
         self._socket: Any = websocket.sock
         self._socket.setblocking(False)
         self._connection = Connection(ConnectionType.CLIENT)
@@ -79,12 +81,12 @@ class ExecStream:
 
     @property
     def unsent_bytes(self) -> int:
-        """The number of bytes that wait to be sent."""
+        """The number of bytes that are waiting to be sent."""
         return len(self._unsent)
 
     @property
     def full(self) -> bool:
-        """Whether a sender must wait before it sends more."""
+        """Whether a sender must wait before it sends more data."""
         return len(self._unsent) >= SEND_BUFFER_BYTES
 
     def send(self, channel: int, data: bytes | memoryview) -> None:
@@ -96,17 +98,17 @@ class ExecStream:
             self._queue(BytesMessage(data=prefix + piece))
 
     def close_channel(self, channel: int) -> None:
-        """Report the end of the data of a channel. Requires `can_close_channels`."""
+        """Report the end of the data on a channel. Requires `can_close_channels`."""
         self._queue(BytesMessage(data=bytes((CLOSE_CHANNEL, channel))))
 
     def exchange(
         self, timeout: float | None, readable: Iterable[int] = ()
     ) -> tuple[list[Message], set[int]]:
-        """Send queued data and receive messages. Blocks at most ``timeout`` seconds.
+        """Send queued data and receive messages. Blocks for at most ``timeout`` seconds.
 
-        Returns the messages, and those of the file descriptors ``readable`` that can be read. A
-        long message is returned in pieces, except for one on the status channel. Sets `closed` at
-        the end of the connection. Raises `Unreachable` if the connection broke.
+        Returns the messages, and the file descriptors in ``readable`` that can be read. A long
+        message is returned in pieces, unless it is on the status channel. Sets `closed` at the end
+        of the connection. Raises `Unreachable` if the connection broke.
         """
         if self.closed:
             return [], set()
@@ -119,7 +121,7 @@ class ExecStream:
         return messages, ready - {self.fileno()}
 
     def close(self) -> None:
-        """Close the connection. Does not wait for the other side."""
+        """Close the connection without waiting for the other side."""
         if self._socket.fileno() >= 0:
             with contextlib.suppress(OSError, Unreachable):
                 self._queue(CloseConnection(code=1000))
@@ -133,7 +135,7 @@ class ExecStream:
     # --- sending ---
 
     def _queue(self, event: Event) -> None:
-        """Encode an event and queue it. Drops it if the connection is closing."""
+        """Encode an event and queue it. Discard the event if the connection is closing."""
         if self._connection.state is ConnectionState.OPEN:
             self._unsent += self._connection.send(event)
 
@@ -144,8 +146,8 @@ class ExecStream:
         self._must_write = False
         while self._unsent and not self.closed:
             try:
-                # A TLS socket that would block expects the same bytes in the next call, so they are
-                # removed from the buffer only after they were sent.
+                # A TLS socket that would block expects the same bytes in the next call. The bytes
+                # are therefore removed from the buffer only after they have been sent.
                 sent = self._socket.send(bytes(self._unsent[:_CHUNK_BYTES]))
             except (BlockingIOError, ssl.SSLWantWriteError):
                 self._must_write = True
@@ -153,7 +155,8 @@ class ExecStream:
             except ssl.SSLWantReadError:
                 return
             except OSError as exc:
-                # The last messages of the server may still be readable, so this is reported later.
+                # The last messages from the server may still be readable, so this error is reported
+                # later.
                 self._send_error = self._send_error or one_line(str(exc))
                 self._unsent.clear()
                 return
@@ -201,7 +204,9 @@ class ExecStream:
         return messages
 
     def _connection_lost(self, messages: list[Message], why: str) -> list[Message]:
-        """Return the messages that came before the end. Raises `Unreachable` if there are none."""
+        """Return the messages that arrived before the end. Raises `Unreachable` if there are
+        none.
+        """
         self.closed = True
         if not messages:
             cause = self._send_error or why
@@ -219,7 +224,9 @@ class ExecStream:
             self.closed = True
 
     def _take(self, data: bytes, messages: list[Message], *, finished: bool) -> None:
-        """Take a piece of a message. The first byte of a message is its channel."""
+        """Process a piece of a message. The first byte of a message is the number of its
+        channel.
+        """
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
         if self._channel == STATUS:
@@ -252,7 +259,7 @@ def parse_status(status: bytes) -> CommandExit:
     """
     try:
         answer = json.loads(status)
-    except ValueError:  # the oldest protocol sends plain text, and only for errors
+    except ValueError:  # The oldest protocol sends plain text, and only for errors.
         return CommandExit(exit_code=None, reason=one_line(status.decode(errors="replace")))
     if answer.get("status") == "Success":
         return CommandExit(exit_code=0)

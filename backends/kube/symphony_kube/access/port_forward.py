@@ -1,8 +1,8 @@
-"""Reach services from outside the cluster: by load balancer, node port or a forwarded port.
+"""Reach services from outside the cluster through a load balancer, a node port or a forwarded port.
 
 Each connection to a forwarded port has its own WebSocket and its own thread. The Pod is looked up
-again if it was restarted or replaced. While the process is not running, the connection waits for a
-while.
+again if it was restarted or replaced. If the process is not running, the connection waits for up to
+`UNAVAILABLE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ Object = Mapping[str, Any]
 OnError = Callable[[str], None]
 
 LOOPBACK = "127.0.0.1"
-# The channels of a forwarded port. Each begins with the number of the port in two bytes.
+# The channels of a forwarded port. The data on each channel begins with the port number in two
+# bytes.
 DATA, ERROR = 0, 1
 _PORT_BYTES = 2
-# How long a connection waits for a process that is not running, and how often it checks.
+# How long a connection waits for a process that is not running, and how often the connection
+# checks.
 UNAVAILABLE_SECONDS, RETRY_SECONDS = 30.0, 0.3
-# How long a process may send nothing after the client has sent all its data.
+# How long a process can be silent after the client has sent all its data.
 LINGER_SECONDS = 10.0
-# How long to try an external address before a port is forwarded.
+# How long to try an external address before falling back to a forwarded port.
 EXTERNAL_TIMEOUT_SECONDS = 2.0
 # How long to wait for the threads of connections when a tunnel is closed.
 CLOSE_TIMEOUT_SECONDS = 5.0
 _READ_BYTES = 1 << 16
 _WRITE_BYTES = 1 << 18
-# No more data is received from the process while the client has this much to read.
+# No more data is received from the process while this many bytes wait for the client.
 _MAX_UNREAD_BYTES = 1 << 20
-# The data of a client is sent again to another Pod only if it is not longer than this.
+# The data of a client is sent again to another Pod only if the data is not longer than this.
 _MAX_REPLAY_BYTES = 1 << 16
 
 
@@ -92,7 +94,8 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
 def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:
     """Return a tunnel to a service.
 
-    It leads to the external address if that accepts connections, otherwise to a forwarded port.
+    The tunnel leads to the external address if this address accepts connections, and otherwise to a
+    forwarded port.
     """
     with contextlib.suppress(NotFound, Unsupported):
         address = external_address(api, scope, service)
@@ -106,7 +109,7 @@ def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = No
 
 
 def _list_services(api: Api, scope: Scope) -> dict[str, Object]:
-    """Return the Services of an experiment by the names that processes use."""
+    """Return a mapping from the names that processes use to the Services of an experiment."""
     path = collection_path("Service", scope.namespace)
     try:
         answer = api.call("GET", path, query={"labelSelector": scope.selector})
@@ -125,14 +128,14 @@ def _find_service(api: Api, scope: Scope, service: str, known: Mapping[str, Obje
     if service in known:
         return known[service]
     if not known:
-        # Raises NotFound if the experiment does not exist.
+        # This call raises NotFound if the experiment does not exist.
         experiments.experiment_status(api, scope)
     hint = did_you_mean(service, known) or f"; its services are {join_names(known)}"
     raise NotFound(f"experiment {scope.experiment!r} does not expose {service!r}{hint}")
 
 
 def _node_host(api: Api, scope: Scope, service: Object) -> str | None:
-    """Return the address of a node, an external one if possible.
+    """Return the address of a node, preferably an external address.
 
     The node that runs the Pod of the service is preferred.
     """
@@ -140,7 +143,7 @@ def _node_host(api: Api, scope: Scope, service: Object) -> str | None:
     host = next((ref.host for ref in refs if ref.host), None)
     try:
         nodes = items_of(api.call("GET", "/api/v1/nodes"))
-    except ApiError:  # nodes belong to the whole cluster, and most users may not list them
+    except ApiError:  # Nodes belong to the whole cluster, and most users may not list them.
         return host
     addresses_of_nodes = []
     for node in nodes:
@@ -163,7 +166,7 @@ def _join_address(host: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardTarget:
-    """A port of the Pod of a process or of a unit."""
+    """A port of the Pod of a process or a unit."""
 
     name: str
     port: int
@@ -183,7 +186,7 @@ def port_forward(
     """Forward a local port to a process or a service until the tunnel is closed.
 
     ``port`` is required for a process; the default for a service is its own port. ``local_port`` is
-    a free port by default, and accepts local connections only. ``on_error`` is called from another
+    a free port by default, and accepts only local connections. ``on_error`` is called from another
     thread.
     """
     for value in (port, local_port):
@@ -265,7 +268,7 @@ class _PortForwarder:
         self._listener = listener
         self._on_error = on_error
         self._closed = threading.Event()
-        # The first socket becomes readable when the second one is closed, and wakes all threads.
+        # Closing the second socket makes the first one readable, which wakes all threads.
         self._close_signal, self._close_trigger = socket.socketpair()
         self._threads: set[threading.Thread] = set()
         self._ref: ContainerRef | None = None
@@ -279,7 +282,7 @@ class _PortForwarder:
         if self._closed.is_set():
             return
         self._closed.set()
-        threads = list(self._threads)  # a thread removes itself from the set before it exits
+        threads = list(self._threads)  # A thread removes itself from the set before it exits.
         self._close_trigger.close()
         for thread in threads:
             thread.join(timeout=CLOSE_TIMEOUT_SECONDS)
@@ -311,7 +314,7 @@ class _PortForwarder:
         self._start_thread(lambda: self._serve(client), "forwarded")
 
     def _serve(self, client: socket.socket) -> None:
-        """Connect a client with the Pod. Retries while the process is not running."""
+        """Connect a client to the Pod. Retries while the process is not running."""
         deadline = time.monotonic() + UNAVAILABLE_SECONDS
         connection = _ForwardedConnection(client, self._close_signal)
         try:
@@ -332,7 +335,8 @@ class _PortForwarder:
     def _connect(self, connection: _ForwardedConnection) -> str | None:
         """Pass data until either side closes the connection.
 
-        Returns why there was no connection to the process, or None if there was one.
+        Returns why the process could not be reached, or None if there was a connection to the
+        process.
         """
         try:
             ref = self._find_container()
@@ -346,7 +350,7 @@ class _PortForwarder:
         except ApiError as exc:
             if exc.status not in (401, 403):
                 return exc.detail
-            connection.is_final = True  # a retry would be refused as well
+            connection.is_final = True  # A retry would be refused as well.
             right = "get and create pods/portforward"
             return str(missing_right(exc, "forward a port", right, self._scope))
         except SymphonyError as exc:
@@ -366,11 +370,12 @@ class _PortForwarder:
 
 
 class _ForwardedConnection:
-    """The connection of one client. It may use several WebSockets until one reaches the process.
+    """The connection of one client. It can use several WebSockets until one of them reaches the
+    process.
 
-    The data of the client is kept until the process has answered, so that it can be sent again.
-    After that, or if there is too much data, ``is_final`` is true and the connection is not
-    retried.
+    The data from the client is kept until the process has answered, so that the data can be sent
+    again. After the answer, or if there is too much data, ``is_final`` is true and the connection
+    is not retried.
     """
 
     def __init__(self, client: socket.socket, close_signal: socket.socket) -> None:
@@ -380,7 +385,7 @@ class _ForwardedConnection:
         self._client = client
         self._close_signal = close_signal
         self._replay = bytearray()
-        self._unread = bytearray()  # received from the process, not yet sent to the client
+        self._unread = bytearray()  # received from the process and not yet sent to the client
         self._client_finished = False
         self._header_bytes: dict[int, int] = {}
 
@@ -411,7 +416,7 @@ class _ForwardedConnection:
         return None
 
     def is_abandoned(self) -> bool:
-        """Return whether the client has closed the connection before it has sent any data."""
+        """Return whether the client has closed the connection before sending any data."""
         try:
             return self._client.recv(1, socket.MSG_PEEK) == b"" and not self._replay
         except BlockingIOError:
@@ -420,13 +425,13 @@ class _ForwardedConnection:
             return True
 
     def reset(self) -> None:
-        """Make the next close reset the connection, so that the client sees an error."""
+        """Make the next close reset the connection, so that the client receives an error."""
         linger = struct.pack("ii", 1, 0)
         with contextlib.suppress(OSError):
             self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
     def _take(self, channel: int, data: bytes, error: bytearray) -> None:
-        """Take a message of the process. Text of the error channel is added to ``error``."""
+        """Process a message from the process. Text on the error channel is added to ``error``."""
         skipped = min(self._header_bytes.get(channel, 0), len(data))
         if skipped:
             self._header_bytes[channel] -= skipped
@@ -438,14 +443,14 @@ class _ForwardedConnection:
             error += content
 
     def _exchange(self, stream: ExecStream) -> list[Message] | None:
-        """Wait for either side, and pass on what it has sent.
+        """Wait for either side, and pass on the data that this side has sent.
 
-        Returns the messages of the process; None if the client or the tunnel was closed.
+        Returns the messages from the process, or None if the client or the tunnel was closed.
         """
         if self._unread and not self._write_to_client():
             return None
         if stream.closed or len(self._unread) > _MAX_UNREAD_BYTES:
-            # The client reads slowly, so receive nothing more until it has read some data.
+            # The client reads slowly, so receive no more data until the client has read some.
             return None if self._wait_for_client() else []
         watched = [self._close_signal.fileno()]
         if not self._client_finished and not stream.full:
@@ -453,7 +458,7 @@ class _ForwardedConnection:
         try:
             messages, ready = stream.exchange(0.02 if self._unread else 1.0, watched)
         except Unreachable:
-            # It is unknown whether the data has arrived, so it must not be sent again.
+            # It is unknown whether the data has arrived, so the data must not be sent again.
             return None
         if self._close_signal.fileno() in ready:
             return None
@@ -470,7 +475,7 @@ class _ForwardedConnection:
         return self._close_signal.fileno() in ready
 
     def _write_to_client(self) -> bool:
-        """Send received data to the client. Return False if the client is gone."""
+        """Send received data to the client. Return False if the client has disconnected."""
         try:
             sent = self._client.send(bytes(self._unread[:_WRITE_BYTES]))
         except BlockingIOError:
@@ -481,7 +486,7 @@ class _ForwardedConnection:
         return True
 
     def _read_from_client(self, stream: ExecStream) -> bool:
-        """Pass on data of the client. Return False if the connection is no longer needed."""
+        """Pass on data from the client. Return False if the connection is no longer needed."""
         try:
             data = self._client.recv(_READ_BYTES)
         except BlockingIOError:

@@ -1,9 +1,9 @@
-"""Follow logs: one watch of the Pods, and one connection for each process that writes.
+"""Follow logs with one watch of the Pods and one connection for each process that writes.
 
 The caller of `follow_logs` processes all events from one queue: changes of Pods, new lines, and
 readers that have finished. A reader is a thread that reads one log to its end. The status of the
-experiment decides whether a process has exited. Its log is read once more after that, because a
-server may end a response early.
+experiment determines whether a process has exited. The log of an exited process is read once more,
+because a server can end a response early.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from symphony_kube.status.pod_status import ContainerRef
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
 
-# How many events may wait for the caller. Readers wait while the queue is full.
+# How many events can wait for the caller. Readers wait while the queue is full.
 MAX_QUEUED_EVENTS = 256
-# Each process needs a connection. The limit of open files is raised for more processes than this.
+# Each process needs a connection. For more processes than this, the limit on open files is raised.
 MANY_PROCESSES = 200
-# The pause before the log of a process is read again that is still running as far as is known.
+# The pause before reading again the log of a process that is still running as far as is known.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-# A container whose Pod was deleted may still write for this long.
+# A container whose Pod was deleted can still write for this long.
 DELETED_POD_SECONDS = 2.0
-# When to check all processes: soon after a change, and otherwise at this interval.
+# The delay before all processes are checked: short after a change, and longer otherwise.
 CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
 _PUT_TIMEOUT_SECONDS = 0.2
 
@@ -59,9 +59,9 @@ def follow_logs(
     since: bytes | None = None,
     tail: int | None = None,
 ) -> Iterator[LogLine]:
-    """Yield the lines of processes until all have exited.
+    """Yield the lines of processes until all processes have exited.
 
-    The existing lines come first, in the order of time.
+    The existing lines come first, sorted by time.
     """
     with _LogFollower(api, scope) as follower:
         yield from follower.lines(processes, since, tail)
@@ -69,11 +69,11 @@ def follow_logs(
 
 @dataclass(slots=True, kw_only=True)
 class _ProcessLog:
-    """How far the log of one process was read.
+    """How far the log of one process has been read.
 
-    Three fields are about Pods, which are identified by their uids. ``restarts`` has the restart
-    count of the container when its log was last read. ``read_to_end`` has the restart count after
-    which the log was read completely. ``finished_pods`` has the Pods that write no more lines.
+    ``restarts`` maps the uid of each Pod to the restart count of its container when the log was
+    last read. ``read_to_end`` maps the uid to the restart count after which the log was read
+    completely. ``finished_pods`` contains the uids of the Pods that write no more lines.
     """
 
     name: str
@@ -89,7 +89,7 @@ class _ProcessLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewLines:
-    """Lines with their timestamps that a reader has received."""
+    """Lines with timestamps that a reader has received."""
 
     process: str
     lines: list[bytes]
@@ -97,14 +97,16 @@ class _NewLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReaderFinished:
-    """A reader has reached the end of its log, or has failed with ``error``."""
+    """Reports that a reader has reached the end of its log, or has failed with ``error``."""
 
     reader: _LogReader
     error: SymphonyError | None = None
 
     @property
     def is_temporary(self) -> bool:
-        """Whether a retry may succeed: the connection was lost, or the server had a problem."""
+        """Whether a retry can succeed, because the connection was lost or the server had a
+        problem.
+        """
         if isinstance(self.error, ApiError):
             return self.error.status >= 429
         return isinstance(self.error, Unreachable)
@@ -138,7 +140,7 @@ class _LogFollower:
     def lines(
         self, processes: Sequence[str] | None, since: bytes | None, tail: int | None
     ) -> Iterator[LogLine]:
-        """Yield the existing lines, then new lines until all processes have exited."""
+        """Yield the existing lines, and then new lines until all processes have exited."""
         self._watch.start()
         refs = self._watch.observer.container_refs
         names = resolve_names(self._api, self._scope, processes, refs)
@@ -156,7 +158,7 @@ class _LogFollower:
             )
         if tail != 0:
             yield from merge_histories(histories)
-        del histories  # they may be large, and following may take days
+        del histories  # The histories can be large, and following can take days.
 
         threading.Thread(target=self._relay_changes, daemon=True, name="log-changes").start()
         self._check_processes()
@@ -164,7 +166,7 @@ class _LogFollower:
             yield from self._next_lines()
 
     def _next_lines(self) -> Iterator[LogLine]:
-        """Handle the next event, and check the processes when it is time."""
+        """Handle the next event, and check the processes when a check is due."""
         timeout = max(0.01, self._next_check - time.monotonic())
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=timeout)
@@ -182,7 +184,7 @@ class _LogFollower:
             self._check_processes()
 
     def _relay_changes(self) -> None:
-        """Put the changes of Pods into the queue. Runs in its own thread."""
+        """Put the changes of Pods into the queue. Runs in a separate thread."""
         while not self._watch.closed:
             try:
                 changes = self._watch.changes()
@@ -206,7 +208,7 @@ class _LogFollower:
         self._next_check = min(self._next_check, time.monotonic() + CHECK_SOON_SECONDS)
 
     def _check_processes(self) -> None:
-        """Start the readers that are needed, and find out which processes have finished."""
+        """Start the readers that are needed, and determine which processes have finished."""
         status = self._watch.observer.observe(time.time()).status
         running = {process.name for process in status if process.state not in ENDED}
         refs_by_process: dict[str, list[ContainerRef]] = {}
@@ -229,7 +231,7 @@ class _LogFollower:
                 continue
             is_final = ref.finished or ended
             is_running = ref.state == "running"
-            # While a container waits for its restart, its last log is read to the end once.
+            # While a container is waiting for its restart, its last log is read to the end once.
             between_restarts = not is_running and log.read_to_end.get(ref.uid) != ref.restarts
             if ref.has_log and (is_final or is_running or between_restarts):
                 if time.monotonic() >= log.next_read_at:
@@ -242,7 +244,7 @@ class _LogFollower:
     def _start_reader(self, log: _ProcessLog, ref: ContainerRef, *, is_final: bool) -> None:
         sources = [LogSource(ref=ref)]
         if ref.restarts > log.restarts.get(ref.uid, 0):
-            # The container was restarted, so its previous log may have unread lines.
+            # The container was restarted, so its previous log can contain unread lines.
             sources.insert(0, LogSource(ref=ref, previous=True))
         log.restarts[ref.uid] = ref.restarts
         is_running = ref.state == "running"
@@ -281,7 +283,7 @@ class _LogFollower:
 def _start_log(
     name: str, sources: list[LogSource], lines: list[bytes], since: bytes | None, *, is_tail: bool
 ) -> _ProcessLog:
-    """Return the position after the existing lines. With a tail, earlier lines are not wanted."""
+    """Return the position after the existing lines. With a tail, earlier lines are omitted."""
     floor = since or b""
     if is_tail and lines:
         floor = line_time(lines[0])
@@ -295,7 +297,9 @@ def _start_log(
 
 
 def _close_if_pod_deleted(reader: _LogReader, refs: list[ContainerRef]) -> None:
-    """Close a reader some time after its Pod was deleted: it may wait for a node that is gone."""
+    """Close a reader some time after its Pod was deleted, because the reader may be waiting for
+    a node that no longer exists.
+    """
     if any(ref.uid == reader.ref.uid for ref in refs):
         reader.pod_deleted_at = None
     elif reader.pod_deleted_at is None:
@@ -305,11 +309,11 @@ def _close_if_pod_deleted(reader: _LogReader, refs: list[ContainerRef]) -> None:
 
 
 class _LogReader:
-    """Reads the logs of one container in its own thread.
+    """Reads the logs of one container in a separate thread.
 
-    With ``follow`` it waits for new lines, otherwise it reads to the end of the log. ``is_final``
-    means that the container writes no more. ``put`` accepts events, and returns False if none are
-    wanted.
+    With ``follow``, the reader waits for new lines; otherwise, it reads to the end of the log.
+    ``is_final`` means that the container writes no more lines. ``put`` accepts events, and returns
+    False if the follower was closed.
     """
 
     def __init__(
@@ -363,13 +367,13 @@ class _LogReader:
         follow = self._follow and not source.previous
         since = self._position.since_time()
         self._stream = open_log(self._api, self._scope, source, since=since, follow=follow)
-        if self._closed:  # while the stream was opened
+        if self._closed:  # The reader was closed while the stream was being opened.
             self._stream.close()
         for chunk in self._stream.chunks():
             if not self._deliver(new_lines.filter(assembler.add(chunk))):
                 self._stream.close()
                 return
-        # An incomplete line of a running process is read again when it is complete.
+        # An incomplete line from a running process is read again when it is complete.
         if not follow:
             self._deliver(new_lines.filter(assembler.flush()))
 

@@ -1,4 +1,4 @@
-"""Read the lines that processes have written so far, and merge them in the order of time."""
+"""Read the lines that processes have written so far, and merge them in chronological order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_histories(
 ) -> dict[str, list[bytes]]:
     """Return the lines of several processes with their timestamps. Reads logs in parallel.
 
-    A running process may still append to an incomplete line. Such lines are left out if
+    A running process can still append to an incomplete line. Such lines are omitted if
     ``with_incomplete`` is false.
     """
 
@@ -42,9 +42,9 @@ def read_histories(
 
 
 def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
-    """Yield the lines of several processes in the order of time.
+    """Yield the lines of several processes in chronological order.
 
-    The lines of one process stay in the order in which it wrote them.
+    The lines of one process stay in the order in which the process wrote them.
     """
     if len(histories) == 1:
         for name, lines in histories.items():
@@ -89,7 +89,7 @@ def _read_history(
     """Return the lines of one process with their timestamps."""
     since_time = None if since is None else to_since_time(since)
     lines: list[bytes] = []
-    # With a tail, read from the newest log backwards until there are enough lines.
+    # With a tail, read backwards from the newest log until there are enough lines.
     for source in sources if tail is None else reversed(sources):
         if tail is not None and since is None:
             wanted = tail - len(lines)

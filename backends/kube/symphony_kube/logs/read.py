@@ -1,4 +1,4 @@
-"""Read the logs of processes: the whole log, its last lines, or the lines since a time."""
+"""Read the logs of processes: the whole log, its last lines, or the lines since a given time."""
 
 from __future__ import annotations
 
@@ -63,9 +63,10 @@ def iter_log_lines(
     since: float | str | None = None,
     tail: int | None = None,
 ) -> Iterator[LogLine]:
-    """Return the lines of processes in the order of time, and then new lines if ``follow`` is true.
+    """Return the lines of processes in chronological order, and then new lines if ``follow`` is
+    true.
 
-    All processes are read unless some are named.
+    The logs of all processes are read unless some processes are named.
     """
     start = None if since is None else _parse_since(since)
     if follow:
@@ -97,7 +98,7 @@ def _read_since(
 
 
 def _read_tail(api: Api, scope: Scope, sources: list[LogSource], tail: int) -> bytes:
-    """Return the last lines of a process. Reads its newest log first."""
+    """Return the last lines of a process. Reads the newest log of the process first."""
     data = b""
     for source in reversed(sources):
         wanted = tail - count_lines(data)

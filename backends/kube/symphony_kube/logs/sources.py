@@ -1,7 +1,8 @@
-"""Find the logs of a process in the API, and read one of them.
+"""Find the logs of a process in the API, and read one of the logs.
 
 Kubernetes keeps the log of a container that is running or has exited, and the log of the container
-before its last restart. Both are one log of the process, and so are the logs of all Pods of a Job.
+before its last restart. Both belong to the log of the process, and so do the logs of all Pods of a
+Job.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ from symphony_kube.status.pod_status import ContainerRef
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
 
-# A followed log may be silent for long. A broken connection is detected after this time.
+# A followed log can be silent for a long time. A broken connection is detected after this time.
 FOLLOW_IDLE_SECONDS = 300.0
 READ_IDLE_SECONDS = 60.0
-# The container has no log: it has not started, it is gone, or its node is gone.
+# The container has no log because it has not started, it no longer exists, or its node is lost.
 NO_LOG_STATUSES = (400, 404)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """One log of the API: of a container, or of the ``previous`` one before its last restart."""
+    """One log in the API: of a container or, with ``previous``, of the container before its last
+    restart.
+    """
 
     ref: ContainerRef
     previous: bool = False
@@ -70,7 +73,7 @@ def previous_source(sources: list[LogSource], process: str) -> list[LogSource]:
 def resolve_names(
     api: Api, scope: Scope, processes: Sequence[str] | None, refs: Iterable[ContainerRef]
 ) -> list[str]:
-    """Return the names of the requested processes, or of all if none are requested.
+    """Return the names of the requested processes, or of all processes if none are requested.
 
     Raises `NotFound` if a name matches no process.
     """
@@ -97,7 +100,7 @@ def open_log(
     tail: int | None = None,
     follow: bool = False,
 ) -> ResponseStream:
-    """Start to read a log. Raises `ApiError` and `Unreachable`."""
+    """Begin to read a log. Raises `ApiError` and `Unreachable`."""
     query: dict[str, str | int | None] = {
         "container": source.ref.process,
         "previous": "true" if source.previous else None,
@@ -122,7 +125,7 @@ def fetch_log(
     since: str | None = None,
     tail: int | None = None,
 ) -> bytes:
-    """Return the content of a log, or nothing if the API has no such log."""
+    """Return the content of a log, or empty content if the API has no such log."""
     try:
         stream = open_log(api, scope, source, timestamps=timestamps, since=since, tail=tail)
         data = b"".join(stream.chunks())
@@ -138,8 +141,8 @@ def fetch_last_lines(
 ) -> bytes:
     """Return the last lines of a log.
 
-    The API counts each piece of a long line as a line, so that it may return too few lines. They
-    are then requested again with a larger number.
+    The API counts each piece of a long line as a line, and can therefore return too few lines. The
+    lines are then requested again with a larger number.
     """
     requested, previous_size = wanted + 1, -1
     while True:

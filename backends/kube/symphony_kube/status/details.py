@@ -1,4 +1,4 @@
-"""Describe one process in detail, from its Pod and the events of that Pod."""
+"""Describe one process in detail, using its Pod and the events of the Pod."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Object = Mapping[str, Any]
 
 
 def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) -> ProcessDetails:
-    """Return the details of a process. Raises `NotFound` if there is no such process in that group.
+    """Return the details of a process. Raises `NotFound` if the group has no such process.
 
-    The server keeps events for one hour by default. There are none if the user may not list them.
+    The API server keeps events for one hour by default. The details contain no events if the user
+    may not list them.
     """
     status = find_status(experiments.experiment_status(api, scope), process, group)
     ref = find_container(api, scope, process, group)
@@ -38,7 +39,7 @@ def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) 
 def process_details(
     status: ProcessStatus, pod: Object, events: tuple[ProcessEvent, ...] = ()
 ) -> ProcessDetails:
-    """Return the details of a process, given its Pod. Pure."""
+    """Return the details of a process from its Pod. Pure."""
     metadata, spec = pod["metadata"], pod["spec"]
     container = next(item for item in spec["containers"] if item["name"] == status.name)
     argv = [*(container.get("command") or ()), *(container.get("args") or ())]
@@ -72,7 +73,9 @@ def _addresses(env: Iterable[Object]) -> dict[str, str]:
 
 
 def _resources(resources: Object) -> dict[str, str]:
-    """Return request and limit of each resource, for example ``{"cpu": "1, at most 2"}``."""
+    """Return the request and the limit for each resource, for example, ``{"cpu": "1, at most
+    2"}``.
+    """
     requests = resources.get("requests") or {}
     limits = resources.get("limits") or {}
     amounts = {}

@@ -27,7 +27,9 @@ _EXPERIMENTS_SELECTOR = f"{labels.MANAGED_SELECTOR},{labels.EXPERIMENT}"
 
 
 def list_experiments(api: Api, *, namespace: str | None) -> list[str]:
-    """Return the experiments in a shared namespace, or all that have their own namespace."""
+    """Return the experiments in a shared namespace, or all experiments with a namespace of their
+    own.
+    """
     if namespace is not None:
         return _experiments_in_namespace(api, namespace)
     try:
@@ -48,8 +50,8 @@ def list_experiments(api: Api, *, namespace: str | None) -> list[str]:
 def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
     """Return the experiments that have objects in a namespace.
 
-    Kinds that the user may not list are skipped. Raises `ApiError` if the user may list none of
-    them.
+    Kinds of objects that the user may not list are skipped. Raises `ApiError` if the user may not
+    list any kind.
     """
     found: set[str] = set()
     refusals: list[ApiError] = []
@@ -77,7 +79,8 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
 def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
     """Return the status of an experiment. Raises `NotFound` if it does not exist.
 
-    Lists its Pods, its Jobs if it has any, and the events of a Pod that takes long to set up.
+    Lists the Pods of the experiment, its Jobs if it has any, and the events of Pods whose setup
+    takes long.
     """
     observer, pods = observe_once(api, scope)
     status = current_status(api, scope, observer)
@@ -85,7 +88,9 @@ def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
 
 
 def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
-    """Return an observer that knows the Pods and Jobs of an experiment, and the Pods."""
+    """Return an observer that tracks the Pods and Jobs of an experiment, and the list of its
+    Pods.
+    """
     observer = PodObserver(scope.experiment)
     pods = list_pods(api, scope)
     observer.replace(PODS, pods)
@@ -112,7 +117,9 @@ def list_pods(api: Api, scope: Scope) -> list[Object]:
 
 
 def list_jobs_if_permitted(list_jobs: Callable[[], Iterable[Object]]) -> list[Object]:
-    """Return Jobs, or none if the user may not list them. The status then depends on Pods alone."""
+    """Return Jobs, or an empty list if the user may not list Jobs. The status then depends on
+    Pods alone.
+    """
     try:
         return list(list_jobs())
     except ApiError as exc:
@@ -124,7 +131,7 @@ def list_jobs_if_permitted(list_jobs: Callable[[], Iterable[Object]]) -> list[Ob
 def status_without_objects(api: Api, scope: Scope) -> ExperimentStatus:
     """Return the status of an experiment that has no Pod and no Job.
 
-    Raises `NotFound` if no other object of it exists either.
+    Raises `NotFound` if the experiment has no other objects either.
     """
     try:
         known = list_experiments(api, namespace=scope.namespace if scope.shared else None)
@@ -138,7 +145,7 @@ def status_without_objects(api: Api, scope: Scope) -> ExperimentStatus:
 
 
 def _list_objects(api: Api, scope: Scope, kind: str) -> list[Object]:
-    if not is_name(scope.experiment):  # the API server rejects a selector with such a value
+    if not is_name(scope.experiment):  # The API server rejects a selector with an invalid name.
         return []
     path = collection_path(kind, scope.namespace)
     return items_of(api.call("GET", path, query={"labelSelector": scope.selector}))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[ContainerRef]:
-    """Return the containers of an experiment, or of one unit of it, oldest Pods first."""
+    """Return the containers of an experiment, or of one of its units. Those in the oldest Pods
+    come first.
+    """
     selector = scope.selector
     if unit is not None:
         selector += f",{labels.UNIT}={unit}"
@@ -38,9 +40,9 @@ def find_container(
 ) -> ContainerRef | None:
     """Return the container of a process in its newest Pod, or None if the process has no Pod.
 
-    Raises `NotFound` if the experiment has no such process, or has it in another group.
+    Raises `NotFound` if the experiment has no such process, or if the process is in another group.
     """
-    # The unit usually has the name of the process, so one request for a single Pod is enough.
+    # A unit usually has the same name as its process, so one request for a single Pod is enough.
     found = newest(list_containers(api, scope, group or process), process)
     if found is None or (group is None and found.unit != process):
         found = newest(list_containers(api, scope), process)
@@ -52,7 +54,7 @@ def find_container(
 def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | None:
     """Return the newest container of a process.
 
-    A container whose Pod is being deleted is returned only if there is no other.
+    A container whose Pod is being deleted is returned only if there is no other container.
     """
     candidates = [ref for ref in containers if ref.process == process]
     return max(candidates, key=lambda ref: (not ref.deleting, ref.created), default=None)
@@ -63,7 +65,7 @@ def process_state(
 ) -> tuple[str, str]:
     """Return the path of a process, and its state with the reason as text.
 
-    Raises `NotFound` if the experiment has no such process, or has it in another group.
+    Raises `NotFound` if the experiment has no such process, or if the process is in another group.
     """
     status = find_status(experiments.experiment_status(api, scope), process, group)
     state = f"{status.state}, {status.reason}" if status.reason else str(status.state)
@@ -82,6 +84,8 @@ def running_container(
 
 
 def pod_path(scope: Scope, pod: str = "", subresource: str = "") -> str:
-    """Return the API path of all Pods, of one Pod, or of its subresource such as ``log``."""
+    """Return the API path of all Pods, of one Pod, or of a subresource of a Pod, such as
+    ``log``.
+    """
     parts = [collection_path("Pod", scope.namespace), pod, subresource]
     return "/".join(part for part in parts if part)

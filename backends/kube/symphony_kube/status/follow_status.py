@@ -1,7 +1,7 @@
-"""Follow an experiment: one list and one watch of its Pods, and of its Jobs if it has any.
+"""Follow an experiment with one list and one watch of its Pods, and of its Jobs if it has any.
 
 `ExperimentWatch` keeps an observer up to date. `ObservationStream` returns the status whenever it
-changes; `symphony_kube.logs.follow` reads logs as Pods change.
+changes. `symphony_kube.logs.follow` reads logs as Pods change.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from symphony_kube.status.permission_errors import cannot_list_pods
 class ExperimentWatch:
     """Keeps an observer up to date with the Pods and Jobs of an experiment.
 
-    A launcher passes its ``roster``; the experiment then need not exist yet. Close the watch when
-    it is no longer needed, from any thread.
+    A launcher passes its ``roster``; the experiment does not need to exist yet in this case. Close
+    the watch when it is no longer needed. Any thread can close it.
     """
 
     def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
@@ -48,16 +48,17 @@ class ExperimentWatch:
         return self._watcher.closed
 
     def close(self) -> None:
-        """Stop watching. A caller that waits for changes receives none."""
+        """Stop watching. A caller that is waiting for changes receives an empty list."""
         self._watcher.close()
 
     def start(self) -> None:
-        """List the Pods, and the Jobs if there may be any, and begin to watch them.
+        """List the Pods, and the Jobs if any could exist, and begin to watch them.
 
         Raises `NotFound` if the experiment cannot exist, and `ApiError` if the user may not list
         Pods.
         """
-        if not is_name(self._scope.experiment):  # the API server rejects such a selector
+        # The API server rejects a selector with an invalid name.
+        if not is_name(self._scope.experiment):
             raise experiment_not_found(self._scope.experiment, [])
         try:
             pods = self._watcher.start(PODS)
@@ -70,11 +71,15 @@ class ExperimentWatch:
             self._start_jobs()
 
     def changes(self, seconds: float | None = None) -> list[Change]:
-        """Wait for changes, at most so many seconds. Returns none on a timeout or when closed."""
+        """Wait for changes, for at most ``seconds``. Returns an empty list on a timeout or when
+        closed.
+        """
         return self._watcher.changes(seconds)
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Apply changes to the observer, and watch Jobs as soon as one is known to exist."""
+        """Apply changes to the observer, and watch Jobs as soon as at least one Job is known to
+        exist.
+        """
         for change in changes:
             if change.event == LISTED:
                 self.observer.replace(change.kind, change.objects)
@@ -92,13 +97,12 @@ class ExperimentWatch:
 
 
 class ObservationStream:
-    """An iterator over the observations of an experiment: the current one, then one for each
-    change.
+    """An iterator over the observations of an experiment: the current one and one for each change.
 
-    It ends when it is closed. Raises `NotFound` if the experiment does not exist or no longer
-    exists, and `Unreachable` if the server does not respond for too long. A launcher passes its
-    ``roster``: processes that are not created yet are then awaited without limit. The first request
-    is made with the first observation.
+    The iterator ends when the stream is closed. Raises `NotFound` if the experiment does not exist
+    or no longer exists, and `Unreachable` if the server does not respond for too long. A launcher
+    passes its ``roster``; the stream then waits without limit for processes that are not created
+    yet. The first request is sent when the first observation is read.
     """
 
     def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
@@ -130,7 +134,9 @@ class ObservationStream:
         return observation
 
     def close(self) -> None:
-        """End the stream, from any thread. A caller that waits for an observation receives None."""
+        """End the stream, from any thread. A caller that is waiting for an observation receives
+        None.
+        """
         self._watch.close()
 
     def first(self) -> Observation:
@@ -141,9 +147,9 @@ class ObservationStream:
         return observation
 
     def next(self, seconds: float | None = None) -> Observation | None:
-        """Return the next observation that differs from the last one.
+        """Return the next observation that differs from the previous one.
 
-        Returns None after so many seconds, or when the stream was closed.
+        Returns None after ``seconds``, or when the stream is closed.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         if not self._started:
@@ -171,7 +177,7 @@ class ObservationStream:
             status_without_objects(self._api, self._scope)
 
     def _check_exists(self, observation: Observation) -> None:
-        """Raise `NotFound` if no object of the experiment is left."""
+        """Raise `NotFound` if no object of the experiment remains."""
         if not observation.empty or self._launching or self._last is None:
             return
         if self._scope.shared or not self._has_namespace():
@@ -180,7 +186,7 @@ class ObservationStream:
     def _has_namespace(self) -> bool:
         """Return whether the namespace of the experiment exists and is not being deleted.
 
-        A user may have deleted the Pods alone.
+        A user may have deleted only the Pods.
         """
         try:
             namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")

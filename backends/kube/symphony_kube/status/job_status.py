@@ -14,10 +14,10 @@ from symphony_kube.status.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
 
-# The delay before the Job controller retries. It doubles with each failure up to the limit.
+# The delay before the Job controller retries. The delay doubles with each failure, up to the limit.
 FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 10, 360
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
-# The Job controller sets FailureTarget before Failed, while it still terminates the Pods.
+# The Job controller sets FailureTarget before Failed, while it is still terminating the Pods.
 _RESULTS = {"Failed": State.FAILED, "FailureTarget": State.FAILED, "Complete": State.SUCCEEDED}
 
 
@@ -26,8 +26,8 @@ class JobStatus:
     """The state of a Job.
 
     ``result`` is succeeded or failed, or None while the Job is active. ``backoff_limit`` is the
-    number of retries, ``processes`` has the containers of its Pods. Times are seconds since the
-    epoch.
+    number of retries, and ``processes`` contains the names of the containers in the Pods of the
+    Job. Times are seconds since the epoch.
     """
 
     name: str
@@ -46,7 +46,7 @@ class JobStatus:
 
 
 def parse_job(job: Object) -> JobStatus:
-    """Return the state of a Job, given its API object."""
+    """Return the state of a Job from its API object."""
     metadata, spec, status = job["metadata"], job["spec"], job.get("status", {})
     labels_of_job = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}

@@ -1,7 +1,7 @@
-"""Compute the status of an experiment from its Pods and Jobs. Pure: the time and the objects are
-given.
+"""Compute the status of an experiment from its Pods and Jobs. Pure: the caller passes the time and
+the objects.
 
-`PodObserver` accepts lists and watch events, and recomputes only the units that they change.
+`PodObserver` accepts lists and watch events, and recomputes only the units that have changed.
 `observe` computes the status once.
 """
 
@@ -30,12 +30,12 @@ from symphony_kube.status.unit_status import UnitStatus
 BACKEND = "kube"
 PODS, JOBS = "pods", "jobs"
 
-# If a unit may start and is not created within this time, its launcher has exited.
+# If a unit can be created but does not appear within this time, its launcher has exited.
 LAUNCHER_GONE_SECONDS = 60.0
-# A reason repeats the reason of the process that it waits for, so a chain of them can grow long.
+# A reason repeats the reason of the awaited process, so a chain of reasons can grow long.
 MAX_CHAINED_REASON_CHARS = 300
 
-# A process that is not created yet and waits for no other process.
+# The state of a process that is not created yet and does not wait for another process.
 NOT_CREATED = ContainerStatus()
 
 Object = Mapping[str, Any]
@@ -43,12 +43,12 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The state of an experiment at one time.
+    """The state of an experiment at a point in time.
 
-    ``containers`` has the state of each process by name, for `symphony.plan.start_order.verdict`.
+    ``containers`` maps names of processes to their states, for `symphony.plan.start_order.verdict`.
     ``valid_until`` is the time in seconds since the epoch at which the state changes without an
-    event, or None. ``deleted_units`` has the units that existed earlier and exist no longer.
-    ``empty`` is true if no Pod and no Job exists.
+    event, or None. ``deleted_units`` contains the units that existed earlier and no longer exist.
+    ``empty`` is true if neither Pods nor Jobs exist.
     """
 
     status: ExperimentStatus
@@ -58,7 +58,7 @@ class Observation:
     empty: bool = False
 
     def is_same_as(self, other: Observation | None) -> bool:
-        """Return whether the processes are in the same state as in another observation."""
+        """Return whether all processes are in the same state as in the other observation."""
         if other is None:
             return False
         return self.status == other.status and self.containers == other.containers
@@ -72,7 +72,7 @@ def observe(
     now: float,
     roster: Roster | None = None,
 ) -> Observation:
-    """Return the state of an experiment, given its Pods and Jobs as the API lists them."""
+    """Return the state of an experiment, using its Pods and Jobs as the API lists them."""
     observer = PodObserver(experiment, roster=roster)
     observer.replace(PODS, pods)
     observer.replace(JOBS, jobs)
@@ -83,7 +83,7 @@ class PodObserver:
     """Tracks the Pods and Jobs of an experiment.
 
     A launcher passes its ``roster``. The observer then waits without limit for the units of the
-    roster that do not exist yet. Any other caller leaves it out, and the observer reads it from the
+    roster that do not exist yet. Other callers omit the roster, and the observer reads it from the
     Pods.
     """
 
@@ -91,12 +91,13 @@ class PodObserver:
         self._experiment = experiment
         self._launching = roster is not None
         self._roster = roster
-        # By unit: its Pods by name, its Job, and the Pod that was deleted last.
+        # These map each unit to its Pods by name, to its Job, and to the Pod that was deleted most
+        # recently.
         self._pods: dict[str, dict[str, PodStatus]] = {}
         self._jobs: dict[str, JobStatus] = {}
         self._deleted: dict[str, PodStatus] = {}
         self._ready_times: dict[tuple[str, str], float] = {}
-        # Caches. The last two are valid until an object is created or deleted.
+        # These are caches. The last two are valid until an object is created or deleted.
         self._unit_statuses: dict[str, UnitStatus] = {}
         self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
@@ -105,7 +106,7 @@ class PodObserver:
     # --- input from the API ---
 
     def replace(self, kind: str, objects: Iterable[Object]) -> None:
-        """Replace all Pods or all Jobs by a new list."""
+        """Replace all Pods or all Jobs with a new list."""
         if kind == JOBS:
             for unit in list(self._jobs):
                 self._remove_job(unit)
@@ -151,7 +152,7 @@ class PodObserver:
 
     @property
     def units(self) -> Roster:
-        """The units of the roster, and then the units that only exist as objects."""
+        """The units of the roster, followed by the units that exist only as objects."""
         if self._units is None:
             self._units = self._find_units()
             times = [pod.created for pod in self._current_pods()]
@@ -161,7 +162,7 @@ class PodObserver:
 
     @property
     def container_refs(self) -> list[ContainerRef]:
-        """The containers of all current Pods, oldest Pods first."""
+        """The containers of all current Pods. Those in the oldest Pods come first."""
         refs = [ref for pod in self._current_pods() for ref in pod.refs]
         return sorted(refs, key=lambda ref: ref.created)
 
@@ -198,7 +199,7 @@ class PodObserver:
     # --- the units of the experiment ---
 
     def _find_roster(self) -> None:
-        """Read the roster from the first object that has a valid one. It never changes."""
+        """Read the roster from the first object that has a valid one. A roster never changes."""
         if self._roster is not None:
             return
         texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
@@ -206,7 +207,7 @@ class PodObserver:
         for text in sorted(text for text in texts if text):
             try:
                 self._roster = decode_roster(text)
-            except ValueError:  # a user has edited it; the existing Pods are all that is known
+            except ValueError:  # A user has edited the roster, so only the existing Pods are known.
                 continue
             self._unit_statuses.clear()
             return
@@ -228,7 +229,7 @@ class PodObserver:
         return min(times, default=0.0), unit
 
     def _unit_from_objects(self, name: str) -> Unit:
-        """Return a unit that is not in the roster."""
+        """Return a unit that is not in the roster, reconstructed from its objects."""
         pods = list(self._pods.get(name, {}).values())
         if name in self._deleted:
             pods.append(self._deleted[name])
@@ -239,7 +240,7 @@ class PodObserver:
     # --- the state of the experiment ---
 
     def observe(self, now: float) -> Observation:
-        """Return the state of the experiment at a time in seconds since the epoch."""
+        """Return the state of the experiment at ``now``, a time in seconds since the epoch."""
         units = self.units
         awaited_ready = {
             process
@@ -271,7 +272,7 @@ class PodObserver:
         )
 
     def _unit_status(self, unit: Unit, awaited_ready: set[str], now: float) -> UnitStatus | None:
-        """Return the status of a unit; None if it has not been created."""
+        """Return the status of a unit, or None if the unit has not been created."""
         cached = self._unit_statuses.get(unit.name)
         if cached is not None and (cached.valid_until is None or now < cached.valid_until):
             return cached
@@ -289,9 +290,9 @@ class PodObserver:
     def _explain_missing(
         self, missing: list[Unit], containers: dict[str, ContainerStatus], now: float
     ) -> list[float]:
-        """Set in ``containers`` why units have not been created.
+        """Set in ``containers`` the reasons why units have not been created.
 
-        Returns the times at which this changes.
+        Returns the times at which these reasons change.
         """
         expiries = []
         last_created = self._last_created()
@@ -309,7 +310,9 @@ class PodObserver:
         last_created: float,
         now: float,
     ) -> tuple[ContainerStatus, float | None]:
-        """Return the state of a unit that has not been created, and when that state expires."""
+        """Return the state of a unit that has not been created, and the time at which this state
+        expires.
+        """
         conditions = {
             process: condition
             for process, condition in unit.starts_after.items()
@@ -342,7 +345,7 @@ class PodObserver:
         return ContainerStatus(state=State.UNKNOWN, cause=cause), None
 
     def _last_created(self) -> float:
-        """Return when the latest object was created. The launcher was running at that time."""
+        """Return when the newest object was created. The launcher was running at that time."""
         times = [pod.created for pod in (*self._current_pods(), *self._deleted.values())]
         times += [job.created for job in self._jobs.values()]
         return max(times, default=0.0)
@@ -380,7 +383,7 @@ class PodObserver:
         self, name: str, group: str | None, container: ContainerStatus
     ) -> ProcessStatus:
         cached = self._process_statuses.get(name)
-        # The identity check avoids most comparisons in experiments of many processes.
+        # The identity check avoids most comparisons in experiments with many processes.
         if cached is not None and (cached[0] is container or cached[0] == container):
             return cached[1]
         not_ready_in_time = (
@@ -404,9 +407,9 @@ class PodObserver:
 
 
 def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:
-    """Return the new state of a Pod with the facts that only its old state has.
+    """Return the new state of a Pod, with the facts that only its old state contains.
 
-    A kubelet may reset the status of a container that has exited.
+    A kubelet can reset the status of a container that has exited.
     """
     containers = dict(new.containers)
     for name, container in new.containers.items():
@@ -423,7 +426,7 @@ def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:
 
 
 def _met_since(condition: str, container: ContainerStatus, now: float) -> float:
-    """Return when a start condition was met, or ``now`` if that is unknown."""
+    """Return when a start condition was met, or ``now`` if the time is unknown."""
     times = {
         "ready": container.ready_since,
         "started": container.started,
@@ -433,7 +436,7 @@ def _met_since(condition: str, container: ContainerStatus, now: float) -> float:
 
 
 def _in_start_order(units: list[Unit]) -> list[Unit]:
-    """Return units such that each one follows the units that it waits for."""
+    """Return the units in an order in which each unit follows the units that it waits for."""
     if not any(unit.starts_after for unit in units):
         return units
     owners = {process: unit.name for unit in units for process in unit.processes}
@@ -443,5 +446,5 @@ def _in_start_order(units: list[Unit]) -> list[Unit]:
     by_name = {unit.name: unit for unit in units}
     try:
         return [by_name[name] for name in graphlib.TopologicalSorter(graph).static_order()]
-    except graphlib.CycleError:  # `resolve` refuses a cycle, so the roster was edited
+    except graphlib.CycleError:  # `resolve` rejects cycles, so a user has edited the roster.
         return units

@@ -1,4 +1,6 @@
-"""Errors for calls that the API server refuses, with the missing right and how to fix it. Pure."""
+"""Errors for calls that the API server refuses. They name the missing right and the remedy.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ def refused(exc: ApiError, action: str, advice: str) -> ApiError:
 
 
 def missing_right(exc: ApiError, action: str, right: str, scope: Scope) -> ApiError:
-    """Return the error for an action that failed, with the right that a 403 response asks for."""
+    """Return the error for a failed action, with the missing right if the response is a 403."""
     message = f"cannot {action}: {exc.detail} (HTTP {exc.status})"
     if exc.status == 403:
         message += f"; it requires the right to {right} in namespace {scope.namespace!r}"

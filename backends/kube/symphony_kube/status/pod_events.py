@@ -1,4 +1,4 @@
-"""Find out from events why the setup of a Pod makes no progress. Only its node knows the cause."""
+"""Determine from events why the setup of a Pod makes no progress. Only its node knows the cause."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SLOW_SETUP_SECONDS = 5.0
 def explain_slow_setup(
     api: Api, scope: Scope, status: ExperimentStatus, pods: Iterable[Object], *, now: float
 ) -> ExperimentStatus:
-    """Return ``status`` with the reason of each process whose Pod takes long to set up.
+    """Return ``status`` with a reason for each process whose Pod takes long to set up.
 
-    Makes one call if there is such a Pod, otherwise none. Returns ``status`` unchanged if the
+    Sends one request if such a Pod exists, and otherwise none. Returns ``status`` unchanged if the
     events cannot be listed.
     """
     slow = _slow_pods(status, pods, now)
@@ -40,7 +40,7 @@ def explain_slow_setup(
     path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
         events = items_of(api.call("GET", path, query={"fieldSelector": selector}))
-    except BackendError:  # the status is correct without the events, only less detailed
+    except BackendError:  # The status is correct without the events; it is only less detailed.
         return status
     explained: dict[str, Reason] = {}
     for uid, names in slow.items():
@@ -55,11 +55,11 @@ def is_setting_up(status: ExperimentStatus) -> bool:
 
 
 def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
-    """Return what blocks the setup of a Pod, given the events of a namespace. Pure.
+    """Return the problem that blocks the setup of a Pod, from the events of its namespace. Pure.
 
-    Only warnings that follow the last normal event are considered. A timeout of a volume is less
-    informative than the cause of that timeout, so it is used only if there is no other warning. The
-    reason is empty if there is no warning.
+    Only warnings that follow the last normal event are considered. The timeout of a volume is less
+    informative than its cause, so this warning is used only if there is no other. The reason is
+    empty if there is no warning.
     """
     of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
     of_pod.sort(key=event_time)
@@ -77,7 +77,9 @@ def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
 
 
 def event_time(event: Object) -> float:
-    """Return when an event happened last, in seconds since the epoch, or 0 if that is unknown."""
+    """Return when an event last happened, in seconds since the epoch, or 0 if the time is
+    unknown.
+    """
     time = (
         event.get("lastTimestamp")
         or event.get("eventTime")
@@ -97,7 +99,9 @@ def _waits_for_setup(process: ProcessStatus) -> bool:
 def _slow_pods(
     status: ExperimentStatus, pods: Iterable[Object], now: float
 ) -> dict[str, list[str]]:
-    """Return, by the uid of each Pod that takes long to set up, the processes in it."""
+    """Return a mapping from the uid of each Pod that takes long to set up to the processes in
+    the Pod.
+    """
     creating = {process.name for process in status if _waits_for_setup(process)}
     slow: dict[str, list[str]] = {}
     if not creating:

@@ -1,8 +1,7 @@
 """Read the state of containers from the API object of a Pod, independent of the current time. Pure.
 
-The fields are those of
-https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus.
-The values of Kubernetes 1.20 and all later versions are supported.
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus describes
+the fields. The values of Kubernetes 1.20 and all later versions are supported.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ EXIT_UNKNOWN = "exit status unknown"
 CREATING = Reason("ContainerCreating", ReasonCode.CREATING)
 SCHEDULING = Reason("being scheduled", ReasonCode.SCHEDULING)
 
-# The exit codes of a container that was ended with SIGKILL or SIGTERM.
+# The exit codes of a container that SIGKILL or SIGTERM has ended.
 _EXIT_CODES_OF_STOPPED = (137, 143)
 _FINISHED_PHASES = ("Succeeded", "Failed")
 _DEFAULT_GRACE_SECONDS = 30.0
@@ -34,8 +33,8 @@ _DEFAULT_GRACE_SECONDS = 30.0
 class ContainerStatus:
     """The state of one process; implements `symphony.plan.start_order.Awaited`.
 
-    Times are seconds since the epoch. ``ready_since`` is None if it is unknown. ``stopping`` is
-    true while the process has been asked to exit and has not exited yet.
+    Times are seconds since the epoch. ``ready_since`` is None if the time is unknown. ``stopping``
+    is true while the process has been asked to exit and has not exited yet.
     """
 
     state: State = State.PENDING
@@ -58,12 +57,13 @@ class ContainerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:
-    """The container of a process in one Pod, and what is needed to use it.
+    """The container of a process in one Pod, with the data that is needed to use the container.
 
     ``state`` is the state of the container in Kubernetes (``running``, ``waiting``,
-    ``terminated``), or empty if the kubelet has not reported any. ``has_log`` is true once the
-    container has started. ``finished`` is true if the container never runs again; a Job may still
-    create another Pod. ``created`` is the creation time of the Pod in seconds since the epoch.
+    ``terminated``), or empty if the kubelet has not reported a state. ``has_log`` is true once the
+    container has started. ``finished`` is true if the container never runs again, although a Job
+    can still create another Pod. ``created`` is the creation time of the Pod in seconds since the
+    epoch.
     """
 
     process: str
@@ -89,11 +89,12 @@ class ContainerRef:
 class PodStatus:
     """The state of a Pod. Times are seconds since the epoch.
 
-    ``deadline`` is the time at which a Pod that is being deleted must be gone, ``delete_requested``
-    the time of the request, and ``grace_seconds`` the time its processes have to exit.
-    ``ready_by_log`` has the containers whose log has matched their readiness expression, ``probed``
-    those with a readiness probe. ``before_deletion`` has the containers as they were before the
-    deletion, if that was observed. ``node_silent`` is true if the node has stopped reporting.
+    ``deadline`` is the time by which a Pod that is being deleted must have ended,
+    ``delete_requested`` is the time of the request, and ``grace_seconds`` is the time that its
+    processes have to exit. ``ready_by_log`` contains the containers whose log has matched their
+    readiness expression, and ``probed`` contains those with a readiness probe. ``before_deletion``
+    contains the states of the containers before the deletion, if these were observed.
+    ``node_silent`` is true if the node has stopped reporting.
     """
 
     name: str
@@ -118,9 +119,9 @@ class PodStatus:
 
 
 def parse_pod(pod: Object) -> PodStatus:
-    """Return the state of a Pod, given its API object.
+    """Return the state of a Pod from its API object.
 
-    The result holds a hundredth of the memory of the API object.
+    The result needs about one hundredth of the memory of the API object.
     """
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
@@ -130,7 +131,7 @@ def parse_pod(pod: Object) -> PodStatus:
     if deadline is not None:
         delete_requested = deadline - (metadata.get("deletionGracePeriodSeconds") or 0)
     # The node controller sets Ready to False when a node stops reporting. The kubelet sets both
-    # conditions together, and a readiness gate changes Ready alone.
+    # conditions together, whereas a readiness gate changes only Ready.
     node_silent = (
         _condition(status, "Ready").get("status") == "False"
         and _condition(status, "ContainersReady").get("status") == "True"
@@ -161,7 +162,7 @@ def parse_pod(pod: Object) -> PodStatus:
 
 
 def container_refs(pod: Object) -> list[ContainerRef]:
-    """Return the containers of a Pod, without its init containers."""
+    """Return the containers of a Pod, except for its init containers."""
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     statuses = _by_name(status.get("containerStatuses"))
@@ -194,9 +195,9 @@ def container_refs(pod: Object) -> list[ContainerRef]:
 
 @functools.lru_cache(maxsize=4096)
 def parse_time(time: str | None) -> float | None:
-    """Return a time of the API in seconds since the epoch, or None if it is missing or zero.
+    """Return an API time in seconds since the epoch, or None if the time is missing or zero.
 
-    The API writes the zero time for an event that has not happened.
+    The API uses the zero time for an event that has not happened.
     """
     if not time:
         return None
@@ -215,12 +216,12 @@ def parse_time(time: str | None) -> float | None:
 
 
 def deadline_exceeded(seconds: int) -> Reason:
-    """Return the reason of a Pod or Job that ran longer than its deadline in seconds."""
+    """Return the reason for a Pod or Job that ran longer than its deadline in seconds."""
     return Reason(f"DeadlineExceeded: ran longer than {seconds} s", ReasonCode.DEADLINE_EXCEEDED)
 
 
 def exit_unknown(why: str) -> Reason:
-    """Return the reason of a process whose exit status is lost."""
+    """Return the reason for a process whose exit status is lost."""
     return Reason(f"{EXIT_UNKNOWN}: {why}", ReasonCode.LOST)
 
 
@@ -233,7 +234,7 @@ def _is_of_job(metadata: Object) -> bool:
 
 
 def _is_final(reported: Object, pod: Object) -> bool:
-    """Return whether the kubelet does not restart a terminated container."""
+    """Return whether the kubelet will not restart a terminated container."""
     policy = pod["spec"].get("restartPolicy", "Always")
     exit_code: int | None = reported["state"]["terminated"].get("exitCode")
     if policy == "Never" or "deletionTimestamp" in pod["metadata"]:
@@ -275,7 +276,7 @@ class _PodParser:
         self._statuses = _by_name(status.get("containerStatuses"))
 
     def containers(self) -> dict[str, ContainerStatus]:
-        """Return the state of each container by name."""
+        """Return a mapping from the names of the containers to their states."""
         blocked = self._blocked_by_init_container()
         containers_ready = _condition(self._status, "ContainersReady")
         ready_since = None
@@ -326,7 +327,7 @@ class _PodParser:
         )
         start_failure = _start_failure(terminated)
         if start_failure is not None:
-            # The runtime makes up the exit code and the start time.
+            # The runtime invents the exit code and the start time.
             parsed = replace(parsed, exit_code=None, started=None)
         if self._is_restarted(container, exit_code):
             restarting = Reason(reasons.restarting(parsed.exit_code), ReasonCode.BACKING_OFF)
@@ -350,7 +351,9 @@ class _PodParser:
         return _start_failure(terminated) or reasons.exited(exit_code)
 
     def _status_unknown(self, parsed: ContainerStatus, terminated: Object) -> ContainerStatus:
-        """Return the state of a container that the kubelet has lost; its exit code is made up."""
+        """Return the state of a container that the kubelet has lost. Its reported exit code is
+        invented.
+        """
         pod_reason = self._pod_reason()
         if pod_reason is not None:
             return replace(parsed, state=State.FAILED, exit_code=None, cause=pod_reason)
@@ -382,7 +385,7 @@ class _PodParser:
         return replace(parsed, state=State.FAILED, cause=cause, stopping=running)
 
     def _is_restarted(self, container: Object, exit_code: int) -> bool:
-        """Return whether the kubelet restarts a container that exited with a code."""
+        """Return whether the kubelet restarts a container that exited with this code."""
         if self._phase in _FINISHED_PHASES or "deletionTimestamp" in self._metadata:
             return False
         pod_policy = self._spec.get("restartPolicy", "Always")
@@ -392,7 +395,7 @@ class _PodParser:
     # --- the Pod ---
 
     def _pod_reason(self) -> Reason | None:
-        """Return why Kubernetes ended the Pod as a whole, or None if it did not."""
+        """Return why Kubernetes ended the entire Pod, or None if Kubernetes did not end it."""
         reason = self._status.get("reason", "")
         deadline = self._spec.get("activeDeadlineSeconds")
         if reason == "DeadlineExceeded" and deadline:
@@ -443,11 +446,12 @@ class _PodParser:
             return _start_failure(last) or Reason(text, ReasonCode.BACKING_OFF)
         if reason in reasons.START_FAILURE_REASONS:
             return Reason(reasons.start_failure(message), ReasonCode.CANNOT_START)
-        # For example CreateContainerConfigError: a Secret of the environment does not exist.
+        # For example, the reason is CreateContainerConfigError if the environment refers to a
+        # missing Secret.
         return Reason(reasons.with_message(reason, message), ReasonCode.CANNOT_START)
 
     def _scheduling_reason(self) -> Reason:
-        """Return why the Pod is on no node, or that it is being set up on its node."""
+        """Return why the Pod is not assigned to a node, or that its node is setting it up."""
         scheduled = _condition(self._status, "PodScheduled")
         if scheduled.get("status") != "False":
             return CREATING if self._spec.get("nodeName") else SCHEDULING
@@ -457,10 +461,10 @@ class _PodParser:
         return Reason(reasons.with_message(reason, message), ReasonCode.SCHEDULING)
 
     def _creating_reason(self, container: Object, status: Object) -> Reason:
-        """Return what a container that is being created waits for.
+        """Return what a container waits for while it is being created.
 
-        Kubernetes reports since 1.29 that the sandbox of the Pod is complete. Only the image is
-        missing then.
+        Since version 1.29, Kubernetes reports when the sandbox of the Pod is complete. From then
+        on, only the image is missing.
         """
         sandbox = _condition(self._status, "PodReadyToStartContainers")
         if sandbox.get("status") == "True" and not status.get("imageID"):
@@ -468,7 +472,7 @@ class _PodParser:
         return CREATING
 
     def _blocked_by_init_container(self) -> ContainerStatus | None:
-        """Return the state of containers that wait for an init container, or None."""
+        """Return the state of containers that are waiting for an init container, or None."""
         statuses = _by_name(self._status.get("initContainerStatuses"))
         for container in self._spec.get("initContainers") or ():
             status = statuses.get(container["name"])
@@ -484,7 +488,7 @@ class _PodParser:
         return None
 
     def _init_container(self, container: Object, status: Object, state: Object) -> ContainerStatus:
-        """Return the state of containers that wait for this init container."""
+        """Return the state of containers that are waiting for this init container."""
         subject = f"init container {container['name']!r}"
         terminated = state.get("terminated")
         if terminated is not None:
@@ -510,7 +514,7 @@ def _init_failure(subject: str, terminated: Object) -> Reason:
 
 
 def _start_failure(terminated: Object) -> Reason | None:
-    """Return why the command of a container did not start, or None if it did."""
+    """Return why the command of a container did not start, or None if the command started."""
     if terminated.get("reason") not in reasons.START_FAILURE_REASONS:
         return None
     text = reasons.start_failure(terminated.get("message", ""))

@@ -1,7 +1,7 @@
-"""Explain why a Pod does not run, in a reason code and in text that fits into a table. Pure.
+"""Explain why a Pod is not running, with a reason code and with text that fits into a table. Pure.
 
-Kubernetes reports causes as sentences. They differ between its versions and between container
-runtimes.
+Kubernetes reports causes as sentences, which differ between Kubernetes versions and between
+container runtimes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ IMAGE_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
-# The image does not exist or must not be pulled. Kubernetes keeps retrying without end.
+# The image does not exist or must not be pulled. Kubernetes keeps retrying forever.
 IMAGE_NOT_FOUND_REASONS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 START_FAILURE_REASONS = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
-# The reasons of a Pod that its node refused to run, apart from those that begin with "OutOf".
+# The reasons of Pods that their nodes rejected, except for reasons that begin with "OutOf".
 _NODE_REJECTIONS = frozenset(
     {"NodeAffinity", "NodeSelectorMismatching", "UnexpectedAdmissionError"}
 )
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 
 _NODES = re.compile(r"(\d+/\d+) nodes are available: (.*)", re.DOTALL)
-# The scheduler appends remarks on preemption. They concern other Pods, so the user cannot act on
-# them.
+# The scheduler appends remarks on preemption. These remarks concern other Pods, so the user cannot
+# act on them.
 _PREEMPTION_REMARK = re.compile(r"\.? *(no new claims to deallocate|preemption:).*", re.DOTALL)
 _NODE_COUNT_AND_CAUSE = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"node\(s\) had (?:untolerated )?taint(?:\(s\))? \{([^}]*?):? *\}.*")
@@ -51,7 +51,7 @@ _BACK_OFF = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? restarting",
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a process is in its state: the text for a person, and the code for a program."""
+    """Why a process is in its state: text for people, and a code for programs."""
 
     text: str = ""
     code: ReasonCode | None = None
@@ -64,7 +64,7 @@ NO_REASON = Reason()
 
 
 def unschedulable(message: str) -> str:
-    """Return why no node fits a Pod, given the message of the scheduler."""
+    """Return why no node fits a Pod, using the message from the scheduler."""
     line = _PREEMPTION_REMARK.sub("", one_line(message)).rstrip(". ")
     nodes = _NODES.match(line)
     if nodes is None:
@@ -73,7 +73,7 @@ def unschedulable(message: str) -> str:
     causes = [
         f"{count} {_node_cause(cause)}" for count, cause in _NODE_COUNT_AND_CAUSE.findall(details)
     ]
-    # List missing resources first: they are the most frequent cause.
+    # List missing resources first, because they are the most frequent cause.
     causes.sort(key=lambda cause: "insufficient" not in cause)
     return f"Unschedulable: {available} nodes fit: {shorten(', '.join(causes) or details)}"
 
@@ -92,20 +92,20 @@ def image_unavailable(reason: str, image: str, message: str) -> str:
     if reason == "ErrImageNeverPull":
         return f"{reason}: {image} is not on its node, and its pull policy is Never"
     *_, last = one_line(message).rsplit(": ", 1)
-    if '"' in last or last == message:  # the message has no cause after its last colon
+    if '"' in last or last == message:  # The message contains no cause after its last colon.
         return f"{reason}: {image}"
     return f"{reason}: {image}: {shorten(last)}"
 
 
 def mount_failure(message: str) -> str:
-    """Return why a volume is not mounted, given the message of the node."""
+    """Return why a volume is not mounted, using the message from the node."""
     line = _VOLUME.sub("", one_line(message))
     _, separator, output = line.rpartition(" Output: ")
     return shorten(output if separator else line)
 
 
 def start_failure(message: str) -> str:
-    """Return why the command of a container did not start, given the message of the runtime."""
+    """Return why the command of a container did not start, using the message from the runtime."""
     line = one_line(message)
     match = _EXEC.search(line)
     if match:
@@ -115,7 +115,7 @@ def start_failure(message: str) -> str:
 
 
 def exited(exit_code: int) -> Reason:
-    """Return the meaning of a nonzero exit code. The text is empty for most codes."""
+    """Return the meaning of a nonzero exit code. The text is empty for most exit codes."""
     if exit_code > 128:
         try:
             name = signal.Signals(exit_code - 128).name
@@ -127,7 +127,7 @@ def exited(exit_code: int) -> Reason:
 
 
 def restarting(exit_code: int | None, message: str = "") -> str:
-    """Return when a container restarts, given the back-off message of Kubernetes."""
+    """Return when a container restarts, using the back-off message from Kubernetes."""
     exited_with = f"exit code {'unknown' if exit_code is None else exit_code}"
     delay = _BACK_OFF.search(message)
     if delay is None:
@@ -138,7 +138,7 @@ def restarting(exit_code: int | None, message: str = "") -> str:
 
 
 def pod_ended(reason: str, message: str) -> Reason:
-    """Return why Kubernetes ended a Pod as a whole."""
+    """Return why Kubernetes ended an entire Pod."""
     if reason == "DeadlineExceeded":
         code = ReasonCode.DEADLINE_EXCEEDED
     elif reason.startswith("OutOf") or reason in _NODE_REJECTIONS:
@@ -151,13 +151,13 @@ def pod_ended(reason: str, message: str) -> Reason:
 
 
 def setup_failure(reason: str, message: str) -> Reason:
-    """Return why the setup of a Pod makes no progress, given a warning event of its node."""
+    """Return why the setup of a Pod makes no progress, using a warning event from its node."""
     code = ReasonCode.MOUNT_FAILED if reason in _MOUNT_EVENTS else ReasonCode.CREATING
     return Reason(with_message(reason, mount_failure(message)), code)
 
 
 def with_message(reason: str, message: str) -> str:
-    """Join the reason of Kubernetes with its message.
+    """Join a reason from Kubernetes with its message.
 
     >>> with_message("Evicted", "The node was low on resource: memory.")
     'Evicted: The node was low on resource: memory'
@@ -167,5 +167,5 @@ def with_message(reason: str, message: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return a message on one line that fits into a table."""
+    """Return a message as a single line that fits into a table."""
     return one_line(text, limit=MAX_REASON_CHARS).rstrip(". ")

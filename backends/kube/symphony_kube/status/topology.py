@@ -27,8 +27,8 @@ Object = Mapping[str, Any]
 def describe_topology(api: Api, scope: Scope) -> Topology:
     """Return the topology of an experiment. Raises `NotFound` if it does not exist.
 
-    The connections of processes are unknown if a user has deleted the Pods, because the roster is
-    part of the first Pod.
+    If a user has deleted the Pods, the connections between processes are unknown, because the first
+    Pod contains the roster.
     """
     observer, pods = experiments.observe_once(api, scope)
     status = experiments.current_status(api, scope, observer)
@@ -47,7 +47,7 @@ def build_topology(
     services: Iterable[Object],
     environment: Mapping[str, str],
 ) -> Topology:
-    """Return the topology, given the environment of any container of the experiment. Pure."""
+    """Return the topology, using the environment of any container in the experiment. Pure."""
     group_members = {}
     connects = {}
     for unit in roster:
@@ -55,7 +55,8 @@ def build_topology(
         for member, member_services in unit.serves.items():
             group_members.update(dict.fromkeys(member_services, member))
     found = [_service(service, group_members, environment) for service in services]
-    # The API lists Services by name. The environment has the addresses in declaration order.
+    # The API sorts Services by name, whereas the environment contains the addresses in declaration
+    # order.
     positions = {name: position for position, name in enumerate(environment)}
 
     def declaration_order(service: Service) -> int:

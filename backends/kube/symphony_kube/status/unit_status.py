@@ -11,9 +11,9 @@ from symphony_kube.status.job_status import JobStatus, back_off_seconds
 from symphony_kube.status.pod_status import ContainerStatus, PodStatus, exit_unknown
 from symphony_kube.status.reasons import NO_REASON, Reason
 
-# A Pod that still exists so long after its deadline has lost its node.
+# If a Pod still exists this long after its deadline, its node is lost.
 OVERDUE_SECONDS = 30.0
-# A Job that has created no Pod after this time is blocked, and only its events show why.
+# A Job that has created no Pod after this time is blocked, and only its events show the cause.
 JOB_BLOCKED_SECONDS = 10.0
 
 POD_DELETED = exit_unknown("its Pod was deleted")
@@ -23,10 +23,11 @@ Containers = dict[str, ContainerStatus]
 
 
 class UnitStatus:
-    """The state of the processes of a unit.
+    """The state of the processes in a unit.
 
-    ``containers`` has the state of each process by name. It is valid until the time ``valid_until``
-    in seconds since the epoch, or until an object of the unit changes if that is None.
+    ``containers`` maps names of processes to their states. It is valid until the time
+    ``valid_until`` in seconds since the epoch or, if ``valid_until`` is None, until an object of
+    the unit changes.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class UnitStatus:
         """Record the processes that are ready, and restore those that were ready in an earlier
         status.
 
-        ``ready_times`` has, by the uid of the Pod and the process, when the process became ready.
-        It is updated.
+        ``ready_times`` maps pairs of a Pod uid and a process to the time at which the process
+        became ready. This method updates the mapping.
         """
         if self._pod is None:
             return
@@ -69,7 +70,7 @@ class UnitStatus:
             elif key in ready_times:
                 since = ready_times[key]
                 if container.never_ready:
-                    # The process was ready in time. It has become unready since then.
+                    # The process became ready in time and has become unready since then.
                     container = replace(container, never_ready=False, cause=NO_REASON)
             else:
                 continue
@@ -132,9 +133,10 @@ class UnitStatus:
         return replace(container, never_ready=True, cause=cause)
 
     def _stopping(self, container: ContainerStatus, pod: PodStatus) -> ContainerStatus:
-        """Treat a process as running while its Pod has failed and its grace period lasts.
+        """Treat a process as running while its Pod has failed and the grace period of the Pod
+        lasts.
 
-        Its exit code is reported at the end of that period.
+        The exit code of the process is reported at the end of the grace period.
         """
         expected_end = (pod.modified or 0.0) + pod.grace_seconds + OVERDUE_SECONDS
         if self._now >= expected_end:
@@ -147,8 +149,8 @@ class UnitStatus:
     ) -> ContainerStatus:
         """Return the state of a process whose Pod is being deleted.
 
-        An exit before the request is the result of the process. A later exit is caused by the
-        deletion.
+        An exit before the deletion request is the result of the process. The deletion causes any
+        later exit.
         """
         has_ended = container.state in ENDED
         if has_ended and (container.ended or 0.0) < (pod.delete_requested or 0.0):
@@ -184,13 +186,13 @@ class UnitStatus:
     def _job_failed(
         self, container: ContainerStatus, job: JobStatus, *, expected_end: float = 0.0
     ) -> ContainerStatus:
-        """Return the state of a process of a failed Job.
+        """Return the state of a process in a failed Job.
 
-        Until ``expected_end`` the process may still exit, and its Pod then reports more.
+        Until ``expected_end``, the process can still exit, and its Pod then reports more details.
         """
         if container.state is State.SUCCEEDED:
             return container
-        # A pending process may still start to run.
+        # A pending process can still begin to run.
         if container.state not in ENDED and self._now < expected_end:
             self._expires_at(expected_end)
             return replace(container, ready=False, cause=job.reason)
@@ -280,8 +282,8 @@ class UnitStatus:
 
 
 def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
-    """Return the state of a failed process of a Job that has used up its retries."""
-    if not job.backoff_limit:  # the process ran once, so its own reason is complete
+    """Return the state of a failed process whose Job has used up its retries."""
+    if not job.backoff_limit:  # The process ran once, so its own reason is complete.
         return container
     text = job.reason.text
     if container.reason:
@@ -292,7 +294,8 @@ def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerS
 def _current_pod(pods: list[PodStatus]) -> PodStatus | None:
     """Return the Pod that determines the state of its unit.
 
-    That is a Pod that succeeded, otherwise the latest Pod. Pods that are being deleted come last.
+    This is a Pod that succeeded, or otherwise the newest Pod. Pods that are being deleted come
+    last.
     """
     if not pods:
         return None
@@ -303,7 +306,7 @@ def _current_pod(pods: list[PodStatus]) -> PodStatus | None:
 
 
 def _before_deletion(pod: PodStatus | None) -> Mapping[str, ContainerStatus]:
-    """Return the containers of a deleted Pod as they were before the deletion was requested."""
+    """Return the containers of a deleted Pod in their states before the deletion was requested."""
     if pod is None:
         return {}
     if pod.before_deletion is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from symphony_kube.api.labels import Scope
     from symphony_kube.status.observe import Observation
 
-# After a Pod was deleted, wait this long for the deletion of the others.
+# After the deletion of one Pod, wait this long for the deletion of the other Pods.
 DELETION_SETTLE_SECONDS = 1.0
 
 
@@ -31,10 +31,10 @@ def wait(
     on_change: OnChange,
     until: Until = "ended",
 ) -> ExperimentStatus:
-    """Return the status when every process has reached a state; see `Cluster.wait`.
+    """Return the status when every process has reached a given state; see `Cluster.wait`.
 
-    Makes one list and one watch of each kind. Calls ``on_change`` with every status, also with the
-    reason of a Pod that takes long to set up.
+    Sends one list request and one watch request for each kind of object. Calls ``on_change`` with
+    every status, including statuses with the reason why a Pod takes long to set up.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     with ObservationStream(api, scope) as stream:
@@ -48,8 +48,8 @@ def wait(
                 if later is None:
                     raise wait_timeout(scope.experiment, until, awaited, timeout or 0.0)
             elif observation.deleted_units:
-                # Kubernetes deletes the Pods of an experiment one after the other. If all of them
-                # are deleted, the next observation raises NotFound.
+                # Kubernetes deletes the Pods of an experiment one after the other. If all Pods are
+                # deleted, reading the next observation raises NotFound.
                 later = stream.next(DELETION_SETTLE_SECONDS)
                 if later is None:
                     return observation.status
@@ -68,8 +68,8 @@ def _next(
 ) -> Observation | None:
     """Return the next observation, or None at the deadline.
 
-    A Pod that cannot be set up does not change. The reason is therefore read from its events from
-    time to time, and passed to ``on_change``.
+    A Pod that cannot be set up does not change. The reason is therefore read periodically from the
+    events of the Pod and passed to ``on_change``.
     """
     if on_change is None or not pod_events.is_setting_up(observation.status):
         return stream.next(_seconds_left(deadline))
@@ -84,7 +84,8 @@ def _next(
             return later
         try:
             pods = list_pods(api, scope)
-        except SymphonyError:  # the watch sees the same error and decides whether it is temporary
+        # The watch receives the same error and determines whether it is temporary.
+        except SymphonyError:
             continue
         status = pod_events.explain_slow_setup(
             api, scope, observation.status, pods, now=time.time()

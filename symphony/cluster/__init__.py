@@ -1,4 +1,4 @@
-"""The abstract cluster, and how the cluster of a backend is found and created."""
+"""The abstract cluster, and the functions that find and create the cluster of a backend."""
 
 from symphony.cluster.cluster import Cluster, ExecResult, Manifest, OnChange, Progress, Tunnel
 

@@ -1,4 +1,4 @@
-"""The abstract cluster: the methods that every backend has."""
+"""The abstract cluster, which defines the methods of every backend."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
     from symphony.process_details import ProcessDetails
 
 
-# Called with each status that differs from the one before.
+# A function that is called with each status that differs from the previous status.
 OnChange = Callable[[ExperimentStatus], None] | None
 
-# Called with the number of bytes copied so far and the total, or None if the total is unknown.
+# A function that is called with the number of bytes copied so far and the total number, which is
+# None if it is unknown.
 Progress = Callable[[int, int | None], None]
 
 
 class Manifest(abc.ABC):
-    """The objects that a backend creates for a plan. Its text is what a dry run prints.
+    """The objects that a backend creates for a plan. A dry run prints the text of the manifest.
 
-    The text ends with a newline, because YAML without it can have a different meaning.
+    The text ends with a newline, because YAML text without a final newline can have a different
+    meaning.
     """
 
     experiment: str
@@ -54,10 +56,10 @@ class Manifest(abc.ABC):
         """Return the manifest as a dictionary that can be written as JSON."""
 
     def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
-        """Write the manifest, with the values of secrets, to a file that only its owner can read.
+        """Write the manifest, including secret values, to a file that only its owner can read.
 
-        With ``dry_run``, make the same checks and write nothing. Raises `Unsupported` if the
-        manifest of the backend has no values of secrets.
+        With ``dry_run``, make the same checks but write nothing. Raises `Unsupported` if the
+        manifest of the backend does not contain secret values.
         """
         raise Unsupported(
             f"the manifest of {self.experiment!r} contains no values of secrets on this backend"
@@ -65,19 +67,18 @@ class Manifest(abc.ABC):
 
 
 class Cluster(abc.ABC):
-    """Launches experiments and reports their status. Each backend has one subclass.
+    """Launches experiments and reports their status. Each backend defines one subclass.
 
-    ``preamble_cmds`` and ``start_dir`` apply to every experiment that is launched here, before the
-    experiment's own settings. Every method that takes the name of an experiment raises `NotFound`
-    if there is no such experiment.
+    ``preamble_cmds`` and ``start_dir`` apply to every experiment that this cluster launches, and
+    precede the experiment's own settings. Every method that takes the name of an experiment raises
+    `NotFound` if the experiment does not exist.
     """
 
     backend: ClassVar[str]
-    # Whether commands run on this machine. They then receive Ctrl-C from the terminal of the
-    # command line directly.
+    # Whether commands run on this machine. If so, they receive Ctrl-C directly from the terminal.
     commands_run_here: ClassVar[bool] = False
-    # Whether a dry run checks that no running experiment has the name. If not, only
-    # `dry_run="server"` checks it, and a plain dry run sends no request to the backend.
+    # Whether a plain dry run checks that no running experiment has the same name. If it is False,
+    # only `dry_run="server"` makes this check, and a plain dry run sends no request to the backend.
     dry_run_checks_name: ClassVar[bool] = True
     # Whether every process must have a container image.
     requires_image: bool = False
@@ -90,12 +91,13 @@ class Cluster(abc.ABC):
         self._preamble_cmds = preamble_cmds
         self._start_dir = start_dir
         if preamble_cmds is not None or start_dir is not None:
-            # Validate the options here, so that an error is raised before the first launch.
+            # Validate the options here, so that an invalid option raises an error before the first
+            # launch.
             _ = self.defaults
 
     @functools.cached_property
     def defaults(self) -> Defaults:
-        """The settings that apply to every experiment launched here, before its own."""
+        """The settings that apply to every launched experiment and precede its own settings."""
         from symphony.model.validators import nonempty_text, shell_lines
         from symphony.plan.resolve import Defaults
 
@@ -111,11 +113,13 @@ class Cluster(abc.ABC):
     def new(name: str | None = None, **options: Any) -> Cluster:
         """Return the cluster of a backend: ``local``, ``tmux``, ``kube`` or a third party's.
 
-        ``name`` is the name or an alias of a backend. If it is None, the backend is the one in
-        `SymphonyConfig`. ``options`` are the keywords of the backend's class. The configuration
-        provides those that are not given. Only the module of that backend is imported.
+        ``name`` is the name or an alias of a backend. If it is None, the backend is taken from
+        `SymphonyConfig`. ``options`` are the keyword arguments of the backend's class. The
+        configuration provides the options that are not given. Only the module of the selected
+        backend is imported.
 
-        Raises `PluginError` if the backend cannot be loaded, and `SpecError` if an option is wrong.
+        Raises `PluginError` if the backend cannot be loaded, and `SpecError` if an option is
+        invalid.
         """
         from symphony.cluster.factory import create_cluster
 
@@ -123,10 +127,10 @@ class Cluster(abc.ABC):
 
     @classmethod
     def with_options(cls, name: str, options: Mapping[str, Any]) -> Cluster:
-        """Return a cluster that is constructed with these keywords.
+        """Return a cluster that is constructed with the given options as keyword arguments.
 
         ``name`` is the name of the backend for error messages. Raises `SpecError` if the class does
-        not take one of the keywords. The ``path`` of the error is that keyword.
+        not accept one of the options. The ``path`` of the error is the name of this option.
         """
         known = cls.option_names()
         for option in options:
@@ -137,10 +141,10 @@ class Cluster(abc.ABC):
 
     @classmethod
     def option_names(cls) -> list[str]:
-        """Return the keywords that this class takes.
+        """Return the names of the keyword arguments that this class accepts.
 
-        If a constructor takes ``**options``, the keywords of its base class are included, because
-        the constructor passes them on.
+        If a constructor takes ``**options``, the keyword arguments of its base class are included,
+        because the constructor passes them on.
         """
         names: dict[str, None] = {}
         for base in cls.__mro__:
@@ -156,16 +160,16 @@ class Cluster(abc.ABC):
         return list(names)
 
     def set_default_resources(self, resources: Mapping[str, str]) -> None:
-        """Set the resources, such as ``{"cpu": "2"}``, of processes that request none."""
+        """Set the resources, such as ``{"cpu": "2"}``, for processes that request none."""
         self._resources = resources
         vars(self).pop("defaults", None)
 
     @property
     def configuration(self) -> SymphonyConfig:
-        """The configuration that applies to the experiments of this cluster.
+        """The configuration that applies to the experiments on this cluster.
 
-        `Cluster.new` sets it. A cluster that is constructed directly uses the `SymphonyConfig` of
-        the program.
+        `Cluster.new` sets this attribute. A cluster that is constructed directly uses the
+        `SymphonyConfig` of the program.
         """
         if self._configuration is None:
             from symphony.config import SymphonyConfig
@@ -188,10 +192,11 @@ class Cluster(abc.ABC):
         preamble_cmds: Strings | None = None,
         start_dir: str | None = None,
     ) -> Experiment:
-        """Return an empty experiment. Nothing is launched. The keywords are those of `Experiment`.
+        """Return an empty experiment without launching anything. The keyword arguments are those of
+        `Experiment`.
 
-        If the configuration has a user name, the name of the experiment begins with it, as in
-        ``sarah-rl``. Raises `SpecError` if the name is not valid.
+        If the configuration contains a user name, the name of the experiment begins with the user
+        name, as in ``sarah-rl``. Raises `SpecError` if the name is invalid.
         """
         from symphony.model import Experiment
 
@@ -205,7 +210,7 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def manifest(self, experiment: Experiment) -> Manifest:
-        """Return the objects that a launch would create. Nothing is created.
+        """Return the objects that a launch would create, without creating them.
 
         Raises `SpecError` if the experiment cannot be launched.
         """
@@ -220,18 +225,18 @@ class Cluster(abc.ABC):
         dry_run: bool | Literal["server"] = False,
         on_change: OnChange = None,
     ) -> Manifest:
-        """Start an experiment and return its manifest once everything is created.
+        """Start an experiment and return its manifest once all its objects have been created.
 
-        If an experiment of that name is running, it is not changed and `AlreadyExists` is raised,
-        unless ``force`` is set: the new experiment then replaces it. An experiment that has
-        finished is replaced in any case. If the launch fails, everything that it started is removed
-        and `LaunchFailed` is raised.
+        If a running experiment has the same name, it is not changed and `AlreadyExists` is raised.
+        With ``force``, the new experiment replaces it. An experiment that has finished is always
+        replaced. If the launch fails, everything that the launch started is removed and
+        `LaunchFailed` is raised.
 
-        If an experiment directory is configured (`SymphonyConfig`), the launch is saved in it. A
-        name that is saved there already also needs ``force``.
+        If an experiment directory is configured (`SymphonyConfig`), the launch is saved in this
+        directory. Replacing an experiment that is already saved there also requires ``force``.
 
         With ``dry_run``, write the manifest to standard output and start nothing; see `dry_run`.
-        The value ``"server"`` also has the server of the backend validate the manifest. On a
+        With the value ``"server"``, the server of the backend also validates the manifest. On a
         backend that takes time to launch, ``on_change`` is called with each change of the status.
         """
         if dry_run not in (True, False, "server"):
@@ -250,7 +255,7 @@ class Cluster(abc.ABC):
 
         Nothing is created. With ``server``, the server of the backend validates the manifest.
         Raises `AlreadyExists` if the name is in use and ``force`` is not set. If
-        `dry_run_checks_name` is False, as on Kubernetes, running experiments are only considered
+        `dry_run_checks_name` is False, as on Kubernetes, running experiments are considered only
         with ``server``.
         """
         if not force:
@@ -263,7 +268,9 @@ class Cluster(abc.ABC):
         return manifest
 
     def _check_not_saved(self, name: str) -> None:
-        """Raise `AlreadyExists` if the experiment directory contains an experiment of that name."""
+        """Raise `AlreadyExists` if the experiment directory contains an experiment with this
+        name.
+        """
         directory = self.configuration.experiment_folder
         if directory is not None:
             from symphony.cluster.save_experiment import check_not_saved
@@ -271,7 +278,7 @@ class Cluster(abc.ABC):
             check_not_saved(name, directory)
 
     def _check_not_running(self, name: str) -> None:
-        """Raise `AlreadyExists` if an experiment of that name has not finished."""
+        """Raise `AlreadyExists` if an experiment with this name has not finished."""
         with contextlib.suppress(NotFound):
             if not self.describe_experiment(name).ended:
                 raise experiment_exists(name)
@@ -279,9 +286,9 @@ class Cluster(abc.ABC):
     def _launch_and_save(
         self, experiment: Experiment, *, force: bool, on_change: OnChange
     ) -> Manifest:
-        """Launch, and save the launch if an experiment directory is configured.
+        """Launch the experiment, and save it if an experiment directory is configured.
 
-        If saving fails, the experiment is deleted.
+        If the launch cannot be saved, the experiment is deleted.
         """
         directory = self.configuration.experiment_folder
         if directory is None:
@@ -301,10 +308,10 @@ class Cluster(abc.ABC):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
-        """Start all processes of ``experiment``, or none if one of them cannot be started."""
+        """Start all processes of ``experiment``, or none if one process cannot be started."""
 
     def check(self, manifest: Manifest) -> None:
-        """Have the server of the backend validate ``manifest``. Nothing is created.
+        """Have the server of the backend validate ``manifest`` without creating anything.
 
         Raises `Unsupported` if the backend has no server.
         """
@@ -317,12 +324,13 @@ class Cluster(abc.ABC):
     ) -> list[Manifest]:
         """Launch several experiments in order.
 
-        If one fails, the experiments before it keep running and those after it are not launched.
+        If a launch fails, the previously launched experiments continue to run and the remaining
+        experiments are not launched.
         """
         return [self.launch(experiment, force=force, dry_run=dry_run) for experiment in experiments]
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment and keep its logs and its status.
+        """Stop an experiment, and keep its logs and its status.
 
         With ``at_once``, processes are killed without a grace period.
         """
@@ -332,9 +340,9 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove everything of it.
+        """Stop an experiment and remove all its objects, logs and status.
 
-        If there is no experiment of that name, nothing happens.
+        If the experiment does not exist, nothing happens.
         """
 
     def delete_batch(self, experiments: Iterable[str]) -> None:
@@ -346,7 +354,7 @@ class Cluster(abc.ABC):
 
     @abc.abstractmethod
     def list_experiments(self) -> list[str]:
-        """Return the names of the experiments that symphony launched here, sorted."""
+        """Return the sorted names of the experiments that symphony launched on this cluster."""
 
     @abc.abstractmethod
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
@@ -357,7 +365,7 @@ class Cluster(abc.ABC):
     ) -> tuple[ProcessStatus, ...]:
         """Return the current status of each member of a group.
 
-        Raises `NotFound` if the experiment has no such group.
+        Raises `NotFound` if the experiment does not contain the group.
         """
         members = tuple(p for p in self.describe_experiment(experiment) if p.group == process_group)
         if not members:
@@ -367,13 +375,17 @@ class Cluster(abc.ABC):
     def describe_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessStatus:
-        """Return the current status of a process. Raises `NotFound` if there is no such process."""
+        """Return the current status of a process. Raises `NotFound` if the process does not
+        exist.
+        """
         return find_status(self.describe_experiment(experiment), process, process_group)
 
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """Return the status of a process with its settings, its addresses and its events."""
+        """Return the status of a process together with its settings, its addresses and its
+        events.
+        """
         from symphony.process_details import ProcessDetails
 
         return ProcessDetails(status=self.describe_process(experiment, process, process_group))
@@ -396,9 +408,9 @@ class Cluster(abc.ABC):
         """Block until every process has finished, and return the status of the experiment.
 
         ``timeout`` is in seconds; `TimeoutError` is raised when it expires. ``on_change`` is called
-        with each status that differs from the one before. With ``until="started"`` or
-        ``until="ready"``, block only until every process has started or is ready. A process that
-        has finished is not waited for, nor is one that was not ready in time. The returned status
+        with each status that differs from the previous status. With ``until="started"`` or
+        ``until="ready"``, block only until every process has started or is ready. Processes that
+        have finished or that did not become ready in time are not waited for. The returned status
         reports the state of each process.
         """
 
@@ -429,11 +441,11 @@ class Cluster(abc.ABC):
         tail: int | None = None,
         previous: bool = False,
     ) -> str | Iterator[str]:
-        """Return the log of a process. With ``follow``, return an iterator over its lines instead.
+        """Return the log of a process. With ``follow``, return an iterator over its lines.
 
-        ``since`` and ``tail`` are those of `iter_logs`. With ``previous``, return only the output
-        before the last restart, if the backend keeps it separately. Raises `SpecError` if both
-        ``previous`` and ``follow`` are set.
+        ``since`` and ``tail`` have the same meaning as in `iter_logs`. With ``previous``, return
+        only the output before the last restart, if the backend keeps this output separately. Raises
+        `SpecError` if both ``previous`` and ``follow`` are set.
         """
         name = self.describe_process(experiment, process, process_group).name
         if previous:
@@ -452,12 +464,12 @@ class Cluster(abc.ABC):
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        """Return the output of a process so far, unchanged."""
+        """Return all output of a process so far, unchanged."""
 
     def _read_previous_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
     ) -> str:
-        """Return the output of a process before its last restart."""
+        """Return the output of a process from before its last restart."""
         raise Unsupported(
             f"the {self.backend} backend keeps one log of a process, which continues after a "
             f"restart: {process!r} has no previous one"
@@ -473,11 +485,12 @@ class Cluster(abc.ABC):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> dict[str, Path]:
-        """Write logs to files in a directory and return the file of each process.
+        """Write logs to files in a directory and return a mapping from processes to files.
 
-        ``processes`` defaults to all processes. The file of a process is ``<process>.log``. An
-        existing file is replaced once the new one is complete. With ``follow``, lines are written
-        until the processes have exited. Use this to keep logs longer than the backend does.
+        ``processes`` defaults to all processes. The log of a process is written to
+        ``<process>.log``. An existing file is replaced once the new file is complete. With
+        ``follow``, lines are written until the processes have exited. Use this method to keep logs
+        longer than the backend does.
         """
         from symphony.cluster.save_logs import save_following, save_once
 
@@ -505,9 +518,10 @@ class Cluster(abc.ABC):
     ) -> Iterator[LogLine]:
         """Iterate over the lines of several logs in the order in which they were written.
 
-        ``processes`` defaults to all processes. With ``follow``, continue until they have exited.
-        ``since`` is a number of seconds or a duration before now (``"90s"``, ``"5m"``, ``"2h"``),
-        or an ISO 8601 time. ``tail`` is the number of last lines of each process.
+        ``processes`` defaults to all processes. With ``follow``, continue until the processes have
+        exited. ``since`` is a number of seconds or a duration before now (``"90s"``, ``"5m"``,
+        ``"2h"``), or an ISO 8601 time. ``tail`` limits the output to this number of last lines of
+        each process.
         """
 
     def exec_command(
@@ -521,7 +535,7 @@ class Cluster(abc.ABC):
     ) -> ExecResult:
         """Run a command in the environment and the working directory of a running process.
 
-        With ``interactive``, the command uses the terminal and its output is not captured.
+        With ``interactive``, the command uses the terminal, and its output is not captured.
         """
         raise Unsupported(
             f"the {self.backend} backend cannot run commands in the environment of a process"
@@ -543,19 +557,20 @@ class Cluster(abc.ABC):
         dry_run: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """Copy a file or a directory to or from a process, as ``cp -r`` does.
+        """Copy a file or a directory to or from a process, in the same way as ``cp -r``.
 
-        The path in the process is ``process:path`` or ``group/process:path``. A relative path is
-        relative to the working directory of the process. ``progress`` is called with the number of
-        bytes copied so far and the total, or None if the total is unknown. A backend on which
-        copying takes no time does not call it. With ``dry_run``, check both paths and copy nothing.
+        The path in the process is written as ``process:path`` or ``group/process:path``. A relative
+        path is relative to the working directory of the process. ``progress`` is called with the
+        number of bytes copied so far and the total number, which is None if it is unknown. A
+        backend that copies instantly does not call it. With ``dry_run``, check both paths and copy
+        nothing.
         """
         raise Unsupported(f"the {self.backend} backend cannot copy files")
 
     def external_url(self, experiment: str, service: str) -> str:
-        """Return the address of an exposed service from outside the experiment, as ``host:port``.
+        """Return the external address of an exposed service as ``host:port``.
 
-        Raises `NotFound` if the experiment exposes no such service.
+        Raises `NotFound` if the experiment does not expose the service.
         """
         raise Unsupported(f"the {self.backend} backend cannot expose services")
 
@@ -570,9 +585,9 @@ class Cluster(abc.ABC):
     ) -> Tunnel:
         """Forward a local port to a process or a service until the returned tunnel is closed.
 
-        ``port`` is only needed for a process, because a service has a port. ``local_port`` defaults
-        to any free port. ``on_error`` is called from another thread with a message if a connection
-        fails.
+        ``port`` is required only for a process, because a service defines its own port.
+        ``local_port`` defaults to any free port. If a connection fails, ``on_error`` is called with
+        a message from another thread.
         """
         raise Unsupported(f"the {self.backend} backend cannot forward ports")
 
@@ -581,8 +596,8 @@ class Cluster(abc.ABC):
     ) -> Tunnel:
         """Return a tunnel to an exposed service.
 
-        If the service has an external address, the tunnel has that address. Otherwise a local port
-        is forwarded to the service.
+        If the service has an external address, the tunnel uses this address. Otherwise, a local
+        port is forwarded to the service.
         """
         return Tunnel(self.external_url(experiment, service))
 
@@ -594,20 +609,22 @@ class Cluster(abc.ABC):
         return find_status(self.describe_experiment(experiment), name, group or None)
 
     def fuzzy_match_experiment(self, name: str) -> list[str]:
-        """Return the experiments that ``name`` can stand for.
+        """Return the experiments that ``name`` can refer to.
 
-        These are the names equal to ``name``. If there are none, they are the names that begin
-        with it, then those that end with it, then those that contain it.
+        Names equal to ``name`` are returned if there are any; otherwise names that begin with
+        ``name``, then names that end with it, then names that contain it.
         """
         return fuzzy_match(name, self.list_experiments())
 
     def fuzzy_match_process(self, experiment: str, name: str) -> list[str]:
-        """Return the processes of an experiment that ``name`` can stand for."""
+        """Return the processes of an experiment that ``name`` can refer to."""
         return fuzzy_match(name, [process.name for process in self.describe_experiment(experiment)])
 
 
 def _check_is_experiment(value: object) -> None:
-    """Raise `SpecError` if ``value`` is not an `Experiment`, for example only the name of one."""
+    """Raise `SpecError` if ``value`` is not an `Experiment` but, for example, the name of an
+    experiment.
+    """
     from symphony.model import Experiment
 
     if not isinstance(value, Experiment):
@@ -621,9 +638,9 @@ def _check_is_experiment(value: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecResult:
-    """The result of a command: its exit code, and its output if it was captured.
+    """The result of a command: its exit code, and its output if the output was captured.
 
-    The exit code is 128 + n if signal n killed the command.
+    If signal n killed the command, the exit code is 128 + n.
     """
 
     exit_code: int
@@ -632,10 +649,11 @@ class ExecResult:
 
 
 class Tunnel:
-    """A connection from this machine to a service. Can be used as a context manager.
+    """A connection from this machine to a service. It can be used as a context manager.
 
     ``address`` is ``host:port``. If ``forwarded`` is true, the address works until the tunnel is
-    closed. Otherwise it is an address of the service itself, and closing has no effect.
+    closed. Otherwise, it is the address of the service itself, and closing the tunnel has no
+    effect.
     """
 
     def __init__(self, address: str, *, close: Callable[[], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Creating a cluster from the name of its backend, options and the configuration."""
+"""Creating a cluster from the name of its backend, its options and the configuration."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]) -> Cluster:
     """Return the cluster of a backend; see `Cluster.new`.
 
-    ``base`` is `Cluster`. It is a parameter because its module imports this one.
-    The configuration in effect provides the backend if ``name`` is None, and each option that is
-    not in ``options``. The cluster keeps that configuration for the launches to come.
+    ``base`` is `Cluster`. It is a parameter because the module of `Cluster` imports this module.
+    The current configuration provides the backend if ``name`` is None, and each option that is not
+    in ``options``. The cluster uses this configuration for all its launches.
     """
     configuration = SymphonyConfig()
     backend = configuration.backend if name is None else name
@@ -36,7 +36,7 @@ def create_cluster(base: type[Any], name: str | None, options: Mapping[str, Any]
 def _create_configured(
     base: type[Any], configuration: SymphonyConfig, name: str, options: Mapping[str, Any]
 ) -> Cluster:
-    """Return a cluster whose options come from ``options`` first, then from the configuration."""
+    """Return a cluster with the given ``options``, and configured values for all other options."""
     backend = _open_backend(base, configuration, name)
     values, sections = _configured_options(configuration, backend)
     only_configured = {
@@ -51,7 +51,9 @@ def _create_configured(
 
 
 def _open_backend(base: type[Any], configuration: SymphonyConfig, name: str) -> type[Cluster]:
-    """Return the class of a backend. An error names the file or variable that chose the backend."""
+    """Return the class of a backend. An error names the file or variable that selected the
+    backend.
+    """
     try:
         return plugins.open_backend(name, base)
     except PluginError as exc:
@@ -64,9 +66,10 @@ def _open_backend(base: type[Any], configuration: SymphonyConfig, name: str) -> 
 def _configured_options(
     configuration: SymphonyConfig, backend: type[Cluster]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the configured options of a backend, and the section of ``options`` that has each.
+    """Return the configured options of a backend, and map each of them to its section of
+    ``options``.
 
-    A section has the name of a backend or one of its aliases.
+    A section is named after a backend or one of its aliases.
     """
     name = backend.backend
     values = configuration.options_for(name, backend.option_names())
@@ -80,10 +83,10 @@ def _configured_options(
 
 
 def _is_alias(configuration: SymphonyConfig, section: str, backend: str) -> bool:
-    """Return whether a section of ``options`` has an alias of ``backend`` as its name.
+    """Return whether the name of a section of ``options`` is an alias of ``backend``.
 
     A section for a backend that is not installed is allowed. Raises `SpecError` if the name of the
-    section is similar to that of an installed backend, because it is probably a typing error.
+    section is similar to the name of an installed backend, because it is probably a typing error.
     """
     try:
         return plugins.find_backend(section).name == backend
@@ -97,9 +100,9 @@ def _is_alias(configuration: SymphonyConfig, section: str, backend: str) -> bool
 def _configured_position(
     configuration: SymphonyConfig, sections: Mapping[str, str]
 ) -> Iterator[None]:
-    """Add the position in a file to each `SpecError` about a configured option.
+    """Add the position in a configuration file to each `SpecError` about a configured option.
 
-    ``sections`` has, for each configured option, the section of ``options`` that sets it.
+    ``sections`` maps each configured option to the section of ``options`` that sets it.
     """
     try:
         yield
@@ -111,9 +114,9 @@ def _configured_position(
 
 
 def _first_word_of(message: str, options: Iterable[str]) -> str:
-    """Return the option with which a message begins, or ``""``.
+    """Return the option at the beginning of a message, or an empty string.
 
-    The messages about the value of an option begin with its name.
+    Messages about the value of an option begin with the name of the option.
     """
     for option in options:
         if re.match(rf"{re.escape(option)}\b", message):

@@ -1,6 +1,6 @@
-"""Finding experiments and processes by name, and the errors that every backend raises about them.
+"""Finding experiments and processes by name, and the corresponding errors of all backends.
 
-The functions work on names and statuses and do not access a backend.
+The functions use only names and statuses and do not access a backend.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Until = Literal["started", "ready", "ended"]
 
 
 def fuzzy_match(name: str, known: Sequence[str]) -> list[str]:
-    """Return the known names that ``name`` can stand for.
+    """Return the known names that ``name`` can refer to.
 
-    These are the names equal to ``name``. If there are none, they are the names that begin with it,
-    then those that end with it, then those that contain it.
+    Names equal to ``name`` are returned if there are any; otherwise names that begin with ``name``,
+    then names that end with it, then names that contain it.
 
     >>> fuzzy_match("agent", ["agent-1", "agent-2", "big-agent"])
     ['agent-1', 'agent-2']
@@ -43,7 +43,7 @@ def find_status(
 ) -> ProcessStatus:
     """Return the status of one process of an experiment.
 
-    Raises `NotFound` if there is no such process, or if it is not in ``process_group``.
+    Raises `NotFound` if the process does not exist, or if it is not in ``process_group``.
     """
     by_name = {item.name: item for item in status}
     found = by_name.get(process)
@@ -67,9 +67,9 @@ _CONDITION_MET: dict[str, Callable[[ProcessStatus], bool]] = {
 
 
 def still_awaited(status: ExperimentStatus, until: Until) -> list[str]:
-    """Return the processes for which `Cluster.wait` has to wait longer.
+    """Return the processes for which `Cluster.wait` must continue to wait.
 
-    A process that has finished is not waited for, nor is one that was not ready in time. Raises
+    Processes that have finished or that did not become ready in time are not waited for. Raises
     `SpecError` if ``until`` is not a valid condition.
     """
     if until not in _CONDITION_MET:
@@ -88,14 +88,16 @@ def wait_timeout(name: str, until: Until, awaited: Sequence[str], timeout: float
 
 
 def experiment_exists(name: str) -> AlreadyExists:
-    """Return the error for a launch under the name of a running experiment."""
+    """Return the error for a launch that uses the name of a running experiment."""
     return AlreadyExists(
         f"experiment {name!r} is running and was not changed; delete it, or launch with force"
     )
 
 
 def experiment_not_found(name: str, known: Iterable[str]) -> NotFound:
-    """Return the error for an unknown experiment. ``known`` are the names of the existing ones."""
+    """Return the error for an unknown experiment. ``known`` contains the names of existing
+    experiments.
+    """
     known = list(known)
     hint = did_you_mean(name, known) or f"; existing experiments: {join_names(known)}"
     return NotFound(f"no experiment {name!r}{hint}")

@@ -1,7 +1,8 @@
 """Finding and loading backends.
 
-The names come from entry points, and pluggy validates the plug-ins. Looking up a name reads package
-metadata and imports nothing. Loading a backend imports only the plug-in of that backend.
+The names of backends come from entry points, and pluggy validates the plug-ins. Looking up a name
+reads package metadata and imports nothing. Loading a backend imports only the plug-in of this
+backend.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ HOOK = "symphony_backend"
 
 
 def backend_names() -> list[str]:
-    """Return every name and alias under which a backend is installed, sorted."""
+    """Return the sorted names and aliases of all installed backends."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def open_backend(name: str, base: type[Any]) -> type[Cluster]:
-    """Return the `Cluster` class of a backend. ``name`` is its name or an alias, in any case.
+    """Return the `Cluster` class of a backend. ``name`` is a case-insensitive name or alias.
 
-    ``base`` is `Cluster`. It is a parameter because its module imports this one.
-    Raises `PluginError` if there is no such backend, if two distributions provide it, if its
-    plug-in cannot be imported or has no valid hook, or if the packages of an extra are missing. In
-    the last case the message contains the command that installs them.
+    ``base`` is `Cluster`. It is a parameter because the module of `Cluster` imports this module.
+    Raises `PluginError` if the backend does not exist, if two distributions provide it, if its
+    plug-in cannot be imported or does not contain a valid hook, or if required packages are not
+    installed. If packages are missing, the message contains the command that installs them.
     """
     info = find_backend(name)
     module_name, _, class_name = info.load.partition(":")
@@ -55,9 +56,10 @@ def open_backend(name: str, base: type[Any]) -> type[Cluster]:
 
 
 def find_backend(name: str) -> BackendInfo:
-    """Return the description of one backend. Only the plug-in of that backend is imported.
+    """Return the description of one backend. Only the plug-in of this backend is imported.
 
-    Raises `PluginError` in the same cases as `open_backend`, except for those of the class.
+    Raises `PluginError` in the same cases as `open_backend`, except for errors in the class of the
+    backend, which is not loaded.
     """
     wanted = name.lower()
     points = list(entry_points(group=GROUP))
@@ -75,12 +77,12 @@ def installed_backends() -> list[BackendInfo]:
     """Return the description of each installed backend, sorted by name.
 
     If a plug-in is broken, or two distributions provide the same name, the ``summary`` of the
-    description is the error and its ``load`` is empty. The other backends are still listed.
+    description contains the error and its ``load`` is empty. The other backends are still listed.
     """
     targets: dict[str, set[str]] = {}
     for point in entry_points(group=GROUP):
         targets.setdefault(point.name.lower(), set()).add(point.value)
-    # Names with the same targets are the name of one backend and its aliases.
+    # Names with the same targets are the name and the aliases of one backend.
     names_by_targets: dict[frozenset[str], list[str]] = {}
     for name in sorted(targets):
         names_by_targets.setdefault(frozenset(targets[name]), []).append(name)
@@ -93,7 +95,7 @@ def installed_backends() -> list[BackendInfo]:
 
 
 def _info_or_error(names: Sequence[str]) -> BackendInfo:
-    """Return the description of the backend with these names, or one whose summary is the error."""
+    """Return the description of the backend with these names, or a description of the error."""
     try:
         return find_backend(names[0])
     except PluginError as exc:
@@ -103,8 +105,10 @@ def _info_or_error(names: Sequence[str]) -> BackendInfo:
 
 
 def _single(points: Sequence[EntryPoint]) -> EntryPoint:
-    """Return the entry point of a name. Raise `PluginError` if several distributions provide it."""
-    # One distribution can be found twice, for example if its directory is on the path twice.
+    """Return the only entry point of a name. Raise `PluginError` if several distributions
+    provide it.
+    """
+    # A distribution can be found twice, for example, if its directory appears twice on the path.
     by_target = {(point.value, _distribution(point)): point for point in points}
     if len(by_target) > 1:
         claims = " and ".join(
@@ -133,7 +137,9 @@ def _load_info(point: EntryPoint) -> BackendInfo:
 
 
 def _call_hook(module: ModuleType, point: EntryPoint) -> BackendInfo:
-    """Return the result of a plug-in's hook. Raise `PluginError` if it is not a `BackendInfo`."""
+    """Return the result of the hook of a plug-in. Raise `PluginError` if it is not a
+    `BackendInfo`.
+    """
     import pluggy
 
     from symphony import hookspecs
@@ -169,7 +175,7 @@ def _refuse_unknown_hooks(module: ModuleType, plugin: str) -> None:
 
 
 def _check_name(info: BackendInfo, point: EntryPoint, plugin: str) -> None:
-    """Raise `PluginError` if a description does not have the name of its entry point."""
+    """Raise `PluginError` if the name in a description differs from the name of the entry point."""
     known = (info.name, *info.aliases)
     if point.name.lower() not in {name.lower() for name in known}:
         raise PluginError(
@@ -179,7 +185,7 @@ def _check_name(info: BackendInfo, point: EntryPoint, plugin: str) -> None:
 
 
 def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) -> str:
-    """Return the message for a module that is not installed."""
+    """Return the error message for a module that is not installed."""
     missing = exc.name or ""
     is_own_module = f"{module}.".startswith(f"{missing}.")
     if info.extra and not is_own_module:
@@ -194,6 +200,6 @@ def _missing_module(info: BackendInfo, module: str, exc: ModuleNotFoundError) ->
 
 
 def _first_line(exc: Exception) -> str:
-    """Return the class of an error and the first line of its message."""
+    """Return the class name of an error and the first line of its message."""
     lines = str(exc).strip().splitlines() or [""]
     return f"{type(exc).__name__}: {lines[0]}"

@@ -1,4 +1,4 @@
-"""The source and the target of a copy, as the user writes them.
+"""Parsing the source and the target of a copy as written by the user.
 
 A path in a process is ``process:path`` or ``group/process:path``. A local path that contains a
 colon begins with ``./`` or ``/``.
@@ -14,7 +14,7 @@ from symphony.names import is_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePath:
-    """A path in a process. A relative path is relative to the process's working directory."""
+    """A path in a process. A relative path is relative to the working directory of the process."""
 
     process: str
     group: str | None
@@ -42,9 +42,9 @@ def parse_remote_path(text: str) -> RemotePath | None:
 
 
 def parse_transfer(source: str, target: str) -> tuple[RemotePath | None, RemotePath | None]:
-    """Parse the source and the target of a copy. The result has None for the local path.
+    """Parse the source and the target of a copy. The local path is returned as None.
 
-    Raises `SpecError` if both paths are local, or both are in a process.
+    Raises `SpecError` if both paths are local or if both are in a process.
     """
     remote_source = parse_remote_path(source)
     remote_target = parse_remote_path(target)

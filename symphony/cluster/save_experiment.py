@@ -1,4 +1,4 @@
-"""Saving a launch: the experiment and its manifest, in a directory with the experiment's name."""
+"""Saving the experiment and the manifest of a launch in a directory named after the experiment."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MANIFEST_FILE = "manifest.yml"
 def saving(
     experiment: Experiment, backend: str, directory: Path, *, force: bool
 ) -> Iterator[Callable[[Manifest], None]]:
-    """Give a function that saves the launch in ``directory/<experiment>`` for its manifest.
+    """Yield a function that saves the launch with its manifest in ``directory/<experiment>``.
 
-    Launch the experiment inside the context and then call the function. If it is not called,
-    nothing is saved. Values of secrets are left out, as in a dry run.
+    Launch the experiment inside the context and then call the function. If the function is not
+    called, nothing is saved. Secret values are omitted, as in a dry run.
 
-    If the name is saved already, raise `AlreadyExists` before anything is launched, unless
-    ``force`` is set. With ``force``, the two files are replaced once the new ones are complete, and
-    other files in the directory are kept. Raises `BackendError` if a file cannot be written.
+    If the name is already saved, raise `AlreadyExists` before anything is launched, unless
+    ``force`` is set. With ``force``, the two files are replaced once the new files are complete,
+    and other files in the directory are kept. Raises `BackendError` if a file cannot be written.
     """
     target = directory / experiment.name
     if not force:
@@ -43,7 +43,8 @@ def saving(
         temporary.mkdir()
     try:
         with _wrap_os_errors(experiment, directory):
-            # Write this file before the launch: an error must be raised before processes start.
+            # Write this file before the launch, so that an error is raised before any process
+            # starts.
             _write_experiment(experiment, backend, temporary / EXPERIMENT_FILE)
 
         def save(manifest: Manifest) -> None:
@@ -57,7 +58,7 @@ def saving(
 
 
 def check_not_saved(name: str, directory: Path) -> None:
-    """Raise `AlreadyExists` if an experiment of that name is saved in ``directory``."""
+    """Raise `AlreadyExists` if an experiment with this name is saved in ``directory``."""
     target = directory / name
     if os.path.lexists(target):
         raise AlreadyExists(
@@ -95,10 +96,11 @@ def _move_files(source: Path, target: Path, *, force: bool) -> None:
     """Move the saved files to ``target``.
 
     A new directory is moved as a whole. If ``target`` exists, its files are replaced one by one,
-    and restored if one of them cannot be replaced.
+    and restored if a file cannot be replaced.
     """
     if not force or not target.is_dir():
-        # This fails if another program has created a directory with files in it since the check.
+        # The rename fails if another program has created a nonempty directory at this path since
+        # the check.
         source.rename(target)
         return
     previous = {name: _read_if_exists(target / name) for name in (EXPERIMENT_FILE, MANIFEST_FILE)}

@@ -1,4 +1,4 @@
-"""Saving logs as files, one for each process, in a directory of the user."""
+"""Saving the log of each process as a file in a directory selected by the user."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_OPEN_LOG_FILES = 128
 def save_once(
     directory: str | os.PathLike[str], names: Sequence[str], read: Callable[[str], str]
 ) -> dict[str, Path]:
-    """Write the log of each process to its file and return the files by process.
+    """Write the log of each process to a file and return a mapping from processes to files.
 
-    ``read`` returns the log of a process. A file is replaced once the new one is complete.
+    ``read`` returns the log of a process. A file is replaced once the new file is complete.
     """
     files = _log_files(directory, names)
 
@@ -29,7 +29,7 @@ def save_once(
         _replace(files[name], read(name))
 
     with ThreadPoolExecutor(max_workers=MAX_CONCURRENT_READS) as pool:
-        # Iterating over the results raises the first error of a thread.
+        # Iterating over the results raises the first error that occurred in a thread.
         for _ in pool.map(save, names):
             pass
     return files
@@ -40,7 +40,7 @@ def save_following(
 ) -> dict[str, Path]:
     """Write each line to the file of its process until ``lines`` is exhausted.
 
-    Return the files by process.
+    Return a mapping from processes to files.
     """
     files = _log_files(directory, names)
     for path in files.values():
@@ -75,8 +75,8 @@ def _replace(path: Path, text: str) -> None:
 class _LogWriters:
     """Files that are open for appending.
 
-    At most `MAX_OPEN_LOG_FILES` are open at once. The file that was not used for the longest time
-    is closed first.
+    At most `MAX_OPEN_LOG_FILES` files are open at once. The least recently used file is closed
+    first.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _LogWriters:
             file.close()
 
     def get(self, path: Path) -> TextIO:
-        """Return the line-buffered file for ``path``, and open it if needed."""
+        """Return the line-buffered file for ``path``, opening it if necessary."""
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]

@@ -1,4 +1,4 @@
-"""The ``since`` argument of a request for logs."""
+"""Parsing the ``since`` argument of a request for logs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from symphony.model.durations import has_units, parse_duration
 
 
 def parse_since(since: float | str, now: float) -> float:
-    """Return ``since`` in seconds since the epoch.
+    """Convert ``since`` to seconds since the epoch.
 
     ``since`` is a number of seconds or a duration (``"5m"``) before ``now``, or an ISO 8601 time.
-    Raises `SpecError` if it is none of these.
+    Raises `SpecError` if the value is invalid.
 
     >>> parse_since("1m30s", 100.0)
     10.0

@@ -1,7 +1,7 @@
-"""Configuration: the settings of a user or a project for all experiments.
+"""The configuration: settings of a user or a project that apply to all experiments.
 
-They come from files, environment variables and the program. Most programs have none, and then only
-`symphony.config.config` and `symphony.config.locations` are imported.
+The settings come from files, environment variables and the program. Most programs have no settings
+and import only `symphony.config.config` and `symphony.config.locations`.
 """
 
 from __future__ import annotations

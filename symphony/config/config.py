@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 Handler = Callable[[Any], object]
 
 DEFAULT_BACKEND = "local"
-# The names of sources that are neither a file nor a variable nor an option.
+# The names of sources other than files, variables and options.
 BUILT_IN_SOURCE = "built-in"
 PROGRAM_SOURCE = "the program"
 BACKEND_OPTION, PROFILE_OPTION = "--backend", "--profile"
 
 
 class SymphonyConfig:
-    """The configuration of this program. Every call returns the same object.
+    """The configuration of this program. The constructor always returns the same object.
 
-    The value of a field comes from the first of these sources that sets it:
+    The value of a field is taken from the first of these sources that sets the field:
 
     1. the command line
     2. the program, by `update` and the other methods of this class
@@ -37,10 +37,11 @@ class SymphonyConfig:
     6. the file that the environment variable ``SYMPHONY_CONFIG`` names
     7. the user's own file: ``~/.config/symphony/config.yml``
 
-    A profile that the command line or the program selects ranks directly below that source.
+    A profile that the command line or the program selects ranks directly below the source that
+    selects it.
 
-    Files are read when a value is first needed, and again when the working directory or an
-    environment variable changes. A `SpecError` about a file contains its path and the line.
+    Files are read when a value is first needed, and read again when the working directory or an
+    environment variable changes. A `SpecError` about a file contains its path and the line number.
     """
 
     _instance: ClassVar[SymphonyConfig | None] = None
@@ -48,7 +49,7 @@ class SymphonyConfig:
     _program_sources: list[ConfigSource]
     _command_line: dict[str, str]
     _handlers: dict[str, list[Handler]]
-    # The sources outside the program, with the key of the environment that they were read in.
+    # The sources outside the program, and the environment key for which they were read.
     _cached_sources: tuple[object, list[ConfigSource]] | None
     _merged: dict[KeyPath, SourcedValue] | None
 
@@ -66,7 +67,7 @@ class SymphonyConfig:
 
     @property
     def username(self) -> str | None:
-        """The prefix of the names of new experiments."""
+        """The user name with which the names of new experiments begin."""
         return self._value("username")  # type: ignore[no-any-return]
 
     @property
@@ -81,7 +82,7 @@ class SymphonyConfig:
 
     @property
     def backend(self) -> str:
-        """The backend that is used if none is given."""
+        """The backend that is used if no backend is given."""
         return self._value("backend") or DEFAULT_BACKEND
 
     @property
@@ -90,10 +91,10 @@ class SymphonyConfig:
         return self._value("profile")  # type: ignore[no-any-return]
 
     def get(self, field: str, default: Any = None) -> Any:
-        """Return the value of a field, or ``default`` if it is not set.
+        """Return the value of a field, or ``default`` if the field is not set.
 
-        The value of ``resources`` and ``options`` is a dictionary. Raises `SpecError` if there is
-        no such field.
+        The values of ``resources`` and ``options`` are dictionaries. Raises `SpecError` if the
+        field does not exist.
         """
         self._check_known(field)
         if field == "backend":
@@ -102,7 +103,7 @@ class SymphonyConfig:
         return default if value is None else value
 
     def settings(self) -> dict[str, SourcedValue]:
-        """Return every value that is set, with its source, by field (``resources.cpu``)."""
+        """Map each field that is set, such as ``resources.cpu``, to its value and source."""
         from symphony.config.merging import SourcedValue
 
         settings = {".".join(key): sourced for key, sourced in self._effective().items()}
@@ -111,7 +112,9 @@ class SymphonyConfig:
         return {"backend": SourcedValue(DEFAULT_BACKEND, BUILT_IN_SOURCE), **settings}
 
     def experiment_name(self, name: str) -> str:
-        """Return the name of a new experiment: ``name`` with the user name as a prefix, if set."""
+        """Return the name of a new experiment: ``name``, prefixed with the user name if it is
+        set.
+        """
         username = self.username
         if username is None:
             return name
@@ -122,7 +125,7 @@ class SymphonyConfig:
     def options_for(self, backend: str, names: Iterable[str]) -> dict[str, Any]:
         """Return the options that are configured for a backend.
 
-        ``names`` are the options that its class takes.
+        ``names`` are the options that the class of the backend accepts.
         """
         if self.is_empty():
             return {}
@@ -139,9 +142,9 @@ class SymphonyConfig:
         return options
 
     def source(self, field: str) -> str | None:
-        """Return the source of a field's value: a file with a line, a variable, or ``--profile``.
+        """Return the source of a field's value: a file and line, a variable, or ``--profile``.
 
-        Return None if the value is built in.
+        Return None if the value is a built-in default.
         """
         if self.is_empty():
             return None
@@ -149,16 +152,16 @@ class SymphonyConfig:
         return None if sourced is None else sourced.source
 
     def profile_of(self, field: str) -> str | None:
-        """Return the profile that sets the effective value of a field, or None if none does."""
+        """Return the profile that sets the effective value of a field, or None."""
         if self.is_empty():
             return None
         _, parent = self._find_source((field,))
         return parent[-1] if parent else None
 
     def position(self, *keys: str) -> str | None:
-        """Return the position in a file of a value or a group, such as ``"options", "kube"``.
+        """Return the file position of a value or a group, such as ``"options", "kube"``.
 
-        Return None if it is not set in a file.
+        Return None if the value is not set in a file.
         """
         if self.is_empty():
             return None
@@ -175,7 +178,7 @@ class SymphonyConfig:
         return list(names)
 
     def is_empty(self) -> bool:
-        """Return whether nothing is configured, except by ``--backend``. This is fast."""
+        """Return whether nothing except ``--backend`` is configured. This check is fast."""
         if self._program_sources or PROFILE_OPTION in self._command_line:
             return False
         return not self._external_sources()
@@ -183,27 +186,27 @@ class SymphonyConfig:
     # --- changes by the program ---
 
     def set_username(self, username: str | None) -> None:
-        """Set the prefix of the names of new experiments. Raises `SpecError` if it is not valid."""
+        """Set the prefix for the names of new experiments. Raises `SpecError` if it is invalid."""
         self.update({"username": username})
 
     def set_experiment_folder(self, folder: str | os.PathLike[str] | None) -> None:
-        """Save every launch in a subdirectory of ``folder`` with the name of the experiment."""
+        """Save every launch in a subdirectory of ``folder`` named after the experiment."""
         self.update({"experiment_folder": None if folder is None else os.fspath(folder)})
 
     def update(self, settings: Mapping[str, Any]) -> None:
-        """Set several fields, in the form of a file.
+        """Set several fields from a mapping with the structure of a configuration file.
 
         Relative paths are relative to the working directory. Raises `SpecError` if a key or a value
-        is wrong; then nothing is set.
+        is invalid; in this case, no field is set.
         """
         from symphony.config.read_sources import from_program
 
         self._add_source(from_program(settings, PROGRAM_SOURCE, self._own_fields()))
 
     def load_config_file(self, path: str | os.PathLike[str]) -> None:
-        """Set the values of a YAML, JSON or TOML file, with the priority of the program.
+        """Set the values from a YAML, JSON or TOML file, with the priority of the program.
 
-        Raises `NotFound` if there is no such file, and `SpecError` if its content is wrong.
+        Raises `NotFound` if the file does not exist, and `SpecError` if its content is invalid.
         """
         from pathlib import Path
 
@@ -214,12 +217,12 @@ class SymphonyConfig:
     def register_handler(self, field: str, handler: Handler) -> None:
         """Call ``handler`` with the new value whenever the program changes a field.
 
-        If the field is set already, call it at once. The new value is None if the field is no
-        longer set. A field that symphony does not have is added to those that `update` and
-        `load_config_file` take. In files that are found by searching, the names of your own keys
-        must begin with ``x-``.
+        If the field is already set, the handler is called immediately. The new value is None if the
+        field is no longer set. A field that symphony does not define becomes valid in `update` and
+        `load_config_file`. In files that are found by searching, the names of your own keys must
+        begin with ``x-``.
 
-        A handler that raises an error rejects the change, and `SpecError` is raised.
+        If a handler raises an error, the change is rejected and `SpecError` is raised.
         """
         _check_handler(field, handler)
         is_new = field not in self._handlers
@@ -235,9 +238,9 @@ class SymphonyConfig:
             raise
 
     def reset(self) -> None:
-        """Remove the handlers and everything that the program set.
+        """Remove the handlers and all settings made by the program.
 
-        The values of files and environment variables apply again.
+        Afterwards, the values from files and environment variables apply again.
         """
         self._program_sources = []
         self._command_line = {}
@@ -246,14 +249,14 @@ class SymphonyConfig:
         self._merged = None
 
     def set_command_line(self, options: Mapping[str, str]) -> None:
-        """Set the options of the command line that is running (``{"--profile": "gke"}``)."""
+        """Set the options of the running command line (``{"--profile": "gke"}``)."""
         self._command_line = dict(options)
         self._merged = None
 
     # --- implementation ---
 
     def _own_fields(self) -> list[str]:
-        """Return the fields with a handler, which the program may have added."""
+        """Return the fields with a handler, which can include fields that the program added."""
         return list(self._handlers)
 
     def _check_known(self, field: str) -> None:
@@ -280,7 +283,7 @@ class SymphonyConfig:
         return None if sourced is None else sourced.value
 
     def _effective(self) -> dict[KeyPath, SourcedValue]:
-        # Reading the sources resets self._merged if they have changed.
+        # Reading the external sources resets self._merged if they have changed.
         external = self._external_sources()
         if self._merged is None:
             from symphony.config.merging import merge_sources
@@ -291,10 +294,10 @@ class SymphonyConfig:
         return self._merged
 
     def _find_source(self, key: KeyPath) -> tuple[ConfigSource | None, KeyPath]:
-        """Return the source of a value, and the key below which the source sets it.
+        """Return the source of a value, and the key under which the source sets the value.
 
-        If ``key`` is a group, return the source of its first value. If it is not set, the source is
-        None.
+        If ``key`` is a group, return the source of its first value. If the key is not set, the
+        source is None.
         """
         for found_key, sourced in self._effective().items():
             if found_key[: len(key)] != key:
@@ -307,7 +310,9 @@ class SymphonyConfig:
         return None, ()
 
     def _external_sources(self) -> list[ConfigSource]:
-        """Return the environment variables and the files. Read them again if they may differ."""
+        """Return the environment variables and the files, reading them again if they may have
+        changed.
+        """
         directory = locations.working_directory()
         watched = [os.environ.get(name) for name in locations.WATCHED_VARIABLES]
         cache_key = (directory, *watched)
@@ -317,10 +322,10 @@ class SymphonyConfig:
         return self._cached_sources[1]
 
     def _add_source(self, source: ConfigSource) -> None:
-        """Add a source of the program with the highest priority, and call the handlers.
+        """Add a source from the program with the highest priority, and call the handlers.
 
-        If a handler raises an error, the source is removed, and the handlers that have been called
-        already are called again with the previous values.
+        If a handler raises an error, the source is removed, and the handlers that have already been
+        called are called again with the previous values.
         """
         fields = self._own_fields()
         previous_values = {field: self._value(field) for field in fields}
@@ -341,14 +346,15 @@ class SymphonyConfig:
             self._merged = None
             for field in changed:
                 for handler in self._handlers[field]:
-                    # The first error is raised, not those of restoring the values.
+                    # Raise the first error, and ignore errors that occur while the values are
+                    # restored.
                     with contextlib.suppress(Exception):
                         handler(previous_values[field])
             raise
 
 
 def _check_handler(field: object, handler: object) -> None:
-    """Raise `SpecError` if ``field`` cannot have handlers, or ``handler`` cannot be called."""
+    """Raise `SpecError` if ``field`` cannot have handlers or ``handler`` is not callable."""
     from symphony.config.fields import PROFILES
     from symphony.errors import SpecError
 
@@ -365,7 +371,7 @@ def _check_handler(field: object, handler: object) -> None:
 
 
 def _call_handler(field: str, handler: Handler, value: Any) -> None:
-    """Call a handler. Raise `SpecError` for errors that are not a `SymphonyError`."""
+    """Call a handler. Convert errors other than `SymphonyError` to `SpecError`."""
     from symphony.errors import SpecError, SymphonyError
 
     try:
@@ -378,7 +384,7 @@ def _call_handler(field: str, handler: Handler, value: Any) -> None:
 
 
 def _read_external_sources(directory: Path | None) -> list[ConfigSource]:
-    """Read the environment variables and the files, if there are any."""
+    """Read the environment variables and the files, if any are present."""
     environ = os.environ
     has_variables = any(name in environ for name in locations.VARIABLES)
     project_files = []
@@ -388,7 +394,8 @@ def _read_external_sources(directory: Path | None) -> list[ConfigSource]:
     user_files = locations.user_files(environ)
     if not (has_variables or project_files or named_file or user_files):
         return []
-    # Import the readers only if there is something to read, because most programs have nothing.
+    # Import the readers only if there is something to read, because most programs have no
+    # configuration.
     from symphony.config.read_sources import read_sources
 
     return read_sources(environ, project_files, named_file, user_files)

@@ -1,7 +1,7 @@
-"""The fields of a configuration, and how their values are validated.
+"""The fields of a configuration, and the validation of their values.
 
-A configuration is stored flat. The key of a value is its path, such as ``("resources", "cpu")``.
-The value None removes the value of a source with a lower priority.
+A configuration is stored as a flat mapping. The key of a value is its path, such as ``("resources",
+"cpu")``. The value None removes the value from a source with a lower priority.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from symphony.names import MAX_LENGTH, check_name, did_you_mean, is_name, join_n
 
 KeyPath = tuple[str, ...]
 Values = dict[KeyPath, Any]
-# Validates the value of a field. Takes the value and the directory of relative paths.
+# A function that validates the value of a field. It takes the value and the directory for relative
+# paths.
 FieldReader = Callable[[object, Path], Any]
 
-# The prefix of the user's own keys, which every program accepts.
+# The prefix of user-defined keys, which every program accepts.
 OWN_KEY_PREFIX = "x-"
 PROFILES = "profiles"
 
 
 class Content(NamedTuple):
-    """The values that one source sets, and those that each of its profiles sets."""
+    """The values that a source sets, and the values that each of its profiles sets."""
 
     values: Values
     profiles: dict[str, Values]
 
 
 def with_username(username: str, name: str) -> str:
-    """Return the name of a user's experiment: ``rl`` becomes ``sarah-rl``.
+    """Return the experiment name with the user name as a prefix: ``rl`` becomes ``sarah-rl``.
 
     A name that already begins with the user name is not changed. Raises `SpecError` if ``name`` is
-    not valid, or if the result is too long.
+    invalid, or if the result is too long.
 
     >>> with_username("sarah", "rl"), with_username("sarah", "sarah-rl")
     ('sarah-rl', 'sarah-rl')
@@ -56,10 +57,10 @@ def with_username(username: str, name: str) -> str:
 
 
 def _nonempty_text(value: object, what: str) -> str:
-    """Return ``value`` if it is text that is not empty. Raise `SpecError` otherwise."""
+    """Return ``value`` if it is a nonempty string. Raise `SpecError` otherwise."""
     if isinstance(value, str) and value and "\0" not in value:
         return value
-    # Only other values need this module, so that valid variables are read without importing it.
+    # Import this module only for other values, so that valid variables are read without the import.
     from symphony.model import validators
 
     return validators.nonempty_text(value, what)
@@ -84,7 +85,7 @@ def _text_reader(name: str) -> FieldReader:
 
 
 def _path_reader(name: str) -> FieldReader:
-    """Return a function that makes a path absolute. ``~`` is the user's home directory."""
+    """Return a function that makes a path absolute and expands ``~`` to the home directory."""
 
     def read(value: object, base: Path) -> str:
         path = Path(_nonempty_text(value, name)).expanduser()
@@ -103,10 +104,10 @@ FIELDS: dict[str, FieldReader] = {
     "kubeconfig": _path_reader("kubeconfig"),
     "image": _text_reader("image"),
 }
-# The fields that contain others: an amount by resource, and the options of each backend.
+# The fields that contain other fields: the resource amounts, and the options of each backend.
 GROUPS = ("resources", "options")
 RESOURCES = ("cpu", "memory", "mem")
-# The fields that the class of a backend takes as an option of the same name.
+# Fields that are passed to the class of a backend if the class has an option with the same name.
 BACKEND_OPTION_FIELDS = ("context", "namespace", "kubeconfig", "image")
 
 KNOWN = (*FIELDS, *GROUPS, PROFILES)
@@ -122,9 +123,8 @@ def is_text_field(path: tuple[str | int, ...], key: str, inherited: bool) -> boo
 def read_content(data: object, base: Path, own_fields: Collection[str] = ()) -> Content:
     """Validate a configuration.
 
-    ``base`` is the directory that relative paths are relative to. ``own_fields`` are fields that
-    the program has added. Raises `SpecError`; its
-    ``path`` is that of the wrong key or value.
+    ``base`` is the directory for relative paths. ``own_fields`` are fields that the program has
+    added. Raises `SpecError`; its ``path`` identifies the invalid key or value.
     """
     from symphony.model import validators
 
@@ -180,7 +180,7 @@ def _unknown_key(
 
 
 def _read_resources(value: object) -> Values:
-    """Validate the resources of processes that request none themselves."""
+    """Validate the default resources for processes that request none."""
     from symphony.model import quantities, validators
 
     given = validators.mapping(value, "resources")
@@ -197,7 +197,9 @@ def _read_resources(value: object) -> Values:
 
 
 def _read_options(value: object) -> Values:
-    """Validate the options of each backend. The class of the backend validates their values."""
+    """Validate the options of each backend. The backend's class validates the values of the
+    options.
+    """
     from symphony.model import validators
 
     values: Values = {}
@@ -216,7 +218,7 @@ def _read_options(value: object) -> Values:
 
 
 def nested(values: Mapping[KeyPath, Any]) -> dict[str, Any]:
-    """Return flat values as nested dictionaries.
+    """Convert a flat mapping to nested dictionaries.
 
     >>> nested({("cpu",): "2", ("kube", "expose"): "none"})
     {'cpu': '2', 'kube': {'expose': 'none'}}

@@ -1,6 +1,7 @@
 """Reading a configuration file in YAML, JSON or TOML.
 
-The suffix of the file decides its format. If there is no such suffix, the content decides.
+The suffix of the file determines its format. If the suffix is unknown, the content determines the
+format.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from symphony.errors import SpecError
 from symphony.model.files import Locator, errors_with_position, from_json, from_yaml, read_text
 
 _FORMATS = {".yml": "YAML", ".yaml": "YAML", ".json": "JSON", ".toml": "TOML"}
-# A line that begins a table or sets a key in TOML, but not in YAML.
+# A line that begins a table or sets a key in TOML but not in YAML.
 _TOML_LINE = re.compile(r"""\s*(\[{1,2}[-\w."' ]+\]{1,2}|[-\w."' ]+=.*)\s*(#.*)?$""")
 
 
@@ -29,8 +30,8 @@ def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bo
     """Read a configuration file.
 
     ``own_fields`` are fields that the program has added. ``is_found_file`` is true if the file was
-    found by searching, and false if the program loads it. Raises `NotFound` if there is no such
-    file, and `SpecError` if its content is wrong.
+    found by searching, and false if the program loads it. Raises `NotFound` if the file does not
+    exist, and `SpecError` if its content is invalid.
     """
     text = read_text(path)
     parse = _PARSERS[detect_format(path, text)]
@@ -86,9 +87,9 @@ def _parse_toml(path: Path, text: str) -> tuple[Any, Locator]:
         match = re.match(r"line (\d+), column (\d+)", position)
         suffix = f":{match[1]}:{match[2]}" if match else ""
         raise SpecError(f"{path}{suffix}: not TOML: {message.rstrip('.')}") from exc
-    # TOML has dates, but no field is a date. Replace them by the text in the file.
+    # TOML supports dates, but no field takes a date. Convert dates to text.
     data = json.loads(json.dumps(data, default=str))
-    # The parser of TOML does not report positions.
+    # The TOML parser does not report positions.
     return data, lambda _: str(path)
 
 
@@ -112,7 +113,7 @@ _PARSERS: dict[str, Callable[[Path, str], tuple[Any, Locator]]] = {
 
 
 def only_file(paths: Sequence[Path]) -> Path:
-    """Return the only configuration file of a directory. Raise `SpecError` if there are several."""
+    """Return the only configuration file in a directory. Raise `SpecError` if there are several."""
     if len(paths) > 1:
         names = " and ".join(path.name for path in paths)
         raise SpecError(
@@ -122,16 +123,16 @@ def only_file(paths: Sequence[Path]) -> Path:
 
 
 def refuse_untrusted(path: Path) -> None:
-    """Raise `SpecError` if another user may have created a file to attack this user.
+    """Raise `SpecError` if another user may have created the file to attack this user.
 
-    This is a file that belongs to another user, in a directory that every user may write to. A
-    configuration can name commands, so such a file must not be read.
+    A file is untrusted if it belongs to another user and its directory is writable by every user.
+    Such a file must not be read, because a configuration can contain commands.
     """
     try:
         owner = path.stat().st_uid
         directory_mode = path.parent.stat().st_mode
     except OSError:
-        # Reading the file reports the error.
+        # The error is reported when the file is read.
         return
     is_owned_by_another = owner not in (0, os.getuid())
     if is_owned_by_another and directory_mode & stat.S_IWOTH:

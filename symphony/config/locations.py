@@ -1,6 +1,6 @@
-"""The files and environment variables that configuration is read from.
+"""The files and environment variables from which the configuration is read.
 
-Every start of the command line runs this code, so it imports little and does little.
+Every command-line invocation runs this code, so it imports few modules and does little work.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ VARIABLES = {
     "SYMPHONY_IMAGE": "image",
 }
 
-# The variables on which the configuration depends. If one changes, it is read again.
+# The variables on which the configuration depends. If one of them changes, it is read again.
 WATCHED_VARIABLES = (FILE_VARIABLE, "XDG_CONFIG_HOME", "HOME", *VARIABLES)
 
 
 class FileLocation(NamedTuple):
-    """A file that is read if it exists. ``kind`` is ``project``, ``user`` or a variable's name."""
+    """A file that is read if it exists. ``kind`` is ``project``, ``user`` or the name of a
+    variable.
+    """
 
     kind: str
     path: Path
@@ -39,7 +41,7 @@ class FileLocation(NamedTuple):
 
 
 def working_directory() -> Path | None:
-    """Return the working directory, or None if it has been removed."""
+    """Return the working directory, or None if the directory has been removed."""
     try:
         return Path.cwd()
     except OSError:
@@ -55,8 +57,8 @@ def home_directory(environ: Mapping[str, str]) -> Path:
 def project_files(directory: Path, home: Path) -> list[Path]:
     """Return the configuration files of the project that ``directory`` belongs to.
 
-    These are the files in the nearest directory that has any, from ``directory`` up to ``home`` or
-    the root. If there is more than one, reading them is an error.
+    The files are in the nearest directory that contains any, starting at ``directory`` and going up
+    to ``home`` or the root. If a directory contains several files, reading them raises an error.
     """
     for candidate in (directory, *directory.parents):
         found = _existing(candidate, PROJECT_FILE_NAMES)
@@ -66,9 +68,10 @@ def project_files(directory: Path, home: Path) -> list[Path]:
 
 
 def user_directory(environ: Mapping[str, str]) -> Path:
-    """Return the directory of the user's own configuration.
+    """Return the directory of the user's configuration.
 
-    It follows the XDG base directory specification, which ignores a relative path.
+    The directory is determined according to the XDG base directory specification, which ignores
+    relative paths.
     """
     config_home = environ.get("XDG_CONFIG_HOME", "")
     if config_home.startswith("/"):
@@ -77,14 +80,15 @@ def user_directory(environ: Mapping[str, str]) -> Path:
 
 
 def user_files(environ: Mapping[str, str]) -> list[Path]:
-    """Return the files of the user's own configuration. More than one is an error."""
+    """Return the user's configuration files. Reading more than one file raises an error."""
     return _existing(user_directory(environ), USER_FILE_NAMES)
 
 
 def file_locations(environ: Mapping[str, str]) -> list[FileLocation]:
-    """Return the files that configuration is read from, the one with the highest priority first.
+    """Return the configuration files, sorted from the highest priority to the lowest.
 
-    If there is no project file or no user file, the path at which one can be created is returned.
+    If there is no project file or no user file, the result contains the path at which the missing
+    file can be created.
     """
     directory = working_directory()
     project = [] if directory is None else project_files(directory, home_directory(environ))
@@ -112,5 +116,5 @@ def _is_file(path: Path) -> bool:
     try:
         return path.exists() and not path.is_dir()
     except OSError:
-        # The user may not read the directory.
+        # The user is not permitted to read the directory.
         return False

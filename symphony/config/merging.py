@@ -1,4 +1,4 @@
-"""Merging the sources of a configuration into the effective one. The functions do no I/O."""
+"""Merging the sources of a configuration into the effective configuration, without I/O."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class SourcedValue(NamedTuple):
 class ConfigSource:
     """One source of configuration: its values, and the values of its profiles.
 
-    ``is_found_file`` is true for a file that was found by searching, and false for one that the
-    program loads. ``position`` returns the position of a key of the source as text, for example of
-    ``("profiles", "gke", "options", "kube")``; it is None if the source is not a file.
+    ``is_found_file`` is true for a file that was found by searching, and false for a file that the
+    program loads. ``position`` returns the position of a key in the source as text, for example,
+    for ``("profiles", "gke", "options", "kube")``. It is None if the source is not a file.
     """
 
     values: Mapping[KeyPath, SourcedValue]
@@ -35,10 +35,10 @@ class ConfigSource:
     position: Callable[[KeyPath], str] | None = None
 
     def parent_of(self, key: KeyPath, value: SourcedValue) -> KeyPath | None:
-        """Return the key below which this source sets ``value`` itself for ``key``.
+        """Return the parent key under which this source sets ``value`` for ``key``.
 
-        It is ``()`` for a value of the source, ``("profiles", "gke")`` for one of a profile, and
-        None if another source sets the value.
+        The result is ``()`` for a value set directly by this source, ``("profiles", "gke")`` for a
+        value set in a profile, and None if another source sets the value.
         """
         if self.values.get(key) is value:
             return ()
@@ -49,13 +49,14 @@ class ConfigSource:
 
 
 def merge_sources(sources: Sequence[ConfigSource]) -> dict[KeyPath, SourcedValue]:
-    """Return the effective configuration. ``sources`` are sorted from the highest priority down.
+    """Return the effective configuration. ``sources`` are sorted from highest to lowest priority.
 
     The selected profile ranks directly below the source that selects it, and above all files.
-    Raises `SpecError` if no source has a profile of that name.
+    Raises `SpecError` if no source defines this profile.
     """
     merged: dict[KeyPath, SourcedValue] = {}
-    # The groups that a source has removed. Sources with a lower priority cannot set them again.
+    # The groups that a source has removed. Sources with a lower priority cannot set these groups
+    # again.
     removed_groups: set[KeyPath] = set()
     for values in _by_priority(sources):
         for key, sourced in values.items():
@@ -68,7 +69,7 @@ def merge_sources(sources: Sequence[ConfigSource]) -> dict[KeyPath, SourcedValue
 
 
 def _by_priority(sources: Sequence[ConfigSource]) -> list[Mapping[KeyPath, SourcedValue]]:
-    """Return the values of the sources, with those of the selected profile inserted."""
+    """Return the values of the sources, with the values of the selected profile inserted."""
     all_values = [source.values for source in sources]
     selecting = [index for index, values in enumerate(all_values) if PROFILE_KEY in values]
     if not selecting:

@@ -1,4 +1,4 @@
-"""Reading the sources of a configuration: the command line, the program, variables and files."""
+"""Reading configuration sources: the command line, the program, variables and files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from symphony.config import fields, locations
 from symphony.config.merging import ConfigSource, SourcedValue
 from symphony.errors import NotFound, SpecError, error_path
 
-# The options of the command line that set a field.
+# The command-line options that set a field.
 COMMAND_LINE_OPTIONS = {"--backend": "backend", "--profile": "profile"}
 
 
 def from_command_line(options: Mapping[str, str]) -> ConfigSource:
-    """Return the source of the options on the command line, given with their values."""
+    """Return the source for command-line options, given as a mapping from options to values."""
     values: dict[fields.KeyPath, SourcedValue] = {}
     for option, value in options.items():
         values[(COMMAND_LINE_OPTIONS[option],)] = SourcedValue(value, option)
@@ -25,10 +25,9 @@ def from_command_line(options: Mapping[str, str]) -> ConfigSource:
 def from_program(
     settings: Mapping[str, Any], name: str, own_fields: Collection[str] = ()
 ) -> ConfigSource:
-    """Return the source of settings that the program makes, in the form of a file.
+    """Return the source for settings made by the program, in the form of a configuration file.
 
-    ``name`` is the name of the source. Raises `SpecError` with the wrong key in its
-    message.
+    ``name`` is the name of the source. Raises `SpecError` with the invalid key in its message.
     """
     base = locations.working_directory() or Path("/")
     try:
@@ -45,10 +44,10 @@ def _with_source(values: fields.Values, source: str) -> dict[fields.KeyPath, Sou
 
 
 def from_environment(environ: Mapping[str, str]) -> ConfigSource:
-    """Return the source of the environment variables.
+    """Return the source for the environment variables.
 
-    An empty variable removes the value of a source with a lower priority. Raises `SpecError` with
-    the name of the variable in its message if a value is wrong.
+    An empty variable removes the value from a source with a lower priority. Raises `SpecError` with
+    the name of the variable in its message if a value is invalid.
     """
     base = locations.working_directory() or Path("/")
     values: dict[fields.KeyPath, SourcedValue] = {}
@@ -73,10 +72,11 @@ def read_sources(
     named_file: str | None,
     user_files: Sequence[Path],
 ) -> list[ConfigSource]:
-    """Read the environment variables and the files. The source with the highest priority is first.
+    """Read the environment variables and the files, sorted from the highest priority to the lowest.
 
-    A file that is found in two ways is read once. Raises `SpecError` if one directory has several
-    files, or if a file is wrong, and `NotFound` if the named file does not exist.
+    A file that is found in two ways is read once. Raises `SpecError` if a directory contains
+    several configuration files or if a file is invalid, and `NotFound` if the named file does not
+    exist.
     """
     sources = []
     environment = from_environment(environ)
@@ -90,7 +90,7 @@ def read_sources(
 def _read_files(
     project_files: Sequence[Path], named_file: str | None, user_files: Sequence[Path]
 ) -> list[ConfigSource]:
-    # This module imports the parsers of YAML and JSON.
+    # This module imports the YAML and JSON parsers.
     from symphony.config import file_formats
 
     paths = []

@@ -1,7 +1,7 @@
 """Drawing a topology as text, Mermaid, DOT or SVG.
 
-The functions take a topology and return text. If the experiment is running, they also take the
-state of each process.
+The functions take a topology and return text. For a running experiment, they also take the state of
+each process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
 
 FORMATS = ("text", "mermaid", "dot", "svg")
-# The format for each suffix of an output file.
+# Maps suffixes of output files to formats.
 SUFFIXES = {
     ".txt": "text",
     ".mmd": "mermaid",
@@ -25,9 +25,9 @@ SUFFIXES = {
 
 
 def draw(topology: Topology, file_format: str, states: Mapping[str, str] | None = None) -> str:
-    """Return the drawing of a topology in one of `FORMATS`. It ends with a newline.
+    """Return the drawing of a topology in one of `FORMATS`. The text ends with a newline.
 
-    ``states`` has the state of each process by name.
+    ``states`` maps the names of processes to their states.
     """
     if file_format == "mermaid":
         from symphony.drawing.mermaid import mermaid

@@ -1,7 +1,7 @@
 """Drawing a topology in DOT, the language of Graphviz.
 
 The syntax is documented at https://graphviz.org/doc/info/lang.html. Every identifier is quoted,
-because the name of a process can be a keyword of the language, such as ``node`` or ``graph``.
+because the name of a process can be a DOT keyword, such as ``node`` or ``graph``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ATTRIBUTES = (
 
 
 def dot(topology: Topology, states: Mapping[str, str] | None = None) -> str:
-    """Return the source of a directed graph.
+    """Return the DOT source of a directed graph.
 
     Clients are on the left, services in the middle, and the processes that bind them on the right.
     """
@@ -59,7 +59,7 @@ def _group_lines(topology: Topology, group: str, states: Mapping[str, str] | Non
     for node in members:
         yield f"    {_process(node, states)}"
     if not members:
-        # Graphviz does not draw a subgraph without a node.
+        # Graphviz does not draw a subgraph that contains no node.
         yield f"    {_quoted(_anchor(topology, group))} [style=invis]"
     yield "  }"
 
@@ -84,8 +84,8 @@ def _edges(topology: Topology) -> Iterator[str]:
 def _edge_end(topology: Topology, name: str, attribute: str) -> tuple[str, dict[str, str]]:
     """Return the node at the end of an edge, and the attributes of the edge.
 
-    An edge cannot end at a subgraph. An edge of a group ends at one of its nodes, and ``attribute``
-    (``lhead`` or ``ltail``) clips it at the border of the subgraph.
+    An edge cannot end at a subgraph, so an edge of a group ends at one of the group's nodes. The
+    ``attribute`` (``lhead`` or ``ltail``) clips the edge at the border of the subgraph.
     """
     if name not in topology.groups:
         return _quoted(f"process {name}"), {}
@@ -93,7 +93,7 @@ def _edge_end(topology: Topology, name: str, attribute: str) -> tuple[str, dict[
 
 
 def _anchor(topology: Topology, group: str) -> str:
-    """Return the node at which the edges of a group end: the middle one of its members."""
+    """Return the node at which the edges of a group end: the middle member of the group."""
     members = topology.inside(group)
     if not members:
         return f"group {group}"
@@ -101,7 +101,7 @@ def _anchor(topology: Topology, group: str) -> str:
 
 
 def _subgraph(group: str) -> str:
-    # Graphviz only draws a border around subgraphs whose name begins with "cluster".
+    # Graphviz draws a border only around subgraphs whose names begin with "cluster".
     return f"cluster {group}"
 
 

@@ -1,6 +1,6 @@
-"""Placing the parts of a drawing in layers from left to right, with few crossing edges.
+"""Arranging the parts of a drawing in layers from left to right, with few crossing edges.
 
-The algorithm is that of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of
+The layout uses the algorithm of Sugiyama, Tagawa and Toda ("Methods for Visual Understanding of
 Hierarchical System Structures", 1981): reverse the edges that close a cycle, assign layers, order
 the parts of each layer, and assign positions. The result is deterministic. Lengths are in pixels.
 """
@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-# The number of passes over all layers, both for their order and for positions.
+# The number of passes over all layers, for both ordering and positioning.
 SWEEPS = 12
-# The distance between two layers: the minimum, the increment for each edge, and the maximum.
+# The distance between two layers: the minimum, the increment per edge, and the maximum.
 MIN_LAYER_GAP, GAP_PER_EDGE, MAX_LAYER_GAP = 84.0, 0.3, 300.0
-# The distance between two parts of a layer. It is larger if another layer is higher.
+# The minimum and maximum distance between two parts of a layer. The distance is larger if another
+# layer is taller.
 GAP, MAX_GAP = 14.0, 44.0
-# The maximum number of layers. A wider drawing is not legible, and has two columns instead.
+# The maximum number of layers. A wider drawing would not be legible, so it is drawn in two columns.
 MAX_LAYERS = 10
 # The height that a long edge needs in each layer that it crosses.
 PASSAGE_HEIGHT = 6.0
@@ -28,7 +29,7 @@ Edge = tuple[str, str]
 
 
 class Size(NamedTuple):
-    """The size of a part."""
+    """The width and height of a part."""
 
     width: float
     height: float
@@ -50,11 +51,11 @@ class Rect(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The positions of all parts.
+    """The positions of all parts and edges.
 
-    ``passages`` has, for each edge, the positions at which it crosses the layers between its ends,
-    from left to right. It is None for an edge between two parts of the same column, which only
-    occurs if there would be too many layers.
+    ``passages`` maps each edge to the positions at which the edge crosses the layers between its
+    ends, from left to right. The value is None for an edge between two parts in the same column,
+    which occurs only if there would be too many layers.
     """
 
     rects: Mapping[str, Rect]
@@ -64,12 +65,12 @@ class Layout:
 
 
 def layout(sizes: Mapping[str, Size], edges: Sequence[Edge], columns: Mapping[str, int]) -> Layout:
-    """Return positions of the parts for which most edges go from left to right.
+    """Return positions of the parts such that most edges go from left to right.
 
-    A part without an edge has no position. If there are edges in both directions between two parts,
-    the first one decides which part is on the left. All parts of a layer have the same width.
-    ``columns`` has the column of each part, with 0 on the right. It is used if there would be more
-    than `MAX_LAYERS` layers.
+    A part without an edge gets no position. If two parts are connected by edges in both directions,
+    the first edge determines which part is on the left. All parts of a layer have the same width.
+    ``columns`` maps each part to its column, and column 0 is on the right. The columns are used if
+    there would be more than `MAX_LAYERS` layers.
     """
     edges = list(dict.fromkeys(edge for edge in edges if edge[0] != edge[1]))
     with_edges = {end for edge in edges for end in edge}
@@ -96,16 +97,16 @@ def layout(sizes: Mapping[str, Size], edges: Sequence[Edge], columns: Mapping[st
 
 
 def _reverse_cycles(keys: Sequence[str], edges: Sequence[Edge]) -> dict[Edge, Edge]:
-    """Return the direction in which each edge is drawn.
+    """Map each edge to the direction in which it is drawn.
 
-    The edges that close a cycle are reversed. They are found by a depth-first search. It does not
-    recurse, because a chain of parts can be longer than the recursion limit.
+    The edges that close a cycle are reversed. They are found by an iterative depth-first search,
+    because a chain of parts can be longer than the recursion limit.
     """
     targets: dict[str, list[str]] = {key: [] for key in keys}
     forward: dict[Edge, Edge] = {}
     for source, target in edges:
         if source in targets[target]:
-            # There is an edge in the opposite direction already.
+            # An edge in the opposite direction already exists.
             forward[source, target] = target, source
         else:
             targets[source].append(target)
@@ -134,7 +135,7 @@ def _reverse_cycles(keys: Sequence[str], edges: Sequence[Edge]) -> dict[Edge, Ed
 
 
 def _assign_layers(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """Return the layer of each part, which is one more than the layers of its targets.
+    """Map each part to its layer, which is one more than the highest layer of its targets.
 
     Layer 0 is on the right.
     """
@@ -144,7 +145,7 @@ def _assign_layers(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]
         targets[source].append(target)
         sources[target].append(source)
     layer_of = dict.fromkeys(keys, 0)
-    # The number of targets whose layer is not final.
+    # Maps each part to the number of its targets whose layers are not final.
     pending = {key: len(targets[key]) for key in keys}
     ready = [key for key in keys if not pending[key]]
     while ready:
@@ -165,7 +166,9 @@ def _from_left_to_right(edge: Edge, layer_of: Mapping[str, int]) -> Edge:
 
 
 def _chain(edge: Edge, forward: Edge, layer_of: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the ends of an edge from left to right, with a passage in each layer between them."""
+    """Return the ends of an edge from left to right, with a passage in each layer between the
+    ends.
+    """
     left, right = forward
     between = range(layer_of[left] - 1, layer_of[right], -1)
     passages = [f"{edge[0]} > {edge[1]} @ {layer}" for layer in between]
@@ -180,7 +183,8 @@ def _order_layers(
 ) -> list[list[str]]:
     """Return the layers from left to right, each in the order with the fewest crossings found.
 
-    The layers are sorted by their neighbours on the left and on the right in turn.
+    The layers are sorted alternately by their neighbours on the left and by their neighbours on the
+    right.
     """
     depth = max(layer_of.values(), default=-1) + 1
     layers: list[list[str]] = [[] for _ in range(depth)]
@@ -210,7 +214,7 @@ def _order_layers(
 def _neighbours(
     chains: Mapping[Edge, tuple[str, ...]],
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the neighbours on the left, and those on the right, of each part and passage."""
+    """Return the left neighbours and the right neighbours of each part and passage."""
     left: dict[str, list[str]] = {}
     right: dict[str, list[str]] = {}
     for chain in chains.values():
@@ -247,7 +251,7 @@ def _count_crossings(layers: Sequence[Sequence[str]], right: Mapping[str, list[s
         for key in layer:
             ends = sorted(position[target] for target in right.get(key, ()))
             for end in ends:
-                # The edges that begin above this one and end below it.
+                # These edges begin above the current edge and end below it.
                 total += len(previous_ends) - bisect.bisect_right(previous_ends, end)
             for end in ends:
                 bisect.insort(previous_ends, end)
@@ -262,7 +266,7 @@ def _assign_middles(
     heights: Mapping[str, float],
     chains: Mapping[Edge, tuple[str, ...]],
 ) -> dict[str, float]:
-    """Return the vertical position of each part, near the mean position of its neighbours."""
+    """Map each part to a vertical position near the mean position of its neighbours."""
     left, right = _neighbours(chains)
     layers_with_gaps = list(zip(layers, _gaps(layers, heights), strict=True))
     middles: dict[str, float] = {}
@@ -280,7 +284,7 @@ def _assign_middles(
 
 
 def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list[float]:
-    """Return the gap between the parts of each layer. It is larger if another layer is higher."""
+    """Return the gap between parts in each layer. The gap is larger if another layer is taller."""
     filled = [sum(heights[key] for key in layer) for layer in layers]
     totals = [height + GAP * len(layer) for layer, height in zip(layers, filled, strict=True)]
     highest = max(totals, default=0.0)
@@ -294,11 +298,12 @@ def _gaps(layers: Sequence[Sequence[str]], heights: Mapping[str, float]) -> list
 def _spread(
     layer: Sequence[str], wanted: Mapping[str, float], heights: Mapping[str, float], gap: float
 ) -> dict[str, float]:
-    """Return the positions nearest to those wanted that keep the order and the gap of a layer.
+    """Return the positions closest to the wanted positions that keep the order and the gap of a
+    layer.
 
-    This minimizes the sum of squares by isotonic regression (pool adjacent violators): subtract
-    from each wanted position the distance from the first part, and replace values that are not in
-    ascending order by their mean.
+    The function minimizes the sum of squares by isotonic regression (pool adjacent violators): it
+    subtracts from each wanted position the distance from the first part, and replaces values that
+    are not in ascending order by their mean.
     """
     offsets: list[float] = []
     for index, key in enumerate(layer):
@@ -307,7 +312,7 @@ def _spread(
         else:
             step = (heights[layer[index - 1]] + heights[key]) / 2 + gap
             offsets.append(offsets[-1] + step)
-    # The mean of each block of adjacent parts, and their number.
+    # The mean position of each block of adjacent parts, and the number of parts in the block.
     blocks: list[tuple[float, int]] = []
     for key, offset in zip(layer, offsets, strict=True):
         mean, count = wanted[key] - offset, 1

@@ -1,8 +1,9 @@
-"""Drawing a topology as a Mermaid flowchart, which code hosts and documentation tools render.
+"""Drawing a topology as a Mermaid flowchart, a format that code hosts and documentation tools
+render.
 
 The syntax is documented at https://mermaid.js.org/syntax/flowchart.html. The names of processes are
-only used in quoted labels and never as identifiers, because a name can be a keyword of the
-language, such as ``end``.
+used only in quoted labels and never as identifiers, because a name can be a Mermaid keyword, such
+as ``end``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _TEXT_COLOUR = "color:#1f2328"
 
 
 def mermaid(topology: Topology, states: Mapping[str, str] | None = None) -> str:
-    """Return the source of a flowchart.
+    """Return the Mermaid source of a flowchart.
 
     Clients are on the left, services in the middle, and the processes that bind them on the right.
     """
@@ -80,7 +81,7 @@ def _classes(
     node_ids: Mapping[str, str],
     service_ids: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield the style of each state and of services, and the identifiers that have it."""
+    """Yield the style for each state and for services, and the identifiers with this style."""
     members: dict[str, list[str]] = {}
     for node in topology.nodes:
         state = most_important_state(node, states)

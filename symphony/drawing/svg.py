@@ -1,9 +1,9 @@
-"""Drawing a topology as SVG, without any other program.
+"""Drawing a topology as SVG without external programs.
 
 Clients are on the left, services in the middle, and the processes that bind them on the right. The
 drawing has a background and a dark colour scheme (``prefers-color-scheme``, CSS Media Queries Level
-5), so that it is legible on any page. The text is in a fixed-width font, and boxes have the size of
-their text. Lengths are in pixels.
+5), so that it is legible on any page. The text uses a fixed-width font, and the size of a box
+depends on its text. Lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from symphony.drawing.layout import GAP, Layout, Rect, Size, layout
 from symphony.plan.topology import Node, Service, Topology
 
 FONT_SIZE, SMALL_FONT_SIZE, TITLE_FONT_SIZE = 13.0, 11.0, 16.0
-# The width of a character relative to the font size. It is 0.6 in most fixed-width fonts.
+# The width of a character relative to the font size. The ratio is 0.6 in most fixed-width fonts.
 CHARACTER_WIDTH = 0.62
 LINE_HEIGHT = 17.0
 MARGIN = 24.0
 PADDING = 12.0
-# The width of the rows of boxes without lines, if the rest of the drawing is not wider.
+# The minimum width available for rows of boxes without lines. A wider drawing allows wider rows.
 MIN_ROW_WIDTH = 900.0
 # The number of processes in one column of a group, and the maximum number of columns.
 PROCESSES_PER_COLUMN, MAX_COLUMNS = 12, 4
-# The offset of the second rectangle of a box that stands for several processes.
+# The offset of the second rectangle of a box that represents several processes.
 STACK_OFFSET = 4.0
-# How far a line between two boxes of one column curves to the right.
+# The horizontal distance by which a line between two boxes in one column curves to the right.
 ARC_WIDTH = 56.0
-# The length of a line in the legend with the space around it, and without.
+# The length of a line in the legend, with and without the surrounding space.
 LEGEND_ITEM_WIDTH, LEGEND_LINE_WIDTH = 72.0, 34.0
 
 BoxKind = Literal["process", "group", "service"]
@@ -51,9 +51,10 @@ Point = tuple[float, float]
 class _Box:
     """A box of the drawing.
 
-    ``lines`` is its text, ``members`` are the boxes inside a group, in ``columns`` columns.
-    ``state`` decides its colour. ``is_bound`` is false for a service that no process binds, and
-    ``is_stack`` true for a box that stands for several processes.
+    ``lines`` contains the text of the box, and ``members`` contains the boxes inside a group, which
+    are arranged in ``columns`` columns. ``state`` determines the colour. ``is_bound`` is false for
+    a service that no process binds, and ``is_stack`` is true for a box that represents several
+    processes.
     """
 
     key: str
@@ -67,7 +68,7 @@ class _Box:
 
     @property
     def size(self) -> Size:
-        """The size that the text or the members need."""
+        """The size that the text or the members require."""
         if self.kind == "group":
             return self._group_size()
         widths = [_text_width(self.lines[0], FONT_SIZE)]
@@ -87,7 +88,7 @@ class _Box:
 
     @property
     def cell_size(self) -> Size:
-        """The size of each box inside a group: that of the largest one."""
+        """The size of each box inside a group, which is the size of the largest box."""
         sizes = [member.size for member in self.members]
         width = max((size.width for size in sizes), default=0.0)
         height = max((size.height for size in sizes), default=0.0)
@@ -96,7 +97,9 @@ class _Box:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A line between two boxes, given by their keys. ``title`` is shown when it is pointed at."""
+    """A line between two boxes, given by their keys. ``title`` is shown while the pointer is on
+    the line.
+    """
 
     kind: LineKind
     source: str
@@ -114,7 +117,7 @@ class _Picture:
     height: float = 0.0
 
     def add(self, box: _Box, rect: Rect) -> None:
-        """Add a box, and the boxes inside it in rows."""
+        """Add a box, and arrange the boxes inside it in rows."""
         self.boxes.append((box, rect))
         self.rects[box.key] = rect
         self.width = max(self.width, rect.x + rect.width)
@@ -122,7 +125,7 @@ class _Picture:
         if not box.members:
             return
         cell_height = box.cell_size.height
-        # The group may be wider than its members need.
+        # The group can be wider than its members require.
         cell_width = (rect.width - 2 * PADDING + GAP) / box.columns - GAP
         for index, member in enumerate(box.members):
             row, column = divmod(index, box.columns)
@@ -132,10 +135,10 @@ class _Picture:
 
 
 def svg(topology: Topology, states: Mapping[str, str] | None = None) -> str:
-    """Return the text of an SVG file."""
+    """Return the drawing as the text of an SVG file."""
     boxes = _boxes(topology, states)
     lines = _lines(topology)
-    # The layout places groups as a whole. The lines of a member are edges of its group.
+    # The layout places each group as a whole, so the lines of a member become edges of its group.
     outer_box: dict[str, str] = {}
     for box in boxes:
         outer_box[box.key] = box.key
@@ -159,7 +162,7 @@ def svg(topology: Topology, states: Mapping[str, str] | None = None) -> str:
 
 
 def _boxes(topology: Topology, states: Mapping[str, str] | None) -> list[_Box]:
-    """Return the boxes of the services, and of the processes and groups of the experiment."""
+    """Return the boxes for the services, processes and groups of the experiment."""
     process_boxes = {node.key: _process_box(node, states) for node in topology.nodes}
     boxes = [_service_box(service) for service in topology.services]
     for name in topology.members:
@@ -200,7 +203,7 @@ def _service_box(service: Service) -> _Box:
 
 def _group_box(topology: Topology, name: str, members: Sequence[_Box]) -> _Box:
     columns = 1
-    # A line to a member can only end at the side of the group if there is one column.
+    # A line to a member can end only at the side of the group if the group has one column.
     if len(members) > PROCESSES_PER_COLUMN and not _has_lines_inside(topology, name):
         columns = min(MAX_COLUMNS, math.ceil(len(members) / PROCESSES_PER_COLUMN))
     return _Box(
@@ -213,7 +216,7 @@ def _group_box(topology: Topology, name: str, members: Sequence[_Box]) -> _Box:
 
 
 def _has_lines_inside(topology: Topology, group: str) -> bool:
-    """Return whether a line begins or ends at a member of a group."""
+    """Return whether a line begins or ends at a member of the group."""
     ends: set[str] = set()
     for link in topology.links:
         ends |= {link.source, link.target}
@@ -225,8 +228,8 @@ def _has_lines_inside(topology: Topology, group: str) -> bool:
 def _lines(topology: Topology) -> list[_Line]:
     """Return the lines between boxes.
 
-    The lines from services to the processes that bind them are first: if a process connects to its
-    own service, they decide that the service is on the left.
+    The lines from services to the processes that bind them come first. If a process connects to its
+    own service, the first line determines that the service is on the left.
     """
     lines = []
     for service in topology.services:
@@ -255,7 +258,9 @@ def _lines(topology: Topology) -> list[_Line]:
 
 
 def _place_boxes(boxes: Sequence[_Box], positions: Layout, top: float) -> _Picture:
-    """Return the positions of all boxes. Boxes without lines are in rows below the others."""
+    """Return the positions of all boxes. Boxes without lines are placed in rows below the other
+    boxes.
+    """
     picture = _Picture()
     for box in boxes:
         if box.key in positions.rects:
@@ -284,7 +289,7 @@ def _paths(
     positions: Layout,
     top: float,
 ) -> Iterator[tuple[_Line, str]]:
-    """Yield each line with its path. A line inside a group has none and is left out."""
+    """Yield each line with its path. A line inside a group has no path and is omitted."""
     ends = _line_ends(lines, edges, picture)
     for index, (line, edge) in enumerate(zip(lines, edges, strict=True)):
         if edge[0] == edge[1]:
@@ -308,12 +313,13 @@ def _paths(
 def _line_ends(
     lines: Sequence[_Line], edges: Sequence[tuple[str, str]], picture: _Picture
 ) -> dict[int, tuple[Point, Point]]:
-    """Return the points at which each line begins and ends, by its index.
+    """Map the index of each line to the points at which the line begins and ends.
 
-    The lines at one side of a box are distributed over its height, in the vertical order of their
-    other ends, so that they do not cross.
+    The lines at one side of a box are distributed over the height of the box, in the vertical order
+    of their other ends, so that they do not cross.
     """
-    # By box and side: the position of the other end, the index of the line, and whether it begins.
+    # Maps a box and a side to tuples: the position of the other end, the index of the line, and
+    # whether the line begins here.
     sides: dict[tuple[str, str], list[tuple[float, int, bool]]] = {}
     for index, (line, (source, target)) in enumerate(zip(lines, edges, strict=True)):
         if source == target:
@@ -340,7 +346,7 @@ def _line_ends(
 
 
 def _arc(source: Point, target: Point) -> str:
-    """Return the path of a line between two boxes of one column. It curves to the right."""
+    """Return the path of a line between two boxes in one column. The line curves to the right."""
     (source_x, source_y), (target_x, target_y) = source, target
     x = max(source_x, target_x) + min(ARC_WIDTH, 12 + abs(target_y - source_y) / 4)
     controls = f"{_point(x, source_y)} {_point(x, target_y)} {_point(target_x, target_y)}"
@@ -348,7 +354,7 @@ def _arc(source: Point, target: Point) -> str:
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """Return the path through points: curves between layers, straight lines across a layer."""
+    """Return a path through the points, curved between layers and straight across each layer."""
     (x, y), *rest = points
     parts = [f"M{_point(x, y)}"]
     for index, (next_x, next_y) in enumerate(rest):
@@ -405,7 +411,7 @@ _ARROW_HEAD = (
 
 
 def _colour_rules(colours: Mapping[str, str]) -> str:
-    """Return the CSS rules for the colours of one scheme."""
+    """Return the CSS rules for the colours of one colour scheme."""
     return (
         ".ground{{fill:{background};stroke:{edge}}}"
         "text{{fill:{text}}}.small{{fill:{dim}}}"
@@ -433,7 +439,7 @@ def _document(
     header: Sequence[tuple[str, str]],
     kinds: Sequence[str],
 ) -> Iterator[str]:
-    """Yield the elements of the file. ``kinds`` are the kinds of lines in the drawing."""
+    """Yield the elements of the SVG file. ``kinds`` are the kinds of lines in the drawing."""
     title_width = max(
         _text_width(text, TITLE_FONT_SIZE if css_class == "title" else SMALL_FONT_SIZE)
         for text, css_class in header
@@ -506,7 +512,7 @@ def _text(text: str, css_class: str, x: float, y: float) -> str:
 
 
 def _legend(kinds: Sequence[str], y: float) -> Iterator[str]:
-    """Yield a line of each kind in the drawing, with its meaning."""
+    """Yield an example line and a description for each kind of line in the drawing."""
     x = MARGIN
     for kind in kinds:
         path = f"M{_point(x, y)}H{_number(x + LEGEND_LINE_WIDTH)}"

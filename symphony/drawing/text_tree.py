@@ -1,7 +1,7 @@
 """Drawing a topology as a tree of text.
 
-On a terminal, the tree fits the width: long text is wrapped, and a name that is longer than a line
-is cut. In a pipe or a file, nothing is wrapped or cut.
+On a terminal, the tree fits the width of the terminal: long text is wrapped, and a name that is
+longer than a line is truncated. In a pipe or a file, text is neither wrapped nor truncated.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 from symphony.drawing.captions import NOT_BOUND, group_title, state_label, summary
 from symphony.plan.topology import Node, Service, Topology
 
-# The number of spaces between the text and the state of a process.
+# The number of spaces between the name and the state of a process.
 _STATE_GAP = 2
-# The minimum number of characters for text in a line, even if the terminal is narrower.
+# The minimum number of text characters in a line, even on a narrower terminal.
 _MIN_TEXT_WIDTH = 8
 
 Paint = Callable[[str], str]
 
 
 class Signs(NamedTuple):
-    """The characters that a tree is drawn with.
+    """The characters with which a tree is drawn.
 
-    ``middle`` and ``last`` begin a branch and ``vertical`` continues the line to the next one.
+    ``middle`` and ``last`` begin a branch, and ``vertical`` continues the line to the next branch.
     ``to`` and ``by`` are arrows.
     """
 
@@ -50,7 +50,8 @@ class _Branch:
 class _Row(NamedTuple):
     """A row of the tree before it is wrapped.
 
-    ``prefix`` is the part of the tree in the first line, ``next_prefix`` that in further lines.
+    ``prefix`` is the tree prefix of the first line, and ``next_prefix`` is the tree prefix of all
+    further lines.
     """
 
     prefix: str
@@ -69,8 +70,8 @@ def text_tree(
 ) -> list[str]:
     """Return the lines of a tree of processes and groups, with their services and conditions.
 
-    ``states`` has the state of each process by name. ``width`` is the width of the terminal, or
-    None for a pipe. ``paint`` takes the text of a state and returns it in colour.
+    ``states`` maps the names of processes to their states. ``width`` is the width of the terminal,
+    or None for a pipe. ``paint`` takes the text of a state and returns the text in colour.
     """
     branches = _TreeBuilder(topology, states, signs).branches()
     rows = list(_rows(branches, "", signs))
@@ -93,7 +94,7 @@ class _TreeBuilder:
         self._services = {service.name: service for service in topology.services}
 
     def branches(self) -> list[_Branch]:
-        """Return a branch for each process that is in no group, and for each group."""
+        """Return a branch for each group and for each process that is not in a group."""
         branches = []
         for name in self._topology.members:
             is_group = name in self._topology.groups
@@ -119,7 +120,7 @@ class _TreeBuilder:
         return node.label(self._signs.ellipsis)
 
     def _connections(self, name: str) -> list[_Branch]:
-        """Return a branch for each service and start condition of a process or group."""
+        """Return a branch for each service and each start condition of a process or group."""
         branches = []
         for service in self._topology.services:
             if name in service.owners:
@@ -170,7 +171,7 @@ def _rows(branches: Sequence[_Branch], parent_prefix: str, signs: Signs) -> Iter
 
 
 def _state_column(rows: Sequence[_Row], width: int | None) -> int:
-    """Return the column in which states are aligned, or 0 if there is not enough room."""
+    """Return the column in which states are aligned, or 0 if the terminal is too narrow."""
     with_state = [row for row in rows if row.state]
     longest_text = max((len(row.prefix) + len(row.text) for row in with_state), default=0)
     longest_state = max((len(row.state) for row in with_state), default=0)
@@ -182,7 +183,7 @@ def _state_column(rows: Sequence[_Row], width: int | None) -> int:
 def _row_lines(
     row: _Row, column: int, width: int | None, signs: Signs, paint: Paint | None
 ) -> list[str]:
-    """Return a row as one line, or as several if it is too long."""
+    """Return a row as one line, or as several lines if the row is too long."""
     painted = paint or str
     if row.state:
         line = row.prefix + row.text
@@ -192,13 +193,13 @@ def _row_lines(
     lines = _wrap(row.prefix, row.next_prefix, row.text, width, signs)
     if row.state:
         for line in _wrap(row.next_prefix, row.next_prefix, row.state, width, signs):
-            # Paint the text without the prefix.
+            # Paint only the text, without the prefix.
             lines.append(row.next_prefix + painted(line[len(row.next_prefix) :]))
     return lines
 
 
 def _wrap(prefix: str, next_prefix: str, text: str, width: int | None, signs: Signs) -> list[str]:
-    """Wrap text between words. The first line begins with ``prefix``."""
+    """Wrap text at word boundaries. The first line begins with ``prefix``."""
     if width is None or len(prefix) + len(text) <= width:
         return [prefix + text]
     lines: list[str] = []
@@ -212,10 +213,10 @@ def _wrap(prefix: str, next_prefix: str, text: str, width: int | None, signs: Si
 
 
 def _split_line(text: str, room: int, ellipsis: str) -> tuple[str, str]:
-    """Return the part of a text that fits in a line, and the rest.
+    """Return the part of the text that fits in a line, and the remaining text.
 
-    The text is split after a comma if possible, else between words. A word that is longer than the
-    line is cut.
+    The text is split after a comma if possible, and otherwise between words. A word that is longer
+    than the line is truncated.
     """
     if len(text) <= room:
         return text, ""

@@ -1,4 +1,6 @@
-"""Programs for ``python3 -c`` that the contract launches. They need only the standard library."""
+"""Programs for ``python3 -c`` that the contract launches. The programs require only the standard
+library.
+"""
 
 REPORT = """
 import json, os, sys

@@ -1,6 +1,6 @@
 """Describe a multi-process experiment once, and launch it locally, in tmux or on Kubernetes.
 
-Each name is imported on first use: ``import symphony`` only imports the standard library.
+Each name is imported on first use: ``import symphony`` imports only the standard library.
 """
 
 from __future__ import annotations

@@ -6,12 +6,13 @@ import sys
 def main() -> int:
     """Run ``symphony`` with the arguments of this process and return its exit code."""
     try:
-        # Import the program here, so that Ctrl-C during the import is handled as well.
+        # Import the program inside the function, so that Ctrl-C during the import is also handled.
         from symphony.commandline import main as run
 
         return run()
     except (KeyboardInterrupt, RuntimeError) as exc:
-        # Python before 3.12 raises RuntimeError from a KeyboardInterrupt while a class is created.
+        # Before version 3.12, Python converts a KeyboardInterrupt that occurs while a class is
+        # created to a RuntimeError.
         if not isinstance(exc.__cause__ or exc, KeyboardInterrupt):
             raise
         sys.stderr.write("symphony: interrupted\n")

@@ -1,6 +1,6 @@
-"""Finding services from a program that symphony has launched.
+"""Finding services from within a program that symphony has launched.
 
-This module only needs the standard library.
+This module requires only the standard library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from symphony.plan.addresses import PREFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The address of a service: connect to ``host:port``, listen on ``bind_host:port``."""
+    """The address of a service. Clients connect to ``host:port``, and the service listens on
+    ``bind_host:port``.
+    """
 
     service: str
     host: str
@@ -25,12 +27,12 @@ class Address:
 
     @property
     def tcp(self) -> str:
-        """``tcp://host:port``, for ``connect`` of ZeroMQ."""
+        """The address ``tcp://host:port`` for the ``connect`` method of ZeroMQ."""
         return f"tcp://{self.host}:{self.port}"
 
     @property
     def bind_tcp(self) -> str:
-        """``tcp://bind_host:port``, for ``bind`` of ZeroMQ."""
+        """The address ``tcp://bind_host:port`` for the ``bind`` method of ZeroMQ."""
         return f"tcp://{self.bind_host}:{self.port}"
 
     def __str__(self) -> str:
@@ -41,7 +43,7 @@ def address(service: str, environ: Mapping[str, str] | None = None) -> Address:
     """Return the address of a service from the environment variables that symphony sets.
 
     ``environ`` defaults to the environment of this process. Raises `NotFound` if a variable of the
-    service is missing or wrong. The message contains the variable, and the services that exist.
+    service is missing or invalid. The message names the variable and lists the available services.
     """
     environ = os.environ if environ is None else environ
     prefix = PREFIX + service_env_name(service)
@@ -68,7 +70,7 @@ def _hint_for_missing(service: str, environ: Mapping[str, str]) -> str:
 
 
 def _service_names(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of the services that have variables in the environment, sorted."""
+    """Return the sorted names of the services that have variables in the environment."""
     suffix = "_BIND_HOST"
     names = []
     for variable in environ:

@@ -1,4 +1,4 @@
-"""The core of symphony under a stable import path. Each name is imported on first use."""
+"""A stable import path for the core of symphony. Each name is imported on first use."""
 
 from __future__ import annotations
 

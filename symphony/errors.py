@@ -10,8 +10,9 @@
         ├── LaunchFailed                a launch failed and was rolled back
         └── Unreachable                 the backend does not respond
 
-The message of an error is one line. It contains the problem, its position and the solution. An
-error of another library is translated in one place of each adapter and kept as ``__cause__``.
+The message of an error is one line. It contains the problem, its position and the solution. Each
+adapter translates the errors of other libraries in a single place and keeps the original error as
+``__cause__``.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class SymphonyError(Exception):
 
 
 class SpecError(SymphonyError, ValueError):
-    """The description of an experiment, or the configuration, is wrong. Nothing was started.
+    """The description of an experiment or the configuration is invalid. Nothing was started.
 
-    ``path`` is the position of the error in the file form, from the root, such as
+    ``path`` is the position of the error in the file form of the experiment, from the root, such as
     ``("processes", "db", "env")``.
     """
 
@@ -42,7 +43,7 @@ class PluginError(SymphonyError):
 
 
 class NotFound(SymphonyError):
-    """There is no experiment, process, group or service of that name."""
+    """The requested experiment, process, group or service does not exist."""
 
 
 class AlreadyExists(SymphonyError):
@@ -50,18 +51,18 @@ class AlreadyExists(SymphonyError):
 
 
 class Unsupported(SymphonyError):
-    """The backend cannot do this."""
+    """The backend does not support the operation."""
 
 
 class BackendError(SymphonyError):
-    """The backend failed."""
+    """An operation of the backend failed."""
 
 
 class LaunchFailed(BackendError):
-    """A launch failed. Everything that it had started was removed.
+    """A launch failed. Everything that the launch had started was removed.
 
-    ``trouble`` is true if the backend failed or did not respond. The experiment itself may be
-    correct, and a later launch may succeed.
+    ``trouble`` is true if the backend failed or did not respond. In this case, the experiment
+    itself can be correct, and a later launch can succeed.
     """
 
     def __init__(self, message: str = "", *, trouble: bool = False) -> None:
@@ -85,9 +86,9 @@ def error_path(*path: str | int) -> Iterator[None]:
 
 @contextmanager
 def with_filename(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Set ``path`` as the file name of each `OSError` inside the context that has none.
+    """Set ``path`` as the file name of each `OSError` in the context that has no file name.
 
-    The error of a write to a full disk, for example, has no file name.
+    Some errors, such as an error for a write to a full disk, contain no file name.
     """
     try:
         yield

@@ -1,13 +1,13 @@
-"""The hook that the plug-in of a backend implements.
+"""The hook that the plug-in for a backend implements.
 
-A plug-in is a module in the entry-point group ``symphony.backends`` of a distribution. There is one
-entry for the name of the backend, and one for each of its aliases::
+A plug-in is a module in the entry-point group ``symphony.backends`` of a distribution. The group
+contains one entry for the name of the backend, and one for each of its aliases::
 
     [project.entry-points."symphony.backends"]
     slurm = "symphony_slurm.plugin"
 
-The module implements one hook. It is imported whenever backends are listed, so it must not import
-other libraries::
+The module implements one hook. The module is imported whenever backends are listed, so it must not
+import other libraries::
 
     from symphony.hookspecs import BackendInfo, hookimpl
 
@@ -46,12 +46,13 @@ CAPABILITIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option of a backend's `Cluster` that is also an option of the command line.
+    """An option of the `Cluster` class of a backend that is also available on the command line.
 
-    ``name`` is the keyword of the class. ``flags`` are the options of the command line, such as
-    ``("-n", "--namespace")``. A ``switch`` takes no value and sets the keyword to True. If there
-    are ``choices``, other values are refused. ``where`` is true if the option decides which
-    experiments there are: all commands for experiments then take it, and not only a launch.
+    ``name`` is the keyword argument of the class. ``flags`` are the command-line options, such as
+    ``("-n", "--namespace")``. A ``switch`` takes no value and sets the keyword argument to True. If
+    ``choices`` are given, other values are rejected. ``where`` is true if the option determines
+    which experiments exist. All commands for experiments then accept the option, not only the
+    commands that launch.
     """
 
     name: str
@@ -67,14 +68,16 @@ class Option:
 class BackendInfo:
     """The description of a backend, which is available without loading the backend.
 
-    ``load`` is its `Cluster` class in the form ``"package.module:Class"``. ``capabilities`` are
-    keys of `CAPABILITIES`. ``options`` are the options of the class that the command line takes.
-    ``extra`` is the extra of symphony-launcher that installs the packages it needs, if any.
+    ``load`` is the `Cluster` class of the backend in the form ``"package.module:Class"``.
+    ``capabilities`` are keys of `CAPABILITIES`. ``options`` are the options of the class that the
+    command line accepts. ``extra`` is the extra of symphony-launcher that installs the required
+    packages, if any.
 
-    ``place`` is for a backend that needs time to list its experiments: a function in the form
-    ``"package.module:function"`` that imports no other libraries. It takes the options as a mapping
-    and returns a value that can be written as JSON. Two sets of options with the same value select
-    the same experiments. Shell completion then offers the names of the last minutes for that value.
+    ``place`` is used by a backend that takes a long time to list its experiments. It is a function
+    in the form ``"package.module:function"`` that imports no other libraries. The function takes
+    the options as a mapping and returns a value that can be written as JSON. Two sets of options
+    with the same value select the same experiments. Shell completion then offers the names that
+    were listed for this value in the last minutes.
     """
 
     name: str
@@ -89,4 +92,4 @@ class BackendInfo:
 
 @hookspec
 def symphony_backend() -> BackendInfo:  # type: ignore[empty-body]  # pluggy never calls it
-    """Return the description of the backend of this plug-in."""
+    """Return the description of the backend that this plug-in provides."""

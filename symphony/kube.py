@@ -1,7 +1,7 @@
-"""The Kubernetes backend under a stable import path: the cluster and the dispatchers.
+"""A stable import path for the Kubernetes backend: the cluster and the dispatchers.
 
 The core does not import backends, so each name is imported on first use. The ``kubernetes`` package
-is only needed for requests to a cluster.
+is required only for requests to a cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The names of experiments, processes, groups and services, and lists of names in messages.
 
-A name is a DNS-1035 label (RFC 1035, section 2.3.1) on every backend, because Kubernetes requires
-it for Services. An experiment that runs locally therefore has names that are valid on Kubernetes.
+On every backend, a name is a DNS-1035 label (RFC 1035, section 2.3.1), because Kubernetes requires
+such names for Services. The names of an experiment that runs locally are therefore also valid on
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ def is_name(name: str) -> bool:
 
 
 def check_name(name: object, what: str) -> str:
-    """Return ``name`` if it is valid. Raise `SpecError` with a valid name otherwise.
+    """Return ``name`` if it is valid. Otherwise, raise `SpecError` and suggest a valid name.
 
-    ``what`` is the kind of object that has the name, for the message, such as ``"process"``.
+    ``what`` is the kind of the named object in the message, such as ``"process"``.
     """
     if not isinstance(name, str):
         raise SpecError(f"the name of {_with_article(what)} must be text, not {name!r}")
@@ -38,7 +39,9 @@ def check_name(name: object, what: str) -> str:
 
 
 def suggested_name(name: str) -> str:
-    """Return a valid name that is similar to ``name``, or ``""`` if it has no usable character."""
+    """Return a valid name that is similar to ``name``, or an empty string if no character is
+    usable.
+    """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
     words = re.sub(r"[^a-z0-9]+", "-", words).strip("-")
     words = re.sub(r"^[0-9]", lambda digit: f"p{digit.group()}", words)
@@ -46,15 +49,15 @@ def suggested_name(name: str) -> str:
 
 
 def service_env_name(service: str) -> str:
-    """Return the name of a service in environment variables: ``REPLAY_SERVER``."""
+    """Return the form of a service name in environment variables, such as ``REPLAY_SERVER``."""
     return service.upper().replace("-", "_")
 
 
 def did_you_mean(name: str, known: Iterable[str], *, limit: int = 3) -> str:
-    """Return ``; did you mean 'x' or 'y'?`` for the known names that are similar, or ``""``.
+    """Return ``; did you mean 'x' or 'y'?`` for similar known names, or an empty string.
 
-    If no spelling is similar, the names that contain ``name`` as a word are used, for example
-    ``container_image`` for ``image``.
+    If no known name has a similar spelling, use the names that contain ``name`` as a word, for
+    example, ``container_image`` for ``image``.
     """
     import difflib
 

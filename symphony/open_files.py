@@ -1,4 +1,4 @@
-"""The limit of open files of this process."""
+"""The limit on open files in this process."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import resource
 
 
 def raise_open_file_limit() -> tuple[int, int] | None:
-    """Raise the soft limit of open files of this process to its hard limit.
+    """Raise the soft limit on open files in this process to the hard limit.
 
-    A process that watches many others needs a file descriptor for each of them. Return the previous
-    limits (soft, hard), so that child processes can be started with the same ones, or None if
-    nothing was changed.
+    A process that monitors many other processes needs a file descriptor for each of them. Return
+    the previous limits (soft, hard), so that child processes can be started with the same limits.
+    Return None if the limit was not changed.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

@@ -1,4 +1,4 @@
-"""Details of one process in addition to its status."""
+"""Details about a process that its status does not contain."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from symphony.status import ProcessStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessEvent:
-    """An event in the life of a process.
+    """An event in the lifetime of a process.
 
-    ``at`` is the time in seconds since the epoch, or None if it is not known. ``text`` is one line.
+    ``at`` is the time in seconds since the epoch, or None if the time is unknown. ``text`` is one
+    line.
     """
 
     at: float | None
@@ -22,11 +23,12 @@ class ProcessEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDetails:
-    """The status of a process, with its settings, its addresses and its events.
+    """The status of a process, together with its settings, its addresses and its events.
 
-    ``facts`` are its properties as text, such as ``command``, ``image`` and ``node``.
-    ``resources`` are its requests and limits. ``addresses`` has the address (``host:port``) at
-    which the process reaches each service. ``events`` are sorted by time, the oldest first.
+    ``facts`` maps the names of properties, such as ``command``, ``image`` and ``node``, to text.
+    ``resources`` contains the requests and limits. ``addresses`` maps each service to the address
+    (``host:port``) at which the process reaches the service. ``events`` are sorted from the oldest
+    to the newest.
     """
 
     status: ProcessStatus
@@ -36,7 +38,7 @@ class ProcessDetails:
     events: tuple[ProcessEvent, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the details, and the fields of the status, as a dictionary for JSON."""
+        """Return the details and the fields of the status as a dictionary for JSON."""
         return {
             **self.status.to_dict(),
             "facts": dict(self.facts),

@@ -1,4 +1,4 @@
-"""The status of experiments and processes, in the same terms for every backend."""
+"""The status of experiments and processes, which is represented identically on every backend."""
 
 from __future__ import annotations
 
@@ -24,53 +24,53 @@ class State(str, enum.Enum):
 class ReasonCode(str, enum.Enum):
     """The reason for the state of a process, as a value that programs can compare.
 
-    Every backend uses the same codes. `ProcessStatus.reason` is text for people. It differs between
-    backends and can change.
+    Every backend uses the same codes. In contrast, the text in `ProcessStatus.reason` is for users,
+    differs between backends, and can change.
     """
 
     # --- The process has not started yet. ---
 
-    # It waits for another process, because of `starts_after`.
+    # The process waits for another process because of `starts_after`.
     WAITING = "waiting"
-    # No machine has been selected yet.
+    # The backend has not selected a machine yet.
     SCHEDULING = "scheduling"
-    # No machine has the resources that it needs.
+    # No machine has the resources that the process requires.
     UNSCHEDULABLE = "unschedulable"
     PULLING_IMAGE = "pulling-image"
     IMAGE_UNAVAILABLE = "image-unavailable"
-    # Its volumes, its network or its init containers are being set up.
+    # The volumes, the network or the init containers of the process are being set up.
     CREATING = "creating"
     MOUNT_FAILED = "mount-failed"
-    # A quota or a policy does not allow it.
+    # A quota or a policy does not permit the process.
     NOT_PERMITTED = "not-permitted"
-    # Its command cannot be run, or its working directory cannot be used.
+    # The command cannot be run, or the working directory cannot be used.
     CANNOT_START = "cannot-start"
-    # It failed and will be restarted after a delay.
+    # The process failed and will be restarted after a delay.
     BACKING_OFF = "backing-off"
 
     # --- The process is running. ---
 
-    # It did not become ready before its timeout.
+    # The process did not become ready before its timeout.
     NOT_READY = "not-ready"
-    # It is being stopped and removed.
+    # The process is being stopped and removed.
     DELETING = "deleting"
-    # It is no longer restarted, and its readiness is no longer probed.
+    # The process is no longer supervised: it is not restarted, and its readiness is not probed.
     SUPERVISOR_KILLED = "supervisor-killed"
 
     # --- The process has exited, or will never start. ---
 
-    # It exited by itself with an exit code.
+    # The process exited with an exit code and was not killed by a signal.
     EXITED = "exited"
-    # A signal that symphony did not send killed it.
+    # The process was killed by a signal that symphony did not send.
     KILLED = "killed"
     OUT_OF_MEMORY = "out-of-memory"
     DEADLINE_EXCEEDED = "deadline-exceeded"
     EVICTED = "evicted"
-    # symphony stopped it.
+    # The process was stopped by symphony.
     STOPPED = "stopped"
-    # The condition that it waited for can no longer be met.
+    # The condition for which the process waited can no longer be met.
     NEVER_STARTED = "never-started"
-    # Its exit status is unknown, because no process was waiting for it.
+    # The exit status is unknown, because no parent waited for the process to exit.
     LOST = "lost"
 
     def __str__(self) -> str:
@@ -84,11 +84,12 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.UNKNOWN})
 class ProcessStatus:
     """The status of a process at one moment.
 
-    ``exit_code`` is 128 + n if signal n killed the process. ``started`` and ``ended`` are times in
-    seconds since the epoch. After a restart they are those of the latest start. ``stopped`` is true
-    if symphony stopped the process, which is not a failure. ``pid`` is None if the backend has no
-    process IDs. ``not_ready_in_time`` is true if the process is running and did not become ready
-    before its timeout. A backend that continues to probe clears it once the process is ready.
+    If signal n killed the process, ``exit_code`` is 128 + n. ``started`` and ``ended`` are times in
+    seconds since the epoch. After a restart, they refer to the latest start. ``stopped`` is true if
+    symphony stopped the process, which does not count as a failure. ``pid`` is None if the backend
+    does not use process IDs. ``not_ready_in_time`` is true if the process is running and did not
+    become ready before its timeout. A backend that continues to probe the process resets
+    ``not_ready_in_time`` once the process is ready.
     """
 
     name: str
@@ -107,26 +108,26 @@ class ProcessStatus:
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` if it is in no group."""
+        """``group/process``, or ``process`` if the process is not in a group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
     @property
     def failed(self) -> bool:
-        """Whether the process failed. A process that symphony stopped did not."""
+        """Whether the process failed. A process that symphony stopped has not failed."""
         return self.state in (State.FAILED, State.UNKNOWN) and not self.stopped
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a dictionary that can be written as JSON."""
         code = None if self.reason_code is None else str(self.reason_code)
         data = {**asdict(self), "state": str(self.state), "reason_code": code}
-        # The name of this key in the JSON format is shorter.
+        # This key has a shorter name in the JSON format.
         data["late"] = data.pop("not_ready_in_time")
         return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentStatus:
-    """The status of an experiment and its processes, in the order in which they were declared.
+    """The status of an experiment and of its processes, in the order of their declaration.
 
     ``created`` is a time in seconds since the epoch. ``note`` is a message about the whole
     experiment, such as ``the supervisor was killed``.
@@ -153,9 +154,9 @@ class ExperimentStatus:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the process that failed first, or 0 if none failed.
+        """The exit code of the process that failed first, or 0 if no process failed.
 
-        It is 1 if that process has no exit code.
+        The value is 1 if the failed process has no exit code.
         """
         failures = [process for process in self.processes if process.failed]
         if not failures:
@@ -183,14 +184,15 @@ class LogLine:
     text: str
 
 
-# The priority of states in a combined state.
+# The order in which the combined state is selected from the states of the processes.
 _STATE_PRIORITY = (State.RUNNING, State.PENDING, State.UNKNOWN, State.FAILED, State.SUCCEEDED)
 
 
 def combined_state(states: Iterable[State]) -> State:
-    """Return one state for several processes.
+    """Combine the states of several processes into one state.
 
-    It is running or pending as long as one of them is. Otherwise it is the worst of their states.
+    The result is running or pending as long as any process is in this state. Otherwise, it is the
+    worst of the states.
 
     >>> combined_state([State.SUCCEEDED, State.FAILED]).value
     'failed'

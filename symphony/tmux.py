@@ -1,4 +1,4 @@
-"""The tmux backend under a stable import path.
+"""A stable import path for the tmux backend.
 
 The core does not import backends, so each name is imported on first use.
 """
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
         from symphony.cluster import Cluster
         from symphony.cluster.plugins import open_backend
 
-        # The error of a missing package contains the command that installs it.
+        # If a package is missing, the error message contains the command that installs the package.
         value: Any = open_backend("tmux", Cluster)
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)

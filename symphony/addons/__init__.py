@@ -1,6 +1,6 @@
-"""Tools around a launch: building, pushing and removing the images that experiments use.
+"""Tools for building, pushing and removing the images that experiments use.
 
-Every name is loaded when it is first used. Importing this package needs no container engine.
+Each name is imported on first use. Importing this package does not require a container engine.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Build, push and remove images with the command line of a container engine."""
+"""Building, pushing and removing images with the command line of a container engine."""

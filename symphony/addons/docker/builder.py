@@ -1,4 +1,4 @@
-"""Build an image from files in any location, and push it."""
+"""Building an image from files in any location, and pushing the image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from symphony.model.images import context_entries
 
 KEYS = ("dockerfile", "context_directories", "temp_directory", "verbose", "engine", "build_options")
 _NEEDED = KEYS[:3]
-# The grammar of references in the OCI distribution specification.
+# The grammar for references in the OCI distribution specification.
 _TAG = re.compile(r"[A-Za-z0-9_][-.A-Za-z0-9_]{0,127}")
 
 _Paths = str | os.PathLike[str]
@@ -31,8 +31,8 @@ class DockerBuilder:
     """Builds one image with docker or podman.
 
     ``context_directories`` is a list of ``{"name": ..., "path": ..., "force_update": ...}``. Each
-    file or directory is in the build context under its name, without the files that a
-    ``.dockerignore`` in it excludes. The context is collected in a subdirectory of
+    file or directory is placed in the build context under its name. Files that a ``.dockerignore``
+    file in the directory excludes are omitted. The context is collected in a subdirectory of
     ``temp_directory``, with hard links if possible. Files that have not changed since the last
     build are kept, unless ``force_update`` is set. Relative paths are relative to the current
     working directory, and ``~`` is the user's home directory.
@@ -40,12 +40,12 @@ class DockerBuilder:
     The output of the engine is passed to ``output`` line by line, or written to standard error if
     ``verbose`` is set. ``engine`` is ``docker``, ``docker-buildx``, ``docker-buildkit``,
     ``docker-classic`` or ``podman``. If neither ``engine`` nor SYMPHONY_CONTAINER_ENGINE is set,
-    the first engine that responds is used. ``build_options`` are additional arguments of its
-    ``build`` command.
+    the first engine that responds is used. ``build_options`` are additional arguments for the
+    ``build`` command of the engine.
 
-    The constructor accesses no file and no engine; `build` does. A step that fails raises
-    `BackendError` with its last lines of output. After a failed build, nothing can be tagged or
-    pushed.
+    The constructor does not access any file or engine; only `build` does. If a step fails,
+    `BackendError` is raised with the last lines of output from this step. After a failed build, no
+    image can be tagged or pushed.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class DockerBuilder:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> DockerBuilder:
-        """Return a builder from a configuration. Its keys are the keywords of the constructor;
-        other keys are ignored.
+        """Return a builder for a configuration. The keys of the configuration are the keyword
+        arguments of the constructor; other keys are ignored.
         """
         given = {key: settings[key] for key in KEYS if settings.get(key) is not None}
         for key in _NEEDED:
@@ -89,17 +89,17 @@ class DockerBuilder:
 
     @property
     def image_id(self) -> str | None:
-        """The ID of the last image that was built, as ``sha256:...``, or None before a build and
-        after a failed one.
+        """The ID of the last built image, as ``sha256:...``. It is None before the first build and
+        after a failed build.
         """
         return self._image
 
     def build(self, tag: str | None = None) -> str:
-        """Collect the context, build the image, and return its ID as ``sha256:...``. ``tag`` is an
-        optional name, ``name:tag``.
+        """Collect the context, build the image, and return the image ID as ``sha256:...``. ``tag``
+        is an optional name for the image in the form ``name:tag``.
 
-        Raises `SpecError` if the Dockerfile or an entry does not exist, and `BackendError` if the
-        build fails.
+        Raises `SpecError` if the Dockerfile or a context entry does not exist, and `BackendError`
+        if the build fails.
         """
         self._image = None
         if tag is not None:
@@ -129,13 +129,13 @@ class DockerBuilder:
         return found
 
     def tag(self, repository: str, tag: str) -> str:
-        """Tag the image as ``repository:tag``, and return that name."""
+        """Tag the image as ``repository:tag``, and return this name."""
         reference, image = _reference(repository, tag), self._built_image()
         self._engine().tag(image, reference)
         return reference
 
     def push(self, repository: str, tag: str) -> str:
-        """Push the image under this tag, and return its digest in the registry as
+        """Push the image with the given tag, and return its digest in the registry as
         ``sha256:...``.
         """
         reference, image = _reference(repository, tag), self._built_image()
@@ -191,7 +191,7 @@ def _reference(repository: str, tag: str) -> str:
 
 
 def _check_reference(reference: str) -> None:
-    """Raise `SpecError` unless the text is a ``name`` or ``name:tag``."""
+    """Raise `SpecError` unless ``reference`` has the form ``name`` or ``name:tag``."""
     name, colon, tag = reference.rpartition(":")
     if colon and "/" not in tag:
         _reference(name, tag)

@@ -1,4 +1,4 @@
-"""Remove images whose names match a pattern."""
+"""Removing images whose names match a pattern."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from symphony.model import validators
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanResult:
-    """The result of a clean-up: the names of removed images, and the reason for each name that
-    was not removed.
+    """The result of a clean-up: the names of the removed images, and a reason for each image that
+    could not be removed.
     """
 
     removed: tuple[str, ...] = ()
@@ -31,12 +31,13 @@ def clean_images(
     """Remove the images whose ``name:tag`` matches one of the shell patterns, such as
     ``registry.example/rl:*``.
 
-    ``confirm`` is called with their names, and nothing is removed unless it returns true. ``force``
-    removes them without confirmation, including images of stopped containers. A failure does not
-    prevent the removal of other images; the result contains the reasons. An image with several
-    names loses the names that match, and is deleted with its last name. ``engine`` is as for
-    `DockerBuilder`. Raises `SpecError` if there is neither ``confirm`` nor ``force``, and
-    `BackendError` if the engine does not respond.
+    ``confirm`` is called with the names of the matching images, and nothing is removed unless it
+    returns true. ``force`` removes the images without confirmation, including images of stopped
+    containers. If an image cannot be removed, the other images are still removed, and the result
+    contains the reason. If an image has several names, only the matching names are removed, and the
+    image is deleted with its last name. ``engine`` is interpreted as in `DockerBuilder`. Raises
+    `SpecError` if neither ``confirm`` nor ``force`` is given, and `BackendError` if the engine does
+    not respond.
     """
     checked = validators.strings(patterns, "the patterns of images")
     if any(not pattern.strip() for pattern in checked):

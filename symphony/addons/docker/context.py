@@ -1,8 +1,8 @@
-"""Collect files and directories from any location in one directory as the context of a build.
+"""Collecting files and directories from any location in one directory as a build context.
 
-Each build sees the content of the sources at that moment. Everything happens in a subdirectory that
-contains a marker file. Nothing outside of it is ever removed, and a directory without the marker is
-refused.
+Each build uses the content of the source files at the time of the build. All changes are made in a
+subdirectory that contains a marker file. Nothing outside this subdirectory is ever removed, and a
+directory without the marker is rejected.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _CONTEXT, _NOTES, _ID_FILE = "context", "copies.json", "answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildContext:
-    """A context that is ready to build.
+    """A build context that is ready for use.
 
-    The engine writes the ID of the image to ``id_file``. Those of ``files`` that are neither
-    ``linked`` nor ``copied`` are unchanged since an earlier build.
+    The engine writes the ID of the image to ``id_file``. Files in ``files`` that are neither
+    ``linked`` nor ``copied`` have not changed since an earlier build.
     """
 
     directory: Path
@@ -47,11 +47,11 @@ class BuildContext:
 
 @contextlib.contextmanager
 def build_context(entries: Sequence[ContextEntry], temp_directory: Path) -> Iterator[BuildContext]:
-    """Yield a context with ``entries`` below ``temp_directory``, locked for this build.
+    """Yield a context with ``entries`` in ``temp_directory``, locked for this build.
 
-    Paths of entries are absolute. Raises `SpecError` if an entry does not exist, or if an unmarked
-    directory is in the way. Raises `BackendError` if files cannot be read or written, or if another
-    build uses the directory.
+    The paths of the entries are absolute. Raises `SpecError` if an entry does not exist, or if a
+    directory without the marker already exists at the path of the context. Raises `BackendError` if
+    files cannot be read or written, or if another build is using the directory.
     """
     own = temp_directory / DIRECTORY_NAME
     with _report_errors(f"the build context in {own} cannot be created"):
@@ -69,8 +69,8 @@ def _collect(entries: Sequence[ContextEntry], own: Path) -> BuildContext:
     target, notes, id_file = own / _CONTEXT, own / _NOTES, own / _ID_FILE
     with _report_errors(f"the build context in {own} cannot be created"):
         sync = ContextSync(target, _read(notes))
-        # Without the notes, all copies are made again. An interrupted run therefore leaves nothing
-        # that is taken for complete.
+        # Without the notes, all files are copied again. The copies of an interrupted run are
+        # therefore never treated as complete.
         notes.unlink(missing_ok=True)
         id_file.unlink(missing_ok=True)
         clear(target, wanted, forced)
@@ -94,7 +94,9 @@ def _read(notes: Path) -> Notes:
 
 
 def _create_marked_directory(own: Path) -> None:
-    """Create the marked directory, or check that the existing one is no link and has the marker."""
+    """Create the marked directory, or check that the existing directory is not a link and
+    contains the marker.
+    """
     own.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         own.mkdir(mode=0o700)

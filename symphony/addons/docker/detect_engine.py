@@ -1,4 +1,4 @@
-"""Find the container engine of this machine by running each candidate."""
+"""Finding a container engine on this machine by running each candidate."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from symphony.errors import BackendError, SpecError, Unreachable
 from symphony.names import did_you_mean
 
 VARIABLE = "SYMPHONY_CONTAINER_ENGINE"
-DOCKER = "docker"  # The best of docker's builders that is available.
+DOCKER = "docker"  # The best available builder of docker.
 CHOICES = (DOCKER, BUILDX, BUILDKIT, CLASSIC, PODMAN)
 
 
 def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
-    """Return the requested engine, or None for any. Raises `SpecError` for an unknown name."""
+    """Return the requested engine, or None if any engine is accepted. Raises `SpecError` for an
+    unknown name.
+    """
     requested = choice or environ.get(VARIABLE) or None
     if requested is None or requested in CHOICES:
         return requested
@@ -27,12 +29,12 @@ def check_choice(choice: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def find(choice: str | None = None) -> Engine:
-    """Return the engine ``choice``, or that in SYMPHONY_CONTAINER_ENGINE, or the first one that
-    responds.
+    """Return the engine ``choice``, the engine in SYMPHONY_CONTAINER_ENGINE, or the first engine
+    that responds.
 
     docker is preferred to podman, and BuildKit to the classic builder. Raises `SpecError` for an
-    unknown choice, `Unreachable` if an engine does not respond, and `BackendError` if there is no
-    engine.
+    unknown choice, `Unreachable` if an engine does not respond, and `BackendError` if no engine is
+    installed.
     """
     requested = check_choice(choice, os.environ)
     problems: list[str] = []
@@ -56,8 +58,8 @@ def find(choice: str | None = None) -> Engine:
 
 
 def _check_engine(program: str, requested: str | None) -> Engine:
-    """Return the engine of a program. Raises `Unreachable` if it, or the daemon of docker, does
-    not respond.
+    """Return the engine for a program. Raises `Unreachable` if the program or the docker daemon
+    does not respond.
     """
     if _is_podman(program):
         _run_or_raise([program, "version"])
@@ -71,7 +73,7 @@ def _check_engine(program: str, requested: str | None) -> Engine:
     kinds = list(_BUILDERS)
     if requested in kinds:
         kinds = [requested]
-    elif os.environ.get("DOCKER_BUILDKIT") == "0":  # The user disabled BuildKit for docker itself.
+    elif os.environ.get("DOCKER_BUILDKIT") == "0":  # The user has disabled BuildKit in docker.
         kinds = [CLASSIC]
     for kind in kinds:
         if _BUILDERS[kind](program):
@@ -90,7 +92,7 @@ def _run_or_raise(command: list[str]) -> None:
 
 
 def _is_podman(program: str) -> bool:
-    """Return whether the program is podman, which is also installed under the name docker."""
+    """Return whether the program is podman, which can also be installed under the name docker."""
     return run_query([program, "--version"]).stdout.strip().lower().startswith(PODMAN)
 
 
@@ -99,8 +101,8 @@ def _has_buildx(program: str) -> bool:
 
 
 def _has_buildkit(program: str) -> bool:
-    """Return whether this client supports BuildKit without buildx, as versions before buildx do.
-    Later versions refuse.
+    """Return whether this client supports BuildKit without buildx. Only old versions of docker
+    support this combination; newer versions reject it.
     """
     done = run_query([program, "build", "--help"], {"DOCKER_BUILDKIT": "1"})
     return done.returncode == 0 and "--progress" in done.stdout

@@ -1,7 +1,7 @@
-"""Container engines as command lines: docker with each of its builders, and podman.
+"""The command lines of container engines: docker with each of its builders, and podman.
 
-The command line is used and no client library, because only the command line has BuildKit and the
-user's logins, contexts and builders.
+The command line is used instead of a client library, because only the command line supports
+BuildKit and uses the user's logins, contexts and builders.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ BUILDX, BUILDKIT, CLASSIC, PODMAN = "docker-buildx", "docker-buildkit", "docker-
 _BUILD = {
     BUILDX: ("buildx", "build", "--load", "--progress=plain"),
     BUILDKIT: ("build", "--progress=plain"),
-    # Without --force-rm it would keep the container of each failed step.
+    # Without --force-rm, the builder would keep the container of each failed step.
     CLASSIC: ("build", "--force-rm"),
     PODMAN: ("build",),
 }
-# The environment that selects the builder of docker.
+# The environment variables that select the builder of docker.
 _ENV: dict[str, dict[str, str]] = {
     BUILDX: {},
     BUILDKIT: {"DOCKER_BUILDKIT": "1"},
     CLASSIC: {"DOCKER_BUILDKIT": "0"},
     PODMAN: {},
 }
-# The start of docker's notice about the builder that symphony selected. It is of no use to the
-# user.
+# The beginning of docker's notice about the builder that symphony selected. The notice is not
+# useful to the user.
 _NOTICE = "DEPRECATED: The legacy builder is deprecated"
 _DIGEST = re.compile(r"\bdigest: (sha256:[0-9a-f]{64})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A container engine of one ``kind``. ``program`` is its command line."""
+    """A container engine of the given ``kind``. ``program`` is its command-line program."""
 
     kind: str
     program: str
@@ -57,7 +57,9 @@ class Engine:
         tag: str | None,
         options: Iterable[str],
     ) -> list[str]:
-        """Return the command that builds. It writes the ID of the image to ``id_file``."""
+        """Return the command that builds an image. The command writes the image ID to
+        ``id_file``.
+        """
         tagged = [] if tag is None else ["--tag", tag]
         files = ["--file", str(dockerfile), "--iidfile", str(id_file)]
         return [self.program, *_BUILD[self.kind], *files, *tagged, *options, str(context)]
@@ -65,11 +67,11 @@ class Engine:
     def push_command(self, reference: str, digest_file: Path) -> list[str]:
         """Return the command that pushes an image.
 
-        podman writes the digest to ``digest_file``; docker prints it.
+        podman writes the digest to ``digest_file``, and docker prints the digest.
         """
         if self.kind != PODMAN:
             return [self.program, "push", reference]
-        # docker does this by default for a registry on loopback.
+        # By default, docker permits insecure access to a registry on a loopback address.
         insecure = ["--tls-verify=false"] if _on_loopback(reference) else []
         return [self.program, "push", "--digestfile", str(digest_file), *insecure, reference]
 
@@ -84,12 +86,12 @@ class Engine:
         options: Iterable[str],
         output: Output,
     ) -> str | None:
-        """Build, and return the ID of the image, or None if the engine does not keep the image."""
+        """Build an image, and return its ID, or None if the engine does not keep the image."""
         command = self.build_command(context, dockerfile, id_file, tag, options)
         step(f"building {dockerfile} with {self.kind}", command, self.env, output, without=_NOTICE)
         reported_id = id_file.read_text().strip() if id_file.exists() else None
-        # Some builders report the ID of the build result and not that of the loaded image. The tag
-        # then gives the ID.
+        # Some builders report the ID of the build result instead of the ID of the loaded image. In
+        # this case, the tag identifies the image.
         for name in (reported_id, tag):
             image_id = self.image_id(name) if name else None
             if image_id is not None:
@@ -97,7 +99,7 @@ class Engine:
         return None
 
     def push(self, reference: str, digest_file: Path, output: Output) -> str | None:
-        """Push, and return the digest of the image in the registry, or None if it cannot be
+        """Push an image, and return its digest in the registry, or None if the digest cannot be
         determined.
         """
         repository = reference.rpartition(":")[0]
@@ -109,7 +111,7 @@ class Engine:
     # --- queries ---
 
     def image_id(self, image: str) -> str | None:
-        """Return the ID of an image of the engine as ``sha256:...``, or None if it does not
+        """Return the ID of an image in the engine as ``sha256:...``, or None if the image does not
         exist.
         """
         done = self._query("image", "inspect", "--format", "{{.Id}}", image)
@@ -127,11 +129,11 @@ class Engine:
         return [name for name in names if "<none>" not in name]
 
     def remove(self, image: str, *, force: bool) -> None:
-        """Remove a name of an image, and the image with its last name."""
+        """Remove a name from an image, and remove the image with its last name."""
         self._lines(f"removing {image}", "image", "rm", *(["--force"] if force else []), image)
 
     def _digests(self, reference: str) -> list[str]:
-        """Return the digests of an image in registries as ``repository@sha256:...``."""
+        """Return the digests of an image in registries, in the form ``repository@sha256:...``."""
         done = self._query(
             "image", "inspect", "--format", "{{range .RepoDigests}}{{.}} {{end}}", reference
         )
@@ -154,7 +156,7 @@ def pushed_digest(lines: Sequence[str]) -> str | None:
 
 
 def _only_digest(digests: Iterable[str], repository: str) -> str | None:
-    """Return the digest of a repository, or None if there is not exactly one."""
+    """Return the digest for a repository, or None if the number of digests is not exactly one."""
     found = set()
     for item in digests:
         name, _, digest = item.partition("@")

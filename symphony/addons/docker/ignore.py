@@ -1,10 +1,11 @@
-"""Apply a ``.dockerignore`` file with the rules of the container engines. Pure.
+"""Applying a ``.dockerignore`` file with the rules of the container engines, without I/O.
 
-The rules differ from those of a ``.gitignore``, so a library for gitignore patterns does not fit: a
-pattern without a slash matches only at the top, and a later line can include files of an excluded
-directory again. The ``PatternMatcher`` of docker-py differs from the engines as well: it does not
-support escapes with a backslash or negated sets such as ``[^a]``, and ``**.pyc`` does not match
-``a.pyc``. The rules are at https://docs.docker.com/build/concepts/context/
+The rules differ from the rules for ``.gitignore`` files, so libraries for gitignore patterns are
+not suitable: in a ``.dockerignore`` file, a pattern without a slash matches only at the top level,
+and a later line can include files in an excluded directory again. The ``PatternMatcher`` of
+docker-py also differs from the engines: it supports neither backslash escapes nor negated sets such
+as ``[^a]``, and ``**.pyc`` does not match ``a.pyc``. The rules are documented at
+https://docs.docker.com/build/concepts/context/
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from symphony.errors import SpecError
 FILE = ".dockerignore"
 _WILD = frozenset("*?[\\")
 
-# For each line of the file, whether its pattern applied to a path or to a directory above it.
+# For each line of the file, whether its pattern applied to a path or to a directory above the path.
 Matches = tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One line: its pattern, and whether it includes matches again (``!``).
+    """A line of the file: its pattern, and whether the line includes matching paths again (``!``).
 
-    ``head`` has the names with which every matching path starts.
+    ``head`` contains the names with which every matching path starts.
     """
 
     regex: re.Pattern[str]
@@ -37,16 +38,17 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """The lines of one file. The last line that matches a path decides."""
+    """The lines of one file. The last line that matches a path determines the result."""
 
     patterns: tuple[Pattern, ...] = ()
 
     def matches(self, path: str, above: Matches | None = None) -> Matches:
-        """Return the lines that match ``path``, relative to the directory of the file. ``above`` is
-        the result for its directory.
+        """Return the lines that match ``path``, which is relative to the directory of the file.
+        ``above`` is the result for the parent directory of ``path``.
 
         As in the engines, a line that would not change the result for a path is not evaluated for
-        it, and so has no effect below it: after ``a/*``, a ``!a`` includes nothing again.
+        this path, and therefore has no effect on the paths below it. For example, after ``a/*``,
+        the line ``!a`` does not include any file again.
         """
         found: list[bool] = []
         excluded = False
@@ -69,15 +71,15 @@ class Ignore:
         return bool(decisive) and not decisive[-1]
 
     def may_include_again(self, directory: str) -> bool:
-        """Return whether a file in an excluded directory may be included again."""
+        """Return whether a file in an excluded directory can be included again."""
         names = tuple(directory.split("/"))
         heads = (pattern.head for pattern in self.patterns if pattern.exception)
         return any(head[: len(names)] == names[: len(head)] for head in heads)
 
 
 def parse(text: str, filename: str) -> Ignore:
-    """Parse the text of a file. ``filename`` names the file in the `SpecError` for a line that no
-    engine accepts.
+    """Parse the text of a file. ``filename`` is the file name in the `SpecError` that is raised for
+    a line that no engine accepts.
     """
     return Ignore(tuple(_patterns(text, filename)))
 
@@ -113,10 +115,10 @@ def _head(pattern: str) -> tuple[str, ...]:
 
 
 def _translated(pattern: str) -> str:
-    """Return a pattern as a regular expression. Raises ValueError."""
+    """Convert a pattern to a regular expression. Raises ValueError if the pattern is invalid."""
     ending = pattern.removeprefix("**")
     if ending not in {pattern, ""} and _WILD.isdisjoint(ending) and not ending.startswith("/"):
-        # In the engines, **.pyc matches every path with that ending.
+        # In the engines, **.pyc matches every path with this ending.
         return f".*{re.escape(ending)}"
     parts: list[str] = []
     place = 0
@@ -143,7 +145,7 @@ def _next(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _literal(pattern: str, place: int) -> tuple[str, int]:
-    """Return one character, which may follow a backslash, and the position after it."""
+    """Return one character, which can be escaped with a backslash, and the position after it."""
     if pattern[place : place + 1] == "\\":
         place += 1
     if place >= len(pattern):
@@ -152,9 +154,7 @@ def _literal(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _set(pattern: str, place: int) -> tuple[str, int]:
-    """Return a character class after ``[``: characters and ranges up to ``]``, negated after
-    ``^``.
-    """
+    """Parse a character class after ``[``, up to ``]``. ``^`` negates the class."""
     negated = pattern.startswith("^", place)
     place += negated
     ranges: list[str] = []

@@ -1,4 +1,4 @@
-"""Build and push the images that an experiment declares, and use them by digest."""
+"""Building and pushing the images that an experiment declares, and referring to them by digest."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ OnStep = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedImage:
-    """An image that would be built and pushed as ``repository:tag``, and the processes that would
-    use it.
+    """An image to be built and pushed as ``repository:tag``, and the processes that will use the
+    image.
 
-    All paths are absolute.
+    All paths in this object are absolute.
     """
 
     repository: str
@@ -37,7 +37,7 @@ class PlannedImage:
 
     @property
     def reference(self) -> str:
-        """The reference ``repository:tag``."""
+        """The image reference ``repository:tag``."""
         return f"{self.repository}:{self.tag}"
 
     def __str__(self) -> str:
@@ -48,12 +48,13 @@ class PlannedImage:
 
 
 def plan_images(experiment: Experiment) -> tuple[PlannedImage, ...]:
-    """Return the images that would be built for an experiment, tagged with its name. Changes
-    nothing.
+    """Return the images that would be built for an experiment, tagged with the name of the
+    experiment. Nothing is changed.
 
-    A process uses an image if its ``container_image`` is that repository, without a tag or tagged
-    with the experiment's name. Another tag or a digest is another image. Raises `SpecError` if no
-    image is declared, or if no process uses a declared image.
+    A process uses a declared image if its ``container_image`` is the repository of this image,
+    either without a tag or tagged with the name of the experiment. Another tag or a digest refers
+    to a different image. Raises `SpecError` if the experiment declares no image, or if no process
+    uses a declared image.
     """
     images = experiment.list_images()
     if not images:
@@ -74,10 +75,10 @@ def build_images(
     """Build and push the images of an experiment, and return a copy of it that uses the pushed
     images.
 
-    All images are built before the first is pushed. ``output`` receives the output of the engine
-    line by line (default: standard error), and ``on_step`` a line before each build and after each
-    push. Raises the same errors as `DockerBuilder`. See `plan_images` for the images that are
-    built.
+    All images are built before the first image is pushed. ``output`` receives the output of the
+    engine line by line (default: standard error), and ``on_step`` receives a line before each build
+    and after each push. Raises the same errors as `DockerBuilder`. See `plan_images` for the images
+    that are built.
     """
     planned = plan_images(experiment)
     report = on_step or (lambda _: None)
@@ -97,8 +98,8 @@ def build_images(
 def with_images(
     experiment: Experiment, planned: tuple[PlannedImage, ...], names: Mapping[str, str]
 ) -> Experiment:
-    """Return a copy of an experiment whose processes use ``names``, by repository. The
-    experiment is not changed.
+    """Return a copy of an experiment that uses ``names``, which maps repositories to image names.
+    The experiment is not changed.
     """
     result = copy.deepcopy(experiment)
     for image in planned:
@@ -161,13 +162,13 @@ def _planned(experiment: Experiment, image: ImageBuild) -> PlannedImage:
 
 
 def _absolute(base: Path, path: str) -> str:
-    # Unlike Path.resolve, this keeps symbolic links.
+    # In contrast to Path.resolve, os.path.abspath keeps symbolic links.
     return os.path.abspath(base / Path(path).expanduser())  # noqa: PTH100
 
 
 def _cache(base: Path, repository: str) -> str:
-    """Return the default directory for the context of an image. There is one for each project
-    and repository.
+    """Return the default context directory for an image. Each combination of project and repository
+    has its own directory.
     """
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     key = hashlib.sha256(f"{base}\0{repository}".encode()).hexdigest()[:16]

@@ -1,4 +1,6 @@
-"""List the files, directories and symbolic links of a context by their path in it. Read-only."""
+"""Listing the files, directories and symbolic links of a context by their paths, without
+changing them.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ class SourceFile:
 
 
 def scan_entry(entry: ContextEntry, own: Path) -> Iterator[tuple[str, SourceFile]]:
-    """Yield the content of an entry, each directory before its content, without the directory
-    ``own``.
+    """Yield the content of an entry, with each directory before its content. The directory ``own``
+    is omitted.
 
-    The entry itself may be a symbolic link. Links below it are kept as links. Files that disappear
-    during the scan are skipped, as are sockets and devices. Raises `SpecError` if the entry does
-    not exist, and OSError.
+    The entry itself can be a symbolic link. Symbolic links inside the entry are kept as links.
+    Files that disappear during the scan are skipped, as are sockets and devices. Raises `SpecError`
+    if the entry does not exist, and OSError if it cannot be read.
     """
     source = Path(entry.path)
     try:
@@ -65,7 +67,7 @@ def _missing(entry: ContextEntry) -> SpecError:
 
 
 class _Walk:
-    """Walks one directory without the files that its ``.dockerignore`` excludes."""
+    """Walks a directory and omits the files that its ``.dockerignore`` file excludes."""
 
     def __init__(self, name: str, root: Path, own: Path) -> None:
         self._name = name
@@ -84,8 +86,8 @@ class _Walk:
         above: ignore.Matches | None,
         pending: list[tuple[str, SourceFile]],
     ) -> Iterator[tuple[str, SourceFile]]:
-        """Yield the content of ``source``. ``pending`` are excluded directories, which are
-        yielded only if something in them is included.
+        """Yield the content of ``source``. ``pending`` contains excluded directories, which are
+        yielded only if they contain an included file.
         """
         for child in children(source):
             below = f"{path}{child.name}"
@@ -107,7 +109,9 @@ class _Walk:
 
 
 def children(directory: str) -> list[os.DirEntry[str]]:
-    """Return the entries of a directory by name, or none if the directory has disappeared."""
+    """Return the entries of a directory, sorted by name, or an empty list if the directory has
+    disappeared.
+    """
     try:
         with os.scandir(directory) as found:
             return sorted(found, key=lambda child: child.name)

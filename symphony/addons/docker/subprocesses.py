@@ -1,4 +1,4 @@
-"""Run the command line of an engine: long steps line by line, and short queries."""
+"""Running the command line of an engine: long steps with output line by line, and short queries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Output = Callable[[str], object]
 
 # The time limit for a query to an engine, in seconds.
 _QUERY_TIMEOUT_SECONDS = 20.0
-# The time that an engine has to exit when a step is interrupted, in seconds.
+# The time in seconds that an engine is given to exit after a step is interrupted.
 _EXIT_TIMEOUT_SECONDS = 10.0
-# The number of last lines that are kept, the number of them in an error message, and the maximum
-# length of each.
+# The number of last lines that are kept, the number of lines in an error message, and the maximum
+# length of each line.
 _KEPT_LINES, _REPORTED_LINES, _LINE_LENGTH = 100, 6, 300
-# ECMA-48 control sequences and strings, which colour and move text on a terminal, and other control
-# characters.
+# ECMA-48 control sequences and strings, which change the colour and position of text on a terminal,
+# and other control characters.
 _CONTROLS = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~] | \x1b[]PX^_].*?(?:\x07|\x1b\\) | \x1b[ -/]*[0-~]"
     r" | [^\t -\x7e\xa0-\U0010ffff]",
@@ -37,11 +37,11 @@ def step(
     *,
     without: str = "",
 ) -> list[str]:
-    """Run a command, pass each line of its output with its newline to ``output``, and return the
-    last lines.
+    """Run a command, pass each line of its output, including the newline, to ``output``, and return
+    the last lines.
 
-    A paragraph that starts with ``without`` is skipped. Raises `BackendError` with the last lines
-    if the command fails; the message starts with ``what``.
+    A paragraph that starts with ``without`` is skipped. If the command fails, `BackendError` is
+    raised; its message starts with ``what`` and contains the last lines of output.
     """
     last: deque[str] = deque(maxlen=_KEPT_LINES)
     with _running(command, env) as running:
@@ -55,8 +55,8 @@ def step(
 
 
 def _without_paragraphs(beginning: str, lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines, without paragraphs that have this beginning. A paragraph includes the
-    indented and empty lines after it.
+    """Yield the lines, except for paragraphs that begin with ``beginning``. A paragraph includes
+    the indented and empty lines that follow.
     """
     within = False
     for line in lines:
@@ -68,8 +68,8 @@ def _without_paragraphs(beginning: str, lines: Iterable[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: Sequence[str], env: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Yield a running command. It has exited afterwards, by itself or because the reader was
-    interrupted.
+    """Yield a running command. After the context, the command has exited, either by itself or
+    because the reader was interrupted.
     """
     try:
         running = subprocess.Popen(
@@ -123,11 +123,11 @@ def run_query(
 
 
 def step_error(what: str, code: int, lines: Iterable[str]) -> BackendError:
-    """Return the error for a failed step on one line, with its last lines of output separated by
-    ``|``.
+    """Return the error for a failed step. Its message is one line and contains the last lines of
+    output, separated by ``|``.
     """
     plain = [_CONTROLS.sub("", line).strip() for line in lines]
-    # Lines of hyphens only separate the parts of the output.
+    # Omit lines that consist of hyphens, because they only separate the parts of the output.
     nonempty = [line for line in plain if line.strip("-")]
     output = " | ".join(line[:_LINE_LENGTH] for line in nonempty[-_REPORTED_LINES:])
     return BackendError(f"{what} failed with exit code {code}: {output or 'there was no output'}")

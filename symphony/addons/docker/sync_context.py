@@ -1,16 +1,17 @@
-"""Make the content of a directory equal to a list of files, with as few operations as possible.
+"""Making the content of a directory equal to a list of files, with as few operations as possible.
 
-A file is a hard link to its source if possible. A link costs nothing, and shows every write to the
-source. An editor that replaces the file leaves the link with the old file, so each run compares
-link and source and links again if they differ. This module never writes to a linked file or changes
-its mode.
+If possible, a file is a hard link to its source. A link requires no additional space, and every
+write to the source is visible through the link. If an editor replaces the source file, the link
+still refers to the old file. Each run therefore compares the link with the source, and creates the
+link again if they differ. This module never writes to a linked file or changes its mode.
 
-If the system allows no link, for example across file systems, the file is copied. A copy is kept
-while the inode, size and times of its source equal those that were recorded. A source whose times
-are so recent that they might not show the next change is not recorded, and is copied again.
+If the system does not permit a hard link, for example, across file systems, the file is copied. A
+copy is kept while the inode, size and times of its source equal the recorded values. If the times
+of a source are so recent that they might not show the next change, they are not recorded, and the
+file is copied again in the next run.
 
-No library is used because those for synchronizing directories copy every file: they neither create
-hard links nor detect that a link refers to an old version of its source.
+No library is used, because libraries for synchronizing directories copy every file: they neither
+create hard links nor detect that a link refers to an old version of its source.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from pathlib import Path
 
 from symphony.addons.docker.scan import SourceFile, children
 
-# The age in seconds after which the times of a source show every change. This is the coarsest clock
-# of a file system.
+# The age in seconds after which the times of a source reliably show every change. The value is the
+# coarsest timestamp resolution of any file system.
 SETTLED_SECONDS = 2.0
-# The errors that mean a hard link is impossible: another file system, too many links, no support,
-# or files of another user.
+# The errors that indicate that a hard link is impossible: another file system, too many links, no
+# support for links, or a file that belongs to another user.
 _NO_LINK = frozenset(
     {
         errno.EXDEV,
@@ -43,12 +44,12 @@ _NO_LINK = frozenset(
     }
 )
 
-# For each path in the context, the attributes of source and copy when the copy was made.
+# Maps each path in the context to the attributes of the source and the copy at the time of copying.
 Notes = dict[str, list[list[int]]]
 
 
 def clear(target: Path, wanted: Mapping[str, SourceFile], forced: frozenset[str]) -> None:
-    """Remove files that are not wanted or are of another kind, and all files of the entries
+    """Remove files that are not wanted or have the wrong type, and all files of the entries in
     ``forced``.
     """
 
@@ -68,8 +69,8 @@ def clear(target: Path, wanted: Mapping[str, SourceFile], forced: frozenset[str]
 
 
 class ContextSync:
-    """Creates the wanted files over the existing ones. ``notes`` describes its copies, and it
-    counts its operations.
+    """Creates the wanted files and replaces existing files. ``notes`` describes the copies, and the
+    object counts its operations.
     """
 
     def __init__(self, target: Path, notes: Notes) -> None:
@@ -89,7 +90,7 @@ class ContextSync:
             target = f"{self._target}/{path}"
             with _skip_vanished(target):
                 make[found.kind](path, target, found)
-        # Modes are set last, and inner directories first, because nothing can be created in a
+        # Set modes last, and for inner directories first, because nothing can be created in a
         # read-only directory.
         for path, found in reversed(wanted.items()):
             if found.kind == stat.S_IFDIR:
@@ -119,8 +120,8 @@ class ContextSync:
         self.files += 1
 
     def _keep_copy(self, path: str, found: SourceFile, existing: os.stat_result | None) -> bool:
-        """Keep the existing copy if neither it nor its source has changed. Return whether it is
-        kept.
+        """Keep the existing copy if neither the copy nor its source has changed. Return whether it
+        is kept.
         """
         noted = self._before.get(path)
         if existing is None or noted != [_signature(found.info), _signature(existing)]:
@@ -168,5 +169,5 @@ def _skip_vanished(target: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(target)):  # noqa: PTH112, PTH120
-            raise  # The missing file is not the source.
+            raise  # The missing file is not the source, so report the error.
         _remove(target)

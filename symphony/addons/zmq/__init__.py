@@ -1,4 +1,4 @@
-"""ZeroMQ sockets for experiments. They take the name of a service and work the same on every
+"""ZeroMQ sockets for experiments. They take the name of a service and work identically on every
 backend.
 
 | | binds | connects |
@@ -8,8 +8,8 @@ backend.
 | topics | `ZmqPub` | `ZmqSub` |
 | acknowledged messages | `ZmqReceiver` | `ZmqSender` |
 
-`AsyncZmqClient` and the other async classes are for asyncio. Every name is loaded when it is first
-used, which needs pyzmq.
+`AsyncZmqClient` and the other asynchronous classes are for asyncio. Each name is imported on first
+use, which requires pyzmq.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The classes for asyncio. They have the same keywords, messages and errors, with ``await``,
-``async with`` and ``async for``.
+"""The classes for asyncio. They accept the same keyword arguments and messages, and raise the same
+errors, as the synchronous classes, with ``await``, ``async with`` and ``async for``.
 
-An object belongs to one event loop. Several tasks may use it at the same time. Requests of one
+An object belongs to one event loop. Several tasks can use it at the same time. Requests of one
 client are sent one after the other.
 """
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("symphony.zmq")
 
 
 class AsyncSocketOwner(SocketOwner):
-    """One end of a connection in an event loop. Its errors are the same as those of the other
+    """One end of a connection in an event loop. Its errors are the same as in the synchronous
     classes.
     """
 
@@ -66,8 +66,8 @@ class AsyncSocketOwner(SocketOwner):
         return sockets.open_async_socket(self._kind, self._setup, topics=self._topics, again=again)
 
     def close(self) -> None:
-        """Close at once. Tasks that wait in a call get `ZmqClosedError`. Call it in the thread
-        of the event loop.
+        """Close the socket immediately. `ZmqClosedError` is raised in tasks that are waiting in a
+        call. Call this method in the thread of the event loop.
         """
         if not self._closing:
             self._closing = True
@@ -82,7 +82,7 @@ class AsyncSocketOwner(SocketOwner):
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Translate errors of ZeroMQ, and report calls on a closed object."""
+        """Translate ZeroMQ errors, and raise an error for calls on a closed object."""
         if self._closing:
             raise self._closed_error()
         try:
@@ -109,9 +109,10 @@ class AsyncSocketOwner(SocketOwner):
         what: str,
         deadline: float | None = None,
     ) -> Any:
-        """Return the result of a call on the socket, as soon as it can be done without waiting.
+        """Return the result of a call on the socket as soon as the call is possible without
+        blocking.
 
-        ``deadline`` is when a ``timeout`` that started earlier ends. The call is made only when it
+        ``deadline`` is the end of a ``timeout`` that started earlier. The call is made only when it
         cannot block, because a task that is cancelled during a blocking call could lose a message.
         """
         if deadline is None and timeout is not None:
@@ -129,7 +130,7 @@ class AsyncSocketOwner(SocketOwner):
 
 
 class AsyncReceiver(AsyncSocketOwner):
-    """An end that receives."""
+    """One end of a connection that receives messages."""
 
     async def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Return the next message."""
@@ -141,13 +142,13 @@ class AsyncReceiver(AsyncSocketOwner):
 
     @abc.abstractmethod
     def _message(self, frames: list[bytes]) -> Any:
-        """Return the message in the frames."""
+        """Return the message that the frames contain."""
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        """Return the next message until this object is closed."""
+        """Return the next message, or end the iteration if this object is closed."""
         try:
             return await self.recv()
         except ZmqClosedError:
@@ -161,7 +162,7 @@ class AsyncZmqPush(AsyncSocketOwner):
     _binds: ClassVar[bool] = False
 
     async def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
-        """Send a message as soon as there is room for it; see `ZmqPush.send`."""
+        """Send a message as soon as the queue has room; see `ZmqPush.send`."""
         data = message if self._dumps is None else self._dumps(message)
         with self._translate_errors():
             try:
@@ -215,7 +216,7 @@ class AsyncZmqSub(AsyncReceiver):
             sockets.subscribe(self._socket, protocol.encode_topic(topic), on=True)
 
     def unsubscribe(self, topic: str) -> None:
-        """Cancel a subscription of `subscribe` or ``topics`` with the same text."""
+        """Cancel a subscription that was made with the same text in `subscribe` or ``topics``."""
         with self._translate_errors():
             sockets.subscribe(self._socket, protocol.encode_topic(topic), on=False)
 
@@ -236,8 +237,8 @@ class AsyncZmqClient(AsyncSocketOwner):
         super().__init__(**options)
 
     async def request(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Send a request and return the reply; see `ZmqClient.request`. The timeout starts when
-        earlier requests are done.
+        """Send a request and return the reply; see `ZmqClient.request`. The timeout starts when all
+        earlier requests have been completed.
         """
         data = message if self._dumps is None else self._dumps(message)
         allowed = self._time_limit(timeout)
@@ -275,7 +276,9 @@ class AsyncZmqClient(AsyncSocketOwner):
 
 
 class AsyncZmqServer(AsyncSocketOwner):
-    """The asyncio version of `ZmqServer`: call either `recv` and `send` in turns, or `serve`."""
+    """The asyncio version of `ZmqServer`: either call `recv` and `send` alternately, or call
+    `serve`.
+    """
 
     _kind: ClassVar[int] = sockets.REP
     _binds: ClassVar[bool] = True
@@ -285,7 +288,9 @@ class AsyncZmqServer(AsyncSocketOwner):
         super().__init__(**options)
 
     async def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Return the next request. Call `send` before the next `recv`; see `ZmqServer.recv`."""
+        """Return the next request. Call `send` before the next call to `recv`; see
+        `ZmqServer.recv`.
+        """
         if self._due:
             raise ZmqOrderError(
                 f"{self._setup.place.what}: recv and send alternate, and a request waits for its "
@@ -303,7 +308,9 @@ class AsyncZmqServer(AsyncSocketOwner):
             raise
 
     async def send(self, reply: Any) -> None:
-        """Reply to the request that was received last. Raises `ZmqOrderError` if there is none."""
+        """Reply to the most recently received request. Raises `ZmqOrderError` if there is no
+        unanswered request.
+        """
         await self._send_reply([reply if self._dumps is None else self._dumps(reply)])
 
     async def send_error(self, text: str) -> None:
@@ -311,12 +318,12 @@ class AsyncZmqServer(AsyncSocketOwner):
         await self._send_reply(protocol.error_reply(text))
 
     async def serve(self, handler: Callable[[Any], Any]) -> None:
-        """Reply to every request with the result of ``handler``, a function or a coroutine
+        """Reply to every request with the result of ``handler``, which is a function or a coroutine
         function.
 
-        It runs until the task is cancelled or this object is closed. An exception of the handler is
-        logged, and sent to the client as an error. If the task is cancelled while it handles a
-        request, the reply is an error as well.
+        The method runs until the task is cancelled or this object is closed. An exception in the
+        handler is logged and sent to the client as an error. If the task is cancelled while it is
+        handling a request, the client also receives an error.
         """
         if not callable(handler):
             raise ZmqOptionError(
@@ -338,8 +345,8 @@ class AsyncZmqServer(AsyncSocketOwner):
                 raise
 
     def disown(self) -> None:
-        """Leave the socket, and the client that waits for a reply, to the parent of this forked
-        process.
+        """Leave the socket, and the client that is waiting for a reply, to the parent of this
+        forked process.
         """
         super().disown()
         self._due = False

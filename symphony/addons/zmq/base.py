@@ -1,5 +1,5 @@
-"""The state that every end of a connection has, in threads and in event loops: its address, and
-whether it is closed.
+"""The state of one end of a connection, for threads and event loops: its address, and whether it is
+closed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class SocketOwner(abc.ABC):
-    """One end of a connection. It counts as closed until it is opened, because there is nothing
-    to close.
+    """One end of a connection. It counts as closed until it is opened, because until then no socket
+    needs to be closed.
     """
 
     _kind: ClassVar[int]
     _binds: ClassVar[bool]
-    # The keywords of this class in addition to those that all classes have.
+    # The keyword arguments of this class in addition to those of all classes.
     _own: ClassVar[tuple[str, ...]] = ()
     _closing = True
     _inherited = False
@@ -33,14 +33,14 @@ class SocketOwner(abc.ABC):
 
     @property
     def address(self) -> str:
-        """The address to which this is bound or connected, as ZeroMQ writes it:
+        """The address to which this socket is bound or connected, in ZeroMQ notation:
         ``tcp://127.0.0.1:7000``.
         """
         return self._address
 
     @property
     def closed(self) -> bool:
-        """Whether this object was closed."""
+        """Whether this object is closed."""
         return self._closing
 
     @property
@@ -56,25 +56,27 @@ class SocketOwner(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close at once."""
+        """Close the socket immediately."""
 
     def wait_closed(self, timeout: float) -> bool:
-        """Return whether the socket is closed, after at most ``timeout`` seconds."""
+        """Wait at most ``timeout`` seconds for the socket to close, and return whether it is
+        closed.
+        """
         return self._closed_event.wait(timeout)
 
     def disown(self) -> None:
-        """Mark this object as closed in a forked child, and leave the socket to the parent. Call it
-        in the only thread after a fork.
+        """Mark this object as closed in a forked child, and leave the socket to the parent. Call
+        this method after a fork, in the only thread of the child.
 
-        The locks are replaced, because another thread may have held them during the fork.
+        The locks are replaced, because another thread could have held them during the fork.
         """
         self._closing = self._inherited = True
         self._closed_event = threading.Event()
         self._closed_event.set()
 
     def __del__(self) -> None:
-        """Close an object that the program forgot to close, and warn: the program waits for
-        every open socket when it exits.
+        """Close an object that the program did not close, and issue a warning, because the program
+        waits for every open socket when it exits.
         """
         if not self._closing:
             self.close()

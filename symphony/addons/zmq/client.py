@@ -1,4 +1,4 @@
-"""The classes that send a message and wait for its reply: clients, and senders of acknowledged
+"""The classes that send a message and wait for a reply: clients, and senders of acknowledged
 messages.
 """
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class RequestSender(SyncSocket):
-    """An end that sends a message and waits for its reply.
+    """One end of a connection that sends a message and waits for a reply.
 
-    After a failure it uses a new socket, so that a late reply is never taken for the reply to a
-    later message.
+    After a failure, the object uses a new socket, so that a late reply is never treated as the
+    reply to a later message.
     """
 
     _kind: ClassVar[int] = sockets.REQ
@@ -35,8 +35,8 @@ class RequestSender(SyncSocket):
         super().__init__(**options)
 
     def _request_frames(self, message: Any, timeout: Timeout) -> list[bytes]:
-        """Return the frames of the reply to a message, which is sent again while there are
-        retries left.
+        """Return the frames of the reply to a message. The message is sent again while retries
+        remain.
         """
         data = message if self._dumps is None else self._dumps(message)
         for _ in range(self._retries):
@@ -89,43 +89,46 @@ class RequestSender(SyncSocket):
             return sockets.frames(self._take, NOW)
 
     def _renew(self) -> None:
-        """Replace the socket. Messages that the old one has not sent are discarded."""
+        """Replace the socket. Unsent messages of the old socket are discarded."""
         if not self._closing:
             self._socket.close(linger=0)
             self._use(self._open(again=self._address if self._socket_address.bind else None))
 
 
 class ZmqClient(RequestSender):
-    """Sends requests to a server. It connects, unless ``bind=True``.
+    """Sends requests to a server. The socket connects, unless ``bind=True``.
 
-    A request without a reply after ``timeout`` seconds is sent again, ``retries`` times, with the
-    same timeout each, so the server may handle it more than once. Without a timeout, in the
-    constructor or in the call, it waits indefinitely and sends the request once.
+    If no reply to a request arrives within ``timeout`` seconds, the request is sent again up to
+    ``retries`` times, each time with the same timeout. The server can therefore handle a request
+    more than once. If neither the constructor nor the call sets a timeout, the client sends the
+    request once and waits indefinitely.
     """
 
     def request(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
         """Send a request and return the reply.
 
-        Raises `ZmqTimeoutError` if there is no reply, `ZmqRemoteError` if the server replies with
-        an error, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot write or read a
-        message.
+        Raises `ZmqTimeoutError` if no reply arrives, `ZmqRemoteError` if the server replies with an
+        error, `ZmqClosedError` if the client is closed, and `ZmqMessageError` if the serializer
+        cannot write or read a message.
         """
         return parse_reply(self._request_frames(message, timeout), self._loads)
 
 
 class ZmqSender(RequestSender):
-    """Sends messages and waits for their acknowledgement. It connects, unless ``bind=True``.
+    """Sends messages and waits for their acknowledgement. The socket connects, unless
+    ``bind=True``.
 
-    A message without an acknowledgement after ``timeout`` seconds is sent again, ``retries`` times,
-    so it may be received more than once. Without a timeout, in the constructor or in the call, it
-    waits indefinitely and sends the message once.
+    If no acknowledgement of a message arrives within ``timeout`` seconds, the message is sent again
+    up to ``retries`` times. The receiver can therefore receive a message more than once. If neither
+    the constructor nor the call sets a timeout, the sender sends the message once and waits
+    indefinitely.
     """
 
     def send(self, message: Any, *, timeout: Timeout = OWN_TIMEOUT) -> None:
-        """Send a message, and return when a `ZmqReceiver` has received it.
+        """Send a message, and return when a `ZmqReceiver` has received the message.
 
-        Raises `ZmqTimeoutError` if there is no acknowledgement, `ZmqRemoteError` if the receiver
-        cannot read the message, `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot
-        write it.
+        Raises `ZmqTimeoutError` if no acknowledgement arrives, `ZmqRemoteError` if the receiver
+        cannot read the message, `ZmqClosedError` if the sender is closed, and `ZmqMessageError` if
+        the serializer cannot write the message.
         """
         parse_reply(self._request_frames(message, timeout), None)

@@ -1,15 +1,13 @@
-"""The ZeroMQ context of a process, the owners of its sockets, and their shutdown when the program
-exits.
+"""The ZeroMQ context of a process, the owners of its sockets, and their shutdown at program exit.
 
-ZeroMQ sends in the background, so a program that exits at once would lose its last messages. All
-objects that are open when the program exits are closed then, and the exit waits for unsent
-messages, at most ``linger`` seconds for each socket. The same holds for a child of multiprocessing.
-It does not hold for a child of ``os.fork`` that calls ``os._exit``.
+ZeroMQ sends messages in the background, so a program that exits immediately would lose its last
+messages. All objects that are still open when the program exits are therefore closed, and the exit
+waits for unsent messages for at most ``linger`` seconds per socket. The same applies to a child of
+multiprocessing, but not to a child of ``os.fork`` that calls ``os._exit``.
 
-The module authenticates the clients of an encrypted service itself, in one thread. The
+This module authenticates the clients of an encrypted service itself, in one thread. The
 ``ThreadAuthenticator`` of pyzmq is not used because it imports asyncio into every program, and
-because the exit of the program hangs if the context is terminated before the authenticator is
-stopped.
+because the program hangs at exit if the context is terminated before the authenticator is stopped.
 """
 
 from __future__ import annotations
@@ -32,29 +30,31 @@ if TYPE_CHECKING:
 
     from symphony.plan.encryption_keys import Keys
 
-# How long the exit of the program waits for calls in other threads to notice that their object was
-# closed, in seconds.
+# The time in seconds that the program waits at exit until calls in other threads notice that their
+# object was closed.
 _CLOSE_TIMEOUT_SECONDS = 1.0
-# The priority of the shutdown in a child of multiprocessing. It is later than others; queues, for
-# example, are flushed at -5.
+# The priority of the shutdown in a child of multiprocessing. It runs later than other finalizers;
+# for example, queues are flushed at priority -5.
 _FINALIZER_PRIORITY = -100
 
 
 class Closable(Protocol):
-    """An owner of open sockets."""
+    """An object that owns open sockets."""
 
     def close(self) -> None:
         """Close the sockets."""
 
     def wait_closed(self, timeout: float) -> bool:
-        """Return whether they are closed, after at most ``timeout`` seconds."""
+        """Wait at most ``timeout`` seconds for the sockets to close, and return whether they are
+        closed.
+        """
 
     def disown(self) -> None:
-        """Mark them as closed in a forked child, and leave them to the parent."""
+        """Mark the sockets as closed in a forked child, and leave them to the parent."""
 
 
 class _Process:
-    """The ZeroMQ state of this process. A fork starts with a new one."""
+    """The ZeroMQ state of this process. A forked child starts with a new state."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -90,7 +90,7 @@ def _reset_after_fork() -> None:
     for item in inherited:
         item.disown()
     # The context and the sockets belong to the parent and must not be closed by the child, so a
-    # reference keeps them from being deleted.
+    # reference prevents their deletion.
     _forked.append((_current, inherited))
     _current = _Process()
 
@@ -101,12 +101,12 @@ atexit.register(lambda: _current.end())
 
 
 def _shut_down_with_child(process: _Process) -> None:
-    """In a child of multiprocessing, shut down when the child exits: a forked child calls
-    ``os._exit``, which skips atexit.
+    """In a child of multiprocessing, shut down when the child exits, because a forked child calls
+    ``os._exit``, which skips atexit functions.
 
-    This runs with the first socket. multiprocessing clears its finalizers, and the atexit functions
-    of the parent, when a child starts, so registering at import would have no effect. A program
-    that uses multiprocessing has imported it by now.
+    This code runs when the first socket is opened. multiprocessing clears its finalizers and the
+    atexit functions of the parent when a child starts, so registration at import time would have no
+    effect. A program that uses multiprocessing has already imported it.
     """
     util, running = (
         sys.modules.get("multiprocessing.util"),
@@ -114,7 +114,7 @@ def _shut_down_with_child(process: _Process) -> None:
     )
     if util is None or running is None or running.parent_process() is None:
         return
-    if sys.version_info >= (3, 13):  # Code runs here after the threads have finished.
+    if sys.version_info >= (3, 13):  # These functions run after the threads have finished.
         util.Finalize(None, process.end, exitpriority=_FINALIZER_PRIORITY)
     elif util.is_exiting():  # A thread of the program is still running.
         _shut_down_after_threads(process)
@@ -125,8 +125,8 @@ def _shut_down_with_child(process: _Process) -> None:
 
 
 def _shut_down_after_threads(process: _Process) -> None:
-    """Shut down after the other threads, as a program does. They are joined after this returns,
-    and so is the thread of this function.
+    """Shut down after the other threads, in the same way as at program exit. The threads are joined
+    after this function returns, including the thread that it starts.
     """
     Thread(target=_wait_for_threads, args=(process,), name="symphony-end", daemon=False).start()
 
@@ -141,7 +141,7 @@ def _wait_for_threads(process: _Process) -> None:
             if thread.is_alive() and not thread.daemon and thread not in excluded
         ]
 
-    # A thread may start others before it finishes, so repeat until a pass finds none.
+    # A thread can start other threads before it finishes, so repeat until no threads remain.
     threads = running_threads()
     while threads:
         for thread in threads:
@@ -156,7 +156,7 @@ def context() -> zmq.Context[zmq.Socket[bytes]]:
 
 
 def asynchronous_context() -> zmq.asyncio.Context:
-    """Return the same context for asyncio sockets."""
+    """Return the context of this process for asyncio sockets."""
     import zmq.asyncio
 
     shared = _current.get()
@@ -167,13 +167,13 @@ def asynchronous_context() -> zmq.asyncio.Context:
 
 
 def close_at_exit(item: Closable) -> None:
-    """Close ``item`` when the program exits, unless it has been deleted by then."""
+    """Close ``item`` when the program exits, unless it has been deleted earlier."""
     _current.open.add(item)
 
 
 def block_at_exit() -> None:
-    """Block for ever while the program exits. Only daemon threads get here, and they must not
-    print errors.
+    """Block indefinitely while the program exits. Only daemon threads call this function, and they
+    must not print errors.
     """
     if _current.ending:
         threading.Event().wait()
@@ -181,14 +181,14 @@ def block_at_exit() -> None:
 
 # --- clients of an encrypted service ---
 
-# ZeroMQ sends a request to this address for each new client. The protocol is ZAP,
-# https://rfc.zeromq.org/spec/27.
+# ZeroMQ sends a request to this address for each new client. The protocol is ZAP
+# (https://rfc.zeromq.org/spec/27).
 _ZAP = "inproc://zeromq.zap.01"
 
 
 def accept_clients(keys: Keys) -> str:
-    """Accept only clients that have the clients' key pair of ``keys``. Return the ZAP domain for
-    the server.
+    """Accept only clients that use the client key pair in ``keys``. Return the ZAP domain for the
+    server.
     """
     domain = f"symphony-{keys.other}"
     shared = _current.get()

@@ -1,5 +1,5 @@
-"""Determine where a socket binds or connects, from a service, an address, or a host and a port.
-Pure.
+"""Determining the address of a socket from a service, an address, or a host and a port, without
+I/O.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from symphony.application import address as address_of
 from symphony.plan.encryption_keys import Keys, keys_for
 
 LOOPBACK = "127.0.0.1"
-# The transports between processes. The values show the form of the text after "://".
+# The transports between processes. The values describe the text after "://".
 TRANSPORTS = {"tcp": "host:port", "ipc": "/path/of/a/socket", "inproc": "name"}
 _EXAMPLES = {"service": "replay", "host": LOOPBACK}
-# The maximum length of a DNS name (RFC 1035, section 2.3.4, without the parts that are not
-# written).
+# The maximum length of a DNS name in text form (RFC 1035, section 2.3.4).
 LONGEST_HOST = 253
 _TCP = re.compile(r"(?P<host>\[[0-9a-fA-F:.%a-z]+\]|[^:\s/;]+):(?P<port>[0-9]{1,18}|\*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketAddress:
-    """An address in the form of ZeroMQ (``tcp://10.0.0.7:7000``), and whether it is bound.
+    """An address in ZeroMQ notation (``tcp://10.0.0.7:7000``), and whether the socket binds to it.
 
-    ``keys`` are those of an encrypted service. ``what`` names the endpoint in messages.
+    ``keys`` contains the keys of an encrypted service. ``what`` is the name of the endpoint in
+    messages.
     """
 
     address: str
@@ -44,10 +44,10 @@ def find(
     port: int | None,
     environ: Mapping[str, str],
 ) -> SocketAddress:
-    """Return the endpoint that the keywords name.
+    """Return the endpoint that the keyword arguments specify.
 
-    Raises `ZmqAddressError` if the keywords name none or two or if an address is malformed, and
-    `NotFound` if the environment does not have the service.
+    Raises `ZmqAddressError` if the keyword arguments specify no endpoint, specify two endpoints, or
+    contain a malformed address, and `NotFound` if the environment does not contain the service.
     """
     given = {"service": service, "address": address, "port": port if port is not None else host}
     named = [key for key, value in given.items() if value is not None]
@@ -86,8 +86,8 @@ def _from_port(host: str, port: object, bind: bool) -> SocketAddress:
 
 
 def check_address(address: object, bind: bool) -> str:
-    """Return an address with its transport. ``host:port`` alone means TCP. Port 0 or ``*`` is
-    any port and must be bound.
+    """Return an address with its transport. ``host:port`` without a transport means TCP. Port 0 or
+    ``*`` selects any free port and is valid only if the socket binds.
     """
     if not isinstance(address, str) or not address:
         raise ZmqAddressError(

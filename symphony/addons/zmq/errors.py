@@ -1,5 +1,5 @@
-"""The exceptions of the ZeroMQ classes. They also raise `NotFound` if the environment does not have
-a service.
+"""The exceptions of the ZeroMQ classes. These classes also raise `NotFound` if the environment does
+not contain a service.
 
     ZmqError (a SymphonyError)
     ├── ZmqOptionError (also a ValueError)      a keyword has an invalid value
@@ -10,7 +10,7 @@ a service.
     ├── ZmqRemoteError                          the server replied with an error
     └── ZmqClosedError                          the object was closed
 
-Catch `ZmqError` to catch all of them.
+Catch `ZmqError` to handle all ZeroMQ exceptions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ZmqError(SymphonyError):
 
 
 class ZmqOptionError(ZmqError, ValueError):
-    """A keyword has an invalid value."""
+    """A keyword argument has an invalid value."""
 
 
 class ZmqAddressError(ZmqOptionError):
@@ -31,10 +31,10 @@ class ZmqAddressError(ZmqOptionError):
 
 
 class ZmqOrderError(ZmqError, ValueError):
-    """A call was made out of order: a server alternates recv and send, and two threads must not use
-    one object at the same time.
+    """A call was made out of order. A server must alternate between recv and send, and two threads
+    must not use one object at the same time.
 
-    It is also raised if an object is used in a forked child and was opened before the fork.
+    This error is also raised if an object that was opened before a fork is used in the child.
     """
 
 
@@ -43,19 +43,19 @@ class ZmqMessageError(ZmqError, ValueError):
 
 
 class ZmqTimeoutError(ZmqError, TimeoutError):
-    """Nothing was received, or could be sent, in time."""
+    """No message was received, or a message could not be sent, in time."""
 
 
 class ZmqRemoteError(ZmqError):
-    """The server replied with an error. The text is that of the server."""
+    """The server replied with an error. The text of this exception comes from the server."""
 
 
 class ZmqClosedError(ZmqError):
-    """The object was closed, by this thread or by another one."""
+    """The object was closed by this thread or by another thread."""
 
 
 def exception_text(exc: BaseException) -> str:
-    """Return the text of an exception, or nothing if its ``__str__`` fails."""
+    """Return the text of an exception, or an empty string if its ``__str__`` method fails."""
     try:
         return str(exc)
     except Exception:

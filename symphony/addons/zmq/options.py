@@ -1,4 +1,6 @@
-"""Check the keywords that every class takes, and collect them in one record. Pure."""
+"""Checking the keyword arguments that every class accepts, and collecting them in one record,
+without I/O.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from symphony.addons.zmq.serializers import Dumps, Loads, Serializer, codec
 from symphony.names import did_you_mean, join_names
 
 LINGER_SECONDS = 5.0
-# ZeroMQ stores numbers of messages and of milliseconds in 32 bits.
+# ZeroMQ stores message counts and milliseconds as 32-bit integers.
 LARGEST_INT = 2**31 - 1
 
 Number = TypeVar("Number", int, float)
 
 
 class Options(TypedDict, total=False):
-    """The keywords. `docs/howto/messaging.md` describes them."""
+    """The keyword arguments, which are described in `docs/howto/messaging.md`."""
 
     service: str | None
     address: str | None
@@ -36,7 +38,7 @@ class Options(TypedDict, total=False):
 
 
 class OwnTimeout(enum.Enum):
-    """The default of a call's ``timeout=``: use the timeout of the object."""
+    """The default value of ``timeout=`` in a call, which selects the timeout of the object."""
 
     OWN_TIMEOUT = enum.auto()
 
@@ -47,9 +49,10 @@ Timeout = float | None | OwnTimeout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The options of a socket. ``timeout`` and ``linger`` are in seconds, ``hwm`` is in messages.
+    """The options of a socket. ``timeout`` and ``linger`` are in seconds, and ``hwm`` is a number
+    of messages.
 
-    If ``timeout`` or ``linger`` is None, there is no limit.
+    If ``timeout`` or ``linger`` is None, the time is unlimited.
     """
 
     place: SocketAddress
@@ -63,8 +66,8 @@ class Setup:
 def setup(class_name: str, binds: bool, options: Options, own: Iterable[str]) -> Setup:
     """Return the checked options of an object.
 
-    ``binds`` is the default of ``bind``, and ``own`` has the additional keywords of the class.
-    Raises `ZmqOptionError`.
+    ``binds`` is the default value of ``bind``, and ``own`` contains the additional keyword
+    arguments of the class. Raises `ZmqOptionError` if an option is invalid.
     """
     known = [*Options.__annotations__, *own]
     for key in options:
@@ -106,7 +109,7 @@ def seconds(value: object, what: str) -> float | None:
 
 
 def whole_number(value: object, what: str) -> int:
-    """Return a whole number that is at least 0."""
+    """Return an integer that is at least 0."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ZmqOptionError(f"{what} must be a whole number of at least 0, not {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""The format of messages on the wire, so that programs with bare ZeroMQ can exchange them. Pure.
+"""The wire format of messages, which other programs can also use with plain ZeroMQ sockets.
 
 | | frames |
 | --- | --- |
@@ -24,7 +24,7 @@ ERROR = b"symphony-error"
 
 
 def not_bytes_error(data: object, dumps: Dumps | None) -> ZmqMessageError:
-    """Return the error for a message, or for the result of ``dumps``, that is not bytes."""
+    """Return the error for a message, or a result of ``dumps``, that is not a bytes object."""
     kind = type(data).__name__
     try:
         memoryview(data)  # type: ignore[arg-type]
@@ -45,15 +45,15 @@ def not_bytes_error(data: object, dumps: Dumps | None) -> ZmqMessageError:
 
 
 def parse_request(frames: Sequence[bytes], loads: Loads | None) -> Any:
-    """Return the request in the frames. Raises `ZmqMessageError`."""
+    """Return the request that the frames contain. Raises `ZmqMessageError` if it cannot be read."""
     if len(frames) != 1:
         raise ZmqMessageError(f"a request must have one frame, not {len(frames)}")
     return frames[0] if loads is None else loads(frames[0])
 
 
 def parse_reply(frames: Sequence[bytes], loads: Loads | None) -> Any:
-    """Return the reply in the frames. Raises `ZmqRemoteError` if it is an error, and
-    `ZmqMessageError`.
+    """Return the reply that the frames contain. Raises `ZmqRemoteError` if the reply is an error,
+    and `ZmqMessageError` if it cannot be read.
     """
     if len(frames) == 1:
         return frames[0] if loads is None else loads(frames[0])
@@ -63,7 +63,7 @@ def parse_reply(frames: Sequence[bytes], loads: Loads | None) -> Any:
 
 
 def error_reply(exc: BaseException | str) -> list[bytes]:
-    """Return the frames of a reply that is an error."""
+    """Return the frames for a reply that reports an error."""
     if isinstance(exc, str):
         text = exc
     else:
@@ -75,20 +75,24 @@ def error_reply(exc: BaseException | str) -> list[bytes]:
 
 
 def publication_frames(topic: object, message: Any, dumps: Dumps | None) -> tuple[bytes, Any]:
-    """Return the frames of a publication. Raises `ZmqMessageError`."""
+    """Return the frames for a publication. Raises `ZmqMessageError` if the message cannot be
+    written.
+    """
     data = message if dumps is None else dumps(message)
     if type(data) is not bytes:
         try:
             contiguous = memoryview(data).contiguous
         except TypeError as exc:
             raise not_bytes_error(data, dumps) from exc
-        if not contiguous:  # ZeroMQ would refuse the message only after the topic was sent.
+        if not contiguous:  # ZeroMQ would reject the message only after sending the topic.
             raise not_bytes_error(data, dumps)
     return encode_topic(topic), data
 
 
 def parse_publication(frames: Sequence[bytes], loads: Loads | None) -> tuple[str, Any]:
-    """Return the topic and the message in the frames of a publication. Raises `ZmqMessageError`."""
+    """Return the topic and the message of a publication. Raises `ZmqMessageError` if they cannot
+    be read.
+    """
     if len(frames) != 2:
         raise ZmqMessageError(
             f"a publication must have two frames, topic and message, not {len(frames)}"
@@ -98,7 +102,7 @@ def parse_publication(frames: Sequence[bytes], loads: Loads | None) -> tuple[str
 
 
 def encode_topic(topic: object) -> bytes:
-    """Return a topic as bytes. Raises `ZmqOptionError`."""
+    """Return a topic as bytes. Raises `ZmqOptionError` if the topic is invalid."""
     if not isinstance(topic, str):
         raise ZmqOptionError(f"a topic must be text, not {topic!r}")
     try:

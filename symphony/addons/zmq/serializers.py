@@ -1,4 +1,4 @@
-"""Convert messages to bytes and back, with a named serializer or a pair of functions."""
+"""Converting messages to bytes and back, with a named serializer or a pair of functions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ Codec = tuple[Dumps | None, Loads | None]
 
 
 def codec(serializer: Serializer) -> Codec:
-    """Return the pair of functions of a serializer. For None (messages are bytes) both are None.
+    """Return the pair of functions for a serializer. If the serializer is None, messages are bytes,
+    and both functions are None.
 
-    An error of theirs about a message is raised as `ZmqMessageError`, with the original error as
-    its cause. ``"pickle"`` runs arbitrary code of the sender. Use it only for trusted senders.
+    If one of the functions raises an error for a message, `ZmqMessageError` is raised with the
+    original error as its cause. ``"pickle"`` runs arbitrary code from the sender. Use it only with
+    trusted senders.
     """
     if serializer is None:
         return None, None
@@ -95,7 +97,7 @@ def _msgpack() -> tuple[Dumps, Loads]:
             "the serializer 'msgpack' needs the package 'msgpack'; "
             "install it with: pip install msgpack"
         ) from None
-    # By default, msgpack refuses to read maps with numbers as keys, which it writes.
+    # By default, msgpack writes maps with numeric keys but does not read them.
     return msgpack.packb, functools.partial(msgpack.unpackb, strict_map_key=False)
 
 

@@ -1,5 +1,5 @@
-"""The classes that reply to one message after the other: servers, and receivers that
-acknowledge.
+"""The classes that receive messages and reply to each of them: servers, and receivers that
+acknowledge messages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger("symphony.zmq")
 
 
 class RequestReceiver(SyncSocket):
-    """An end that receives a message and then replies to it."""
+    """One end of a connection that receives a message and then replies to the message."""
 
     _kind: ClassVar[int] = sockets.REP
     _binds: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class RequestReceiver(SyncSocket):
         super().__init__(**options)
 
     def _next(self, flags: int, deadline: float | None) -> list[bytes] | None:
-        """Return the frames of the next message, or None if another thread woke this one first."""
+        """Return the frames of the next message, or None if another thread interrupted the wait."""
         if self._busy:
             raise self._busy_error()
         self._busy = True
@@ -72,7 +72,9 @@ class RequestReceiver(SyncSocket):
             return sockets.frames(self._take, NOW)
 
     def _read(self, frames: Sequence[bytes]) -> Any:
-        """Return the message in the frames. If it cannot be read, reply with an error and raise."""
+        """Return the message that the frames contain. If the message cannot be read, reply with
+        an error and raise the exception.
+        """
         try:
             return parse_request(frames, self._loads)
         except ZmqMessageError as exc:
@@ -103,8 +105,8 @@ class RequestReceiver(SyncSocket):
                 self._finish()
 
     def disown(self) -> None:
-        """Leave the socket, and the client that waits for a reply, to the parent of this forked
-        process.
+        """Leave the socket, and the client that is waiting for a reply, to the parent of this
+        forked process.
         """
         super().disown()
         self._due = False
@@ -113,14 +115,14 @@ class RequestReceiver(SyncSocket):
         flags = self._flags if timeout is OWN_TIMEOUT else NOW
         deadline = self._deadline(timeout)
         frames = self._next(flags, deadline)
-        while frames is None:  # `stop` woke this thread, but no loop is running.
+        while frames is None:  # `stop` interrupted the wait of this thread, but no loop is running.
             frames = self._next(flags, deadline)
         return self._read(frames)
 
 
 class ZmqServer(RequestReceiver):
-    """Replies to clients. It binds, unless ``bind=False``. Call either `recv` and `send` in
-    turns, or start a loop with a handler.
+    """Replies to clients. The socket binds, unless ``bind=False``. Either call `recv` and `send`
+    alternately, or start a loop with a handler.
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
@@ -131,11 +133,12 @@ class ZmqServer(RequestReceiver):
         super().__init__(**options)
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Return the next request. Call `send` before the next `recv`.
+        """Return the next request. Call `send` before the next call to `recv`.
 
-        Raises `ZmqOrderError` if the last request has no reply yet, `ZmqTimeoutError`,
-        `ZmqClosedError`, and `ZmqMessageError` if the serializer cannot read the request, to which
-        it then replies with an error.
+        Raises `ZmqOrderError` if the previous request has not been answered, `ZmqTimeoutError` if
+        no request arrives, `ZmqClosedError` if the server is closed, and `ZmqMessageError` if the
+        serializer cannot read the request. In the last case, the server also replies to the client
+        with an error.
         """
         self._refuse_during_loop("recv")
         if self._due:
@@ -146,7 +149,9 @@ class ZmqServer(RequestReceiver):
         return self._next_message(timeout)
 
     def send(self, reply: Any) -> None:
-        """Reply to the request that was received last. Raises `ZmqOrderError` if there is none."""
+        """Reply to the most recently received request. Raises `ZmqOrderError` if there is no
+        unanswered request.
+        """
         self._refuse_during_loop("send")
         self._send_reply([reply if self._dumps is None else self._dumps(reply)])
 
@@ -160,9 +165,10 @@ class ZmqServer(RequestReceiver):
     def start_loop(self, handler: Handler, *, blocking: bool = False) -> None:
         """Reply to every request with the result of ``handler``, until `stop` or `close` is called.
 
-        With ``blocking``, the loop runs in this thread, otherwise in a daemon thread. An exception
-        of the handler is logged and sent to the client as an error, and the loop continues. With
-        ``blocking``, `SystemExit` and `KeyboardInterrupt` are sent to the client and raised here.
+        With ``blocking``, the loop runs in this thread; otherwise, it runs in a daemon thread. An
+        exception in the handler is logged and sent to the client as an error, and the loop
+        continues. With ``blocking``, `SystemExit` and `KeyboardInterrupt` are sent to the client
+        and raised here.
         """
         _check(handler)
         self._refuse_during_loop("start_loop")
@@ -184,18 +190,19 @@ class ZmqServer(RequestReceiver):
             self._loop.start()
 
     def stop(self) -> None:
-        """Stop the loop at once. It still replies to a request that is being handled, but starts no
-        other.
+        """Stop the loop immediately. A request that is being handled still receives a reply, but no
+        further request is handled.
 
-        Any thread may call this, and so may the handler. `join` waits until the loop has stopped.
+        Any thread, including the handler, can call this method. `join` waits until the loop has
+        stopped.
         """
         self._stopping = True
         if self._loop is not None:
             self._wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait at most ``timeout`` seconds until the loop has stopped, and return whether it
-        has. The handler must not call this.
+        """Wait for at most ``timeout`` seconds until the loop has stopped, and return whether it
+        has stopped. The handler must not call this method.
         """
         if self._loop is threading.current_thread():
             return self._idle.is_set()
@@ -224,7 +231,7 @@ class ZmqServer(RequestReceiver):
             reply = handler(self._read(frames))
             self._send_reply([reply if self._dumps is None else self._dumps(reply)])
         except BaseException as exc:
-            # In a thread, `SystemExit` would silently end the loop and nothing else.
+            # In a thread, `SystemExit` would silently end only the loop.
             ends = blocking and not isinstance(exc, Exception)
             if not ends and not self._closing:
                 _log.exception("%s: the reply to a request was an error", self._socket_address.what)
@@ -255,10 +262,14 @@ def _check(handler: object) -> None:
 
 
 class ZmqReceiver(RequestReceiver, SyncReceiver):
-    """Receives and acknowledges the messages of a `ZmqSender`. It binds, unless ``bind=False``."""
+    """Receives and acknowledges the messages of a `ZmqSender`. The socket binds, unless
+    ``bind=False``.
+    """
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
-        """Return the next message and acknowledge it. Otherwise it works like `ZmqPull.recv`."""
+        """Return the next message and acknowledge it. In all other respects, the method works
+        like `ZmqPull.recv`.
+        """
         message = self._next_message(timeout)
         self._send_reply([b""])
         return message

@@ -1,5 +1,5 @@
-"""Open sockets with their options and keys, and translate errors. Only this module and `context`
-import zmq.
+"""Opening sockets with their options and keys, and translating errors. Only this module and
+`context` import zmq.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ READABLE, WRITABLE = zmq.POLLIN, zmq.POLLOUT
 Kind = zmq.SocketType
 REQ, REP, PUSH, PULL, PUB, SUB = zmq.REQ, zmq.REP, zmq.PUSH, zmq.PULL, zmq.PUB, zmq.SUB
 poll = zmq.zmq_poll
-# How long a call on a socket waits inside ZeroMQ, in seconds. Most messages arrive sooner. After
-# that, the call waits in a way that another thread can interrupt, which takes longer to start and
-# to stop.
+# The time in seconds that a call on a socket waits inside ZeroMQ. Most messages arrive within this
+# time. Afterwards, the call waits in a way that another thread can interrupt, which takes longer to
+# start and to stop.
 FIRST_WAIT_SECONDS = 0.01
-# The longest wait that ZeroMQ supports, in ms. A longer one is split.
+# The longest wait in ms that ZeroMQ supports. A longer wait is split.
 LONGEST_WAIT_MS = LARGEST_INT
-# The recv method of a socket, with its flags and whether to copy.
+# The recv method of a socket. The arguments are its flags and whether to copy the data.
 Take = Callable[[int, bool], zmq.Frame]
 
-# A connection attempt without a response is repeated after this time, in ms. An attempt that
-# reaches a Kubernetes Service before it knows its Pod may never get a response, however often the
-# system retransmits it.
+# The time in ms after which a connection attempt without a response is repeated. If a connection
+# attempt reaches a Kubernetes Service before the Service knows its Pod, the attempt may never
+# receive a response, even if the system retransmits it.
 _CONNECT_TIMEOUT_MS = 1_500
-# The heartbeat interval and the time without one after which a peer is considered lost, in ms. They
-# detect a machine that failed without closing its connections.
+# The heartbeat interval, and the time without a heartbeat after which a peer is considered lost, in
+# ms. Heartbeats detect a machine that failed without closing its connections.
 _HEARTBEAT_MS, _HEARTBEAT_TIMEOUT_MS = 10_000, 30_000
 _NO_LIMIT = -1
-# How long an address may be in use by a socket that this program has closed and ZeroMQ has not
-# closed yet, in seconds.
+# The time in seconds for which an address can remain in use by a socket that this program has
+# closed but ZeroMQ has not closed yet.
 _REBIND_SECONDS = 0.5
 
 
@@ -61,8 +61,8 @@ def open_socket(
 ) -> Socket:
     """Return a socket that is bound or connected.
 
-    ``again`` is the address that an earlier socket got. Raises `ZmqAddressError` if the address
-    cannot be bound.
+    ``again`` is the address to which an earlier socket was bound. Raises `ZmqAddressError` if the
+    address cannot be bound.
     """
     with _report_exhaustion(setup.place):
         socket = context.context().socket(kind)
@@ -74,7 +74,7 @@ def open_socket(
 def open_async_socket(
     kind: int, setup: Setup, *, topics: Sequence[bytes] = (), again: str | None = None
 ) -> AsyncSocket:
-    """Return the same for asyncio."""
+    """Return an asyncio socket that is bound or connected."""
     with _report_exhaustion(setup.place):
         socket = context.asynchronous_context().socket(kind)
     _configure_and_attach(socket, setup, topics, again)
@@ -83,7 +83,9 @@ def open_async_socket(
 
 @contextlib.contextmanager
 def _report_exhaustion(place: SocketAddress) -> Iterator[None]:
-    """Report why there is no socket: too many files or sockets are open."""
+    """Report the reason if a socket cannot be created because too many files or sockets are
+    open.
+    """
     try:
         yield
     except zmq.ZMQError as exc:
@@ -102,10 +104,10 @@ def _configure_and_attach(
 
 
 def _prepare(socket: AnySocket, setup: Setup, topics: Sequence[bytes]) -> None:
-    """Set the options of a socket that is not bound or connected yet."""
+    """Set the options of a socket before it is bound or connected."""
     if socket.type == zmq.SUB:
-        # Subscriptions to a publisher that has exited count as unsent messages, for which the
-        # program must not wait.
+        # ZeroMQ counts subscriptions to a publisher that has exited as unsent messages. The program
+        # must not wait for these subscriptions.
         socket.linger = 0
     elif setup.linger is None:
         socket.linger = _NO_LIMIT
@@ -141,18 +143,19 @@ def _attach(socket: AnySocket, place: SocketAddress, address: str) -> None:
         except zmq.ZMQError as exc:
             if exc.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise ZmqAddressError(_failure_reason(place, exc)) from exc
-            time.sleep(0.005)  # ZeroMQ closes sockets in the background and has no event for it.
+            # ZeroMQ closes sockets in the background and does not report when a socket is closed.
+            time.sleep(0.005)
 
 
 def _is_in_use(address: str) -> bool:
-    """Return whether another socket listens on an ipc address. ZeroMQ would silently take the
-    address over.
+    """Return whether another socket listens on an ipc address, which ZeroMQ would otherwise take
+    over silently.
     """
     path = address.removeprefix("ipc://")
     if path in (address, "*"):
         return False
-    name = f"\0{path[1:]}" if path.startswith("@") else path  # "@" means an abstract address.
-    # Ignore a path that is too long, because ZeroMQ reports it.
+    name = f"\0{path[1:]}" if path.startswith("@") else path  # "@" indicates an abstract address.
+    # Ignore an error for a path that is too long, because ZeroMQ reports this error.
     with contextlib.suppress(OSError), plain.socket(plain.AF_UNIX) as probe:
         probe.setblocking(False)
         return probe.connect_ex(name) in (0, errno.EAGAIN, errno.EPROTOTYPE)
@@ -180,22 +183,22 @@ def _failure_reason(place: SocketAddress, exc: zmq.ZMQError) -> str:
 
 
 def would_block(exc: zmq.ZMQError) -> bool:
-    """Return whether the error is EAGAIN: the call would block."""
+    """Return whether the error is EAGAIN, which means that the call would block."""
     return exc.errno == errno.EAGAIN
 
 
 def socket_error(place: SocketAddress, exc: zmq.ZMQError) -> ZmqError:
-    """Return the exception for an error of ZeroMQ."""
+    """Convert a ZeroMQ error to an exception of symphony."""
     return ZmqError(f"{place.what}: {exc.strerror}")
 
 
 def endpoint(socket: AnySocket, address: str) -> str:
-    """Return the address of a socket that was bound or connected to ``address``, with its actual
-    port.
+    """Return the address, with the actual port, of a socket that was bound or connected to
+    ``address``.
     """
     try:
         last = socket.getsockopt(zmq.LAST_ENDPOINT)
-    except zmq.ZMQError:  # The address is longer than pyzmq can return.
+    except zmq.ZMQError:  # The address is longer than the maximum length that pyzmq can return.
         return address
     return last.decode().rstrip("\0") if isinstance(last, bytes) else address
 
@@ -206,7 +209,9 @@ def subscribe(socket: AnySocket, topic: bytes, *, on: bool) -> None:
 
 
 def milliseconds(deadline: float | None) -> int:
-    """Return the remaining time in ms, limited to what ZeroMQ accepts. -1 means no limit."""
+    """Return the remaining time in ms, limited to the maximum that ZeroMQ accepts. The value -1
+    means no limit.
+    """
     if deadline is None:
         return -1
     remaining = (deadline - time.monotonic()) * 1000
@@ -214,13 +219,13 @@ def milliseconds(deadline: float | None) -> int:
 
 
 def is_past(deadline: float | None) -> bool:
-    """Return whether no time remains."""
+    """Return whether the deadline has passed."""
     return deadline is not None and time.monotonic() >= deadline
 
 
 def frames(take: Take, flags: int) -> list[bytes]:
-    """Return the frames of the next message. Asking a frame whether there are more is faster
-    than asking the socket.
+    """Return the frames of the next message. Checking for further frames is faster on a frame than
+    on the socket.
     """
     frame = take(flags, False)
     found = [frame.bytes]
@@ -231,10 +236,10 @@ def frames(take: Take, flags: int) -> list[bytes]:
 
 
 async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bool:
-    """Wait until an asyncio socket is readable or writable. Return False if it is not before the
-    deadline.
+    """Wait until an asyncio socket is readable or writable. Return False if the deadline passes
+    first.
     """
-    poll_socket: Any = socket.poll  # pyzmq has type annotations only for other sockets.
+    poll_socket: Any = socket.poll  # pyzmq provides type annotations only for other socket classes.
     while not await poll_socket(milliseconds(deadline), event):
         if is_past(deadline):
             return False
@@ -242,8 +247,8 @@ async def pending(socket: AsyncSocket, event: int, deadline: float | None) -> bo
 
 
 class WakeEvent:
-    """Interrupts a wait for sockets from another thread. Its descriptor is readable after `wake`
-    was called.
+    """Interrupts a wait for sockets from another thread. The descriptor of the event is readable
+    after `wake` has been called.
     """
 
     def __init__(self) -> None:
@@ -254,7 +259,7 @@ class WakeEvent:
         os.write(self.fd, (1).to_bytes(8, "little"))
 
     def clear(self) -> None:
-        """Make the descriptor unreadable again."""
+        """Make the descriptor not readable."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.fd, 8)
 

@@ -1,12 +1,13 @@
 """The base of the synchronous classes: opening, closing, and waits that other threads can
 interrupt.
 
-Two threads must not use a ZeroMQ socket at the same time. A thread that closes an object while
-another thread is in a call therefore leaves the socket alone and wakes the other thread, which
-closes it. Two flags decide which thread closes: a call sets ``_busy`` and then reads ``_closing``,
-and `SyncSocket.close` sets ``_closing`` and then reads ``_busy``. This costs much less than a lock.
-The first flag also refuses a second thread in a call, which would make ZeroMQ abort the program:
-CPython does not switch threads between reading the flag and setting it.
+Two threads must not use a ZeroMQ socket at the same time. If a thread closes an object while
+another thread is in a call, the closing thread therefore does not access the socket. Instead, it
+wakes the other thread, which closes the socket. Two flags determine which thread closes the socket:
+a call sets ``_busy`` and then reads ``_closing``, and `SyncSocket.close` sets ``_closing`` and then
+reads ``_busy``. The flags are much faster than a lock. The flag ``_busy`` also prevents a second
+thread from making a call, which would cause ZeroMQ to abort the program: CPython does not switch
+threads between reading the flag and setting it.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class SyncSocket(SocketOwner):
-    """One end of a connection. It belongs to one thread at a time, except for `close`.
+    """One end of a connection. The object can be used by one thread at a time, except for `close`.
 
-    Raises `ZmqOptionError` for an invalid keyword, `ZmqAddressError` for an address and `NotFound`
-    for a service that cannot be used.
+    Raises `ZmqOptionError` if a keyword argument is invalid, `ZmqAddressError` if an address cannot
+    be used, and `NotFound` if a service cannot be used.
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
@@ -60,8 +61,8 @@ class SyncSocket(SocketOwner):
         return sockets.open_socket(self._kind, self._setup, again=again)
 
     def _use(self, socket: Socket) -> None:
-        """Store ``socket`` as the socket of this object. Its methods are called without the
-        wrappers of pyzmq's own class.
+        """Store ``socket`` as the socket of this object. Its methods are called without the Python
+        wrappers of pyzmq's socket class.
         """
         self._socket = socket
         self._put: Any = super(type(socket), socket).send
@@ -70,10 +71,10 @@ class SyncSocket(SocketOwner):
     # --- closing ---
 
     def close(self) -> None:
-        """Close at once. Unsent messages have ``linger`` more seconds. Any thread may call this,
-        more than once.
+        """Close the socket immediately. Unsent messages are still sent for up to ``linger``
+        seconds. Any thread can call this method, and more than once.
 
-        A thread that waits in a call gets `ZmqClosedError`.
+        `ZmqClosedError` is raised in a thread that is waiting in a call.
         """
         self._closing = True
         if self._busy:
@@ -114,8 +115,8 @@ class SyncSocket(SocketOwner):
     # --- waiting ---
 
     def _deadline(self, timeout: Timeout, flags: int = NOW) -> float | None:
-        """Return the deadline of a call after its first attempt with ``flags`` has used its
-        share of the time.
+        """Return the deadline of a call, after the first attempt with ``flags`` has used a part of
+        the time.
         """
         if isinstance(timeout, OwnTimeout):
             self._call_timeout = self._setup.timeout
@@ -127,10 +128,11 @@ class SyncSocket(SocketOwner):
         return time.monotonic() + self._call_timeout - spent
 
     def _wait(self, event: int, deadline: float | None, what: str) -> bool:
-        """Wait until the socket is readable or writable. Return False if another thread woke this
-        one.
+        """Wait until the socket is readable or writable. Return False if another thread interrupted
+        the wait.
 
-        Raises `ZmqTimeoutError` with ``what`` as the missing event, and `ZmqClosedError`.
+        Raises `ZmqTimeoutError`, with ``what`` as the missing event, and `ZmqClosedError` if the
+        object is closed.
         """
         while True:
             ready = sockets.poll(
@@ -141,7 +143,7 @@ class SyncSocket(SocketOwner):
                 context.block_at_exit()
                 raise self._closed_error() from None
             if ready:
-                return ready[0] != self._woken  # The socket has priority.
+                return ready[0] != self._woken  # The socket has priority over the wake event.
             if sockets.is_past(deadline):
                 raise ZmqTimeoutError(
                     f"{self._socket_address.what}: {what} in {self._call_timeout:g} s"
@@ -149,7 +151,7 @@ class SyncSocket(SocketOwner):
 
 
 class SyncReceiver(SyncSocket):
-    """An end that receives."""
+    """One end of a connection that receives messages."""
 
     @abc.abstractmethod
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> Any:
@@ -184,7 +186,7 @@ class SyncReceiver(SyncSocket):
         return self
 
     def __next__(self) -> Any:
-        """Return the next message until this object is closed."""
+        """Return the next message, or end the iteration if this object is closed."""
         try:
             return self.recv()
         except ZmqClosedError:
@@ -192,7 +194,7 @@ class SyncReceiver(SyncSocket):
 
 
 class SyncSender(SyncSocket):
-    """An end that sends."""
+    """One end of a connection that sends messages."""
 
     def _send(self, data: Any, timeout: Timeout) -> None:
         flags = self._flags if timeout is OWN_TIMEOUT else NOW

@@ -1,5 +1,5 @@
-"""Publish messages under topics. A message goes to every subscriber of its topic that is
-connected at that time.
+"""Publishing messages under topics. A message goes to every subscriber of its topic that is
+connected at the time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class ZmqPub(SyncSender):
-    """Publishes messages under topics. It binds, unless ``bind=False``.
+    """Publishes messages under topics. The socket binds, unless ``bind=False``.
 
-    It never waits. A subscriber misses messages that were sent before it connected, and messages
-    that it is too slow to receive (``hwm``).
+    Publishing never waits. A subscriber misses messages that were sent before it connected, and
+    messages that arrive faster than it can receive them (``hwm``).
     """
 
     _kind: ClassVar[int] = sockets.PUB
     _binds: ClassVar[bool] = True
 
     def send(self, topic: str, message: Any) -> None:
-        """Publish a message. Raises `ZmqClosedError`, `ZmqMessageError`, and `ZmqOptionError`
-        for an invalid topic.
+        """Publish a message. Raises `ZmqClosedError` if this object is closed, `ZmqMessageError` if
+        the message cannot be written, and `ZmqOptionError` if the topic is invalid.
         """
         self._send(protocol.publication_frames(topic, message, self._dumps), None)
 
@@ -47,10 +47,10 @@ class ZmqPub(SyncSender):
 
 
 class ZmqSub(SyncReceiver):
-    """Receives messages of topics. It connects, unless ``bind=True``.
+    """Receives messages with matching topics. The socket connects, unless ``bind=True``.
 
-    ``topics`` is one or several prefixes of topics: ``"a"`` matches ``"a"``, ``"ab"`` and
-    ``"a/b"``. The default ``""`` matches every topic. `recv` returns the topic and the message.
+    ``topics`` is one topic prefix or several: ``"a"`` matches ``"a"``, ``"ab"`` and ``"a/b"``. The
+    default ``""`` matches every topic. `recv` returns the topic and the message.
     """
 
     _kind: ClassVar[int] = sockets.SUB
@@ -62,17 +62,17 @@ class ZmqSub(SyncReceiver):
         super().__init__(**options)
 
     def recv(self, *, timeout: Timeout = OWN_TIMEOUT) -> tuple[str, Any]:
-        """Return the topic and the message of the next publication. Otherwise it works like
-        `ZmqPull.recv`.
+        """Return the topic and the message of the next publication. In all other respects, the
+        method works like `ZmqPull.recv`.
         """
         return protocol.parse_publication(self._receive(timeout), self._loads)
 
     def subscribe(self, topic: str) -> None:
-        """Subscribe to a topic. The publisher learns of it after a moment."""
+        """Subscribe to a topic. The publisher receives the subscription after a short delay."""
         self._change(topic, on=True)
 
     def unsubscribe(self, topic: str) -> None:
-        """Cancel a subscription of `subscribe` or ``topics`` with the same text."""
+        """Cancel a subscription that was made with the same text in `subscribe` or ``topics``."""
         self._change(topic, on=False)
 
     def _change(self, topic: str, *, on: bool) -> None:

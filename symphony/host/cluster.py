@@ -32,8 +32,8 @@ from symphony.host.run.status import StatusReader
 from symphony.names import did_you_mean, join_names
 from symphony.status import ExperimentStatus, LogLine
 
-# Modules that only a launch, a stop or a log needs are imported inside functions, so that commands
-# such as `symphony ls` start quickly.
+# Modules that only a launch, a stop or a log command needs are imported inside functions, so that
+# commands such as `symphony ls` start quickly.
 if TYPE_CHECKING:
     import socket
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
 
-# The time that a supervisor has, after its last process has exited, to stop processes that were
-# left behind.
+# The time that a supervisor has after the exit of its last process to stop processes that were left
+# behind.
 FINISH_TIMEOUT_SECONDS = 60.0
 _STATUS_CHECK_SECONDS = 1.0
 PORT_HOLD_MODES = ("started", "bound")
@@ -58,18 +58,19 @@ class HostCluster(Cluster):
     """Runs processes on this machine, each experiment under a detached supervisor.
 
     A backend sets ``children`` to the ``"module:Class"`` that starts its processes. The supervisor
-    imports it; see `symphony.host.supervisor.children.Children`.
+    imports this class; see `symphony.host.supervisor.children.Children`.
 
     Options:
 
-    * ``state_dir`` is the directory of the run directories. The default is SYMPHONY_STATE_DIR, or
-      the XDG state directory.
+    * ``state_dir`` is the directory that contains the run directories. The default is
+      SYMPHONY_STATE_DIR, or the XDG state directory.
     * ``gpus`` are the identifiers of the devices to lease. The default is CUDA_VISIBLE_DEVICES, or
-      all devices of the machine.
+      all devices on the machine.
     * ``backoff`` sets the delays of restarts.
-    * ``hold_ports`` sets how long a port is held for its server: until the server has
-      ``"started"``, or beyond the moment at which it has ``"bound"`` the port, until the experiment
-      ends. The second mode requires servers that set SO_REUSEADDR.
+    * ``hold_ports`` sets how long a port is held for its server. With ``"started"``, the port is
+      held until the server starts. With ``"bound"``, the port is held until the experiment ends, so
+      that the port is never free before the server has bound it. This value requires servers that
+      set SO_REUSEADDR.
     """
 
     children: ClassVar[str]
@@ -98,10 +99,10 @@ class HostCluster(Cluster):
     # --- launching ---
 
     def manifest(self, experiment: Experiment) -> HostManifest:
-        """Return the manifest that a launch at this moment would use.
+        """Return the manifest that a launch would use at this moment.
 
-        Its ports are those that are free now. The ports of a running experiment of the same name
-        count as free, because a launch either refuses the name or replaces that experiment.
+        The manifest contains ports that are free now. The ports of a running experiment of the same
+        name count as free, because a launch either refuses the name or replaces that experiment.
         """
         from symphony.host.resources.leases import PortLeases
         from symphony.host.resources.ports import ExperimentPorts
@@ -120,7 +121,8 @@ class HostCluster(Cluster):
     ) -> HostManifest:
         """Return the manifest of an experiment.
 
-        ``reserve_port`` returns None for a port that can be used, and a reason for any other.
+        ``reserve_port`` returns None for a port that can be used, and otherwise the reason why the
+        port cannot be used.
         """
         import shutil
 
@@ -142,7 +144,7 @@ class HostCluster(Cluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
-        # A launch on this machine takes no time that is worth reporting.
+        # The progress is not reported, because a launch on this machine takes very little time.
         del on_change
         from dataclasses import replace
 
@@ -153,7 +155,7 @@ class HostCluster(Cluster):
 
         if force:
             # Errors in the new experiment must be found before the old one is deleted. Ports and
-            # GPUs are checked after that, because those of the old one become free.
+            # GPUs are checked after the deletion, which releases those of the old experiment.
             preflight.check(self._render(experiment, lambda _: None))
             self.delete(experiment.name)
         else:
@@ -192,13 +194,14 @@ class HostCluster(Cluster):
                 if found is None:
                     return
                 other_host = found.other_host()
-                # The processes of another host cannot be observed, so its record must be complete.
+                # The processes on another host cannot be observed, so the record of the experiment
+                # must be complete.
                 if other_host is not None and not has_finished(found):
                     raise AlreadyExists(found.other_host_message(other_host))
                 try:
                     has_ended = self._describe(found).ended
                 except NotFound:
-                    # Another program has just deleted it.
+                    # Another program has just deleted the experiment.
                     continue
                 if not has_ended:
                     raise experiment_exists(name)
@@ -249,13 +252,14 @@ class HostCluster(Cluster):
             raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
 
     def _children_options(self) -> dict[str, Any]:
-        """Return the keyword arguments of the ``children`` class, as values for JSON."""
+        """Return the keyword arguments for the ``children`` class, as values for JSON."""
         return {}
 
     def _roll_back(self, manifest: HostManifest) -> None:
-        """Delete the experiment if it is the one of this manifest."""
+        """Delete the experiment if its current run is the run of this manifest."""
         found = directory.find(self._root, manifest.experiment)
-        # The directory may belong to another launch, which may be deleted at the same moment.
+        # The directory may belong to another launch, and another program may delete it at the same
+        # moment.
         with contextlib.suppress(FileNotFoundError):
             if found is not None and found.load_manifest()["run_id"] == manifest.run_id:
                 self.delete(manifest.experiment)
@@ -263,7 +267,7 @@ class HostCluster(Cluster):
     # --- stopping and deleting ---
 
     def stop(self, experiment: str, *, at_once: bool = False) -> None:
-        """Stop an experiment and keep its logs and its status.
+        """Stop an experiment, and keep its logs and its status.
 
         ``at_once`` skips the grace period.
         """
@@ -272,7 +276,7 @@ class HostCluster(Cluster):
         stop(self._find(experiment), at_once=at_once)
 
     def delete(self, experiment: str) -> None:
-        """Stop an experiment and remove everything of it. A missing experiment is no error."""
+        """Stop an experiment and remove its record. A missing experiment is not an error."""
         from symphony.host.stop import stop
 
         found = directory.find(self._root, experiment)
@@ -285,13 +289,13 @@ class HostCluster(Cluster):
             self._remove(found)
 
     def _remove(self, run: RunDirectory) -> None:
-        """Remove the rest of an experiment that has no running processes."""
+        """Remove the record of an experiment that has no running processes."""
         run.remove()
 
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
-        """Return the names of the experiments that symphony launched here, in order."""
+        """Return the sorted names of the experiments that symphony launched on this machine."""
         return [run.name for run in directory.find_all(self._root)]
 
     def describe_experiment(self, experiment: str) -> ExperimentStatus:
@@ -350,7 +354,7 @@ class HostCluster(Cluster):
                 awaited = still_awaited(status, until)
                 if not awaited:
                     return status
-                # A supervisor that is killed writes no event, so the status is also read at
+                # A supervisor that is killed writes no event, so the status is also read at regular
                 # intervals.
                 pause = _STATUS_CHECK_SECONDS
                 if deadline is not None:
@@ -377,7 +381,7 @@ class HostCluster(Cluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """Yield the lines of processes in the order of time; see `Cluster.iter_logs`."""
+        """Yield the lines of processes in chronological order; see `Cluster.iter_logs`."""
         run = self._find(experiment)
         if processes:
             names = [self.find_process(experiment, name).name for name in processes]
@@ -407,7 +411,9 @@ class HostCluster(Cluster):
     def _read_written(
         self, run: RunDirectory, names: Sequence[str], since: float | None, tail: int | None
     ) -> tuple[list[LogLine], dict[str, LogTail]]:
-        """Return the lines so far, and the position in each log. A backend may filter lines."""
+        """Return the lines that are already in the logs, and the position in each log. A backend
+        can filter lines.
+        """
         from symphony.host.logs import read_merged
 
         return read_merged(run, names, since=since, tail=tail)
@@ -423,7 +429,7 @@ class HostCluster(Cluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the environment and the directory of a running process.
+        """Run a command in the environment and the working directory of a running process.
 
         The preamble of the process runs again before the command, with its output on standard
         error. Raises NotFound if the process is not running on this host, and SpecError if the
@@ -467,7 +473,7 @@ class HostCluster(Cluster):
         )
 
     def external_url(self, experiment: str, service: str) -> str:
-        """Return the ``host:port`` of an exposed service, which is on this machine."""
+        """Return the ``host:port`` of an exposed service. The host is this machine."""
         manifest = self._find(experiment).load_manifest()
         exposed = manifest["exposed"]
         if service not in exposed:
@@ -526,7 +532,7 @@ class HostCluster(Cluster):
 
 
 def _run_id(run: RunDirectory) -> str | None:
-    """Return the identifier of the run in a directory, or None if its manifest is unreadable."""
+    """Return the identifier of the run in a directory, or None if the manifest is unreadable."""
     try:
         run_id: str = run.load_manifest()["run_id"]
     except (BackendError, FileNotFoundError):

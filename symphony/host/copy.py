@@ -1,9 +1,10 @@
 """Copying files and directories to and from the working directories of processes, like ``cp -r``.
 
-A copy is first made in a temporary directory next to its destination, and moved to its final place
-when it is complete. Readers see either the old content or the new content, and an error leaves the
-old content in place. A named link is followed; links inside a directory are copied as links. Modes
-and modification times are preserved, and sockets are skipped.
+A copy is first made in a temporary directory next to its destination, and is moved to its final
+path when it is complete. Readers see either the old content or the new content, and an error leaves
+the old content in place. If the source itself is a symbolic link, the link is followed; links
+inside a directory are copied as links. Modes and modification times are preserved, and sockets are
+skipped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from symphony.cluster.remote_path import RemotePath
 from symphony.errors import NotFound, SpecError
 from symphony.status import ExperimentStatus
 
-# The permission bits of a mode, which are copied. Set-user-id and similar bits are not.
+# The permission bits of a mode. A copy has the same permission bits. Set-user-id and similar
+# bits are not copied.
 _PERMISSION_BITS = 0o777
 
 # If the last part of a path is one of these, the path stands for the content of a directory.
@@ -35,7 +37,9 @@ _NAME_IN_STAGING = "copy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPath:
-    """The source or the destination of a copy: the ``text`` of the user and its ``path``."""
+    """The source or the destination of a copy: ``text`` is the argument of the user, and
+    ``path`` is the resolved path.
+    """
 
     text: str
     path: str
@@ -55,7 +59,7 @@ class CopyPath:
     def without_slash(self) -> str:
         """Return the path without trailing slashes.
 
-        The system accepts a trailing slash only for directories.
+        The operating system accepts a trailing slash only after a directory.
         """
         return self.path.rstrip("/") or "/"
 
@@ -63,10 +67,10 @@ class CopyPath:
 def resolve_path(
     text: str, remote: RemotePath | None, status: ExperimentStatus, manifest: Mapping[str, Any]
 ) -> CopyPath:
-    """Return the path that ``text`` means.
+    """Return the path to which ``text`` refers.
 
-    ``remote`` is the parsed text if it names a process, and None for a path of this machine. A
-    relative remote path starts in the working directory of the process. Raises NotFound if the
+    ``remote`` is the parsed text if the text names a process, and None for a path on this machine.
+    A relative remote path starts in the working directory of the process. Raises NotFound if the
     experiment has no such process.
     """
     if remote is None:
@@ -111,7 +115,9 @@ def copy(source: CopyPath, target: CopyPath, *, dry_run: bool = False) -> None:
 
 
 def _is_directory(source: CopyPath) -> bool:
-    """Return whether the source is a directory. Raises an error if it is not a file either."""
+    """Return whether the source is a directory. Raises an error if it is neither a directory nor
+    a file.
+    """
     problem = f"cannot copy {source.text!r}"
     try:
         # Path would remove a trailing "/.", which is valid only after a directory.
@@ -128,7 +134,9 @@ def _is_directory(source: CopyPath) -> bool:
 
 
 def _final_path(source: CopyPath, target: CopyPath) -> Path:
-    """Return the path that the copy will have. Raises NotFound if its directory does not exist."""
+    """Return the path that the copy will have. Raises NotFound if the parent directory does not
+    exist.
+    """
     path = Path(target.path)
     if path.is_dir():
         return path / source.name
@@ -167,12 +175,12 @@ def _check_writable(directory: Path, target: CopyPath) -> None:
 
 @contextlib.contextmanager
 def _wrap_os_errors(source: CopyPath, target: CopyPath) -> Iterator[None]:
-    """Raise errors of the operating system as SpecError with a message of one line."""
+    """Raise errors of the operating system as SpecError with a one-line message."""
     try:
         yield
     except shutil.Error as exc:
-        # copytree collects its errors, each with the text of an OSError:
-        # "[Errno 13] Permission denied: ...".
+        # copytree collects its errors. Each one contains the text of an OSError, such as "[Errno
+        # 13] Permission denied: ...".
         path, _, text = exc.args[0][0]
         _, _, after_number = text.partition("] ")
         reason, _, _ = after_number.partition(": ")
@@ -188,7 +196,9 @@ def _wrap_os_errors(source: CopyPath, target: CopyPath) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _staging_path(directory: Path) -> Iterator[Path]:
-    """Yield a path in a temporary directory in ``directory``, which is removed at the end."""
+    """Yield a path in a temporary directory inside ``directory``. The temporary directory is
+    removed at the end.
+    """
     staging = Path(tempfile.mkdtemp(prefix=".symphony-", dir=directory))
     try:
         yield staging / _NAME_IN_STAGING
@@ -215,7 +225,8 @@ def _list_sockets(directory: str, names: Iterable[str]) -> list[str]:
 def _make_directories_writable(top: Path) -> dict[Path, int]:
     """Make a directory tree writable, so that its content can be moved or removed.
 
-    Return the previous modes by path. A directory that does not exist is no error.
+    Return a mapping from paths to their previous modes. A directory that does not exist is not an
+    error.
     """
     modes: dict[Path, int] = {}
 
@@ -249,8 +260,8 @@ def _move_directory(staging: Path, final: Path, target: CopyPath) -> None:
 def _plan_moves(staging: Path, final: Path, target: CopyPath) -> Iterator[tuple[Path, Path]]:
     """Yield the smallest set of moves that merges one directory into another.
 
-    Raises SpecError if a directory would replace a file or the reverse. The caller collects all
-    moves before it makes the first one, so that an error changes nothing.
+    Raises SpecError if a directory would replace a file, or a file would replace a directory. The
+    caller collects all moves before it makes the first one, so that an error changes nothing.
     """
     for path in sorted(staging.iterdir()):
         destination = final / path.name
@@ -267,9 +278,10 @@ def _plan_moves(staging: Path, final: Path, target: CopyPath) -> Iterator[tuple[
 
 
 def _restore_modes(moved: Path, destination: Path, modes: Mapping[Path, int]) -> None:
-    """Restore the modes of moved directories. ``modes`` has the paths from before the move.
+    """Restore the modes of moved directories. ``modes`` maps the paths before the move to the
+    modes.
 
-    The innermost directories come first, because a restored mode may forbid access to the content.
+    The innermost directories come first, because a restored mode can forbid access to the content.
     """
     for directory, _, _ in os.walk(destination, topdown=False):
         mode = modes.get(moved / Path(directory).relative_to(destination))

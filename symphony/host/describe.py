@@ -20,7 +20,7 @@ from symphony.status import ExperimentStatus, ProcessStatus
 def process_details(
     manifest: Mapping[str, Any], status: ProcessStatus, events: Iterable[Event], log: Path
 ) -> ProcessDetails:
-    """Return the details of one process. ``events`` are those of the whole experiment."""
+    """Return the details of one process. ``events`` are the events of the whole experiment."""
     spec = next(item for item in manifest["processes"] if item["name"] == status.name)
     own_events = [event for event in events if event.get("process") == status.name]
     return ProcessDetails(
@@ -59,8 +59,8 @@ _EVENT_TEXTS: dict[str, Callable[[Event], str]] = {
 def topology(manifest: Mapping[str, Any], status: ExperimentStatus) -> Topology:
     """Return the connections between the processes of a launched experiment.
 
-    The server of a port is the process that releases its hold. If several processes release it, the
-    server is their group.
+    The server of a port is the process that releases the hold on the port. If several processes
+    release it, the server is their group.
     """
     specs = manifest["processes"]
     services = [_service(name, address, manifest) for name, address in manifest["services"].items()]

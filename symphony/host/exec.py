@@ -1,4 +1,6 @@
-"""Running a command in the environment of a process: its directory, its variables, its preamble."""
+"""Running a command in the environment of a process: its directory, its variables and its
+preamble.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
 
 CompletedProcess = subprocess.CompletedProcess[str]
 
-# Shells exit with these codes if they cannot run a command. A command may use the same codes.
+# Shells exit with these codes if they cannot run a command. A command can use the same codes.
 _SHELL_ERROR_CODES = (126, 127)
 
 
 class CommandNotRunError(Exception):
-    """A command was not run. The message gives the reason without naming the command."""
+    """The command was not run. The message gives the reason without naming the command."""
 
 
 def _run_subprocess(argv: Sequence[str], **options: Any) -> CompletedProcess:
@@ -37,12 +39,12 @@ def run(
     start: Callable[..., CompletedProcess] = _run_subprocess,
     **options: Any,
 ) -> CompletedProcess:
-    """Run ``argv`` as the process of ``spec`` was run, and wait until it exits.
+    """Run ``argv`` in the same way as the process of ``spec``, and wait until it exits.
 
     ``env`` is the complete initial environment of the process, before its preamble. The preamble
-    runs again, in the same shell, without input and with its output on standard error. ``start`` is
-    called with the arguments, ``cwd``, ``env`` and the other options, which are those of
-    `subprocess.run`.
+    runs again, in the same shell as ``argv``, without input and with its output on standard error.
+    ``start`` is called with the arguments, ``cwd``, ``env`` and the other options, which are those
+    of `subprocess.run`.
 
     Raises CommandNotRunError if ``argv`` was not run.
     """
@@ -76,10 +78,10 @@ def initial_environment(
 ) -> dict[str, str] | None:
     """Return the environment of a running process before its preamble, or None if it has exited.
 
-    A preamble that runs twice in one environment would, for example, extend PATH twice. The parent
-    of the process, a supervisor or the shell of a tmux window, has the environment of the launcher,
-    from which the initial environment is composed. If the parent is another process, return the
-    environment after the preamble.
+    If a preamble ran twice in one environment, it would, for example, extend PATH twice. The parent
+    of the process, which is a supervisor or the shell of a tmux window, has the environment of the
+    launcher. The initial environment is composed from that environment. If the parent is another
+    process, return the environment after the preamble.
     """
     from symphony.host.processes.identity import RUN_ID_VARIABLE
     from symphony.host.processes.tree import parent_pid, read_environment
@@ -99,11 +101,11 @@ def initial_environment(
 
 
 def _preamble_script(preamble: Sequence[str], report: str) -> str:
-    """Return the shell script that runs a preamble and then becomes its arguments.
+    """Return the shell script that runs a preamble and then executes the arguments of the script.
 
     The preamble runs as in `symphony.plan.resolve.argv`. Before the command starts, the shell
-    writes its directory and its PATH to the file ``report``, which explain why a command is not
-    found.
+    writes its directory and its PATH to the file ``report``. These values explain why a command is
+    not found.
     """
     lines = [f"{{ {line}\n}} </dev/null >&2 || exit" for line in preamble]
     # Appending with >> also works if the preamble has set noclobber (set -C).
@@ -126,7 +128,7 @@ def explain_not_executable(program: str, directory: str, search_path: str) -> st
     The program is run in ``directory``, with ``search_path`` as PATH.
     """
     if "/" not in program:
-        # PATH may have relative entries, which refer to the directory of the process.
+        # PATH can contain relative entries, which refer to the directory of the process.
         entries = [str(Path(directory, entry)) for entry in search_path.split(os.pathsep)]
         if program and shutil.which(program, path=os.pathsep.join(entries)):
             return None

@@ -1,7 +1,7 @@
 """Waiting for files to change with the inotify interface of the Linux kernel.
 
-The standard library has no binding for it. A watch with IN_ONESHOT reports one change and is then
-removed, which limits the cost of a file that changes all the time; see inotify(7).
+The standard library has no binding for this interface. A watch with IN_ONESHOT reports one change
+and is then removed, which limits the cost of a file that changes all the time; see inotify(7).
 
 Importing this module raises OSError on a system without inotify.
 """
@@ -26,7 +26,7 @@ if not hasattr(_libc, "inotify_init1"):
 
 
 class FileWatcher:
-    """Watches files for changes. A file that has changed must be added again."""
+    """Watches files for changes. After a file has changed, it must be added again."""
 
     def __init__(self) -> None:
         self._descriptor = _check_result(_libc.inotify_init1(_FLAGS))
@@ -35,13 +35,13 @@ class FileWatcher:
         self._poll.register(self._descriptor, select.POLLIN)
 
     def fileno(self) -> int:
-        """Return the descriptor, which is readable if a file has changed."""
+        """Return the descriptor, which is readable when a file has changed."""
         return self._descriptor
 
     def add(self, key: str, path: Path) -> None:
-        """Watch ``path`` until its next change. `changed` reports it as ``key``.
+        """Watch ``path`` until its next change. `changed` reports the change as ``key``.
 
-        Raises OSError if the file does not exist or the user's limit of watches is reached.
+        Raises OSError if the file does not exist or if the user's limit of watches is reached.
         """
         watch = _libc.inotify_add_watch(self._descriptor, os.fsencode(path), IN_MODIFY | IN_ONESHOT)
         self._keys[_check_result(watch)] = key
@@ -64,12 +64,14 @@ class FileWatcher:
         return found
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching all files."""
         os.close(self._descriptor)
 
 
 def _check_result(result: int) -> int:
-    """Return the result of a call of the C library. Raises OSError if it reports an error."""
+    """Return the result of a call to the C library. Raises OSError if the result reports an
+    error.
+    """
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,9 +1,9 @@
-"""Reading the logs of processes: completely, from the end, since a time, and while they grow.
+"""Reading the logs of processes: completely, from the end, from a given time, and while they grow.
 
-A process writes directly to its log file, so the file has no times. The supervisor records the
-length of each log at most once a second while it grows; see
-`symphony.host.supervisor.log_times`. Output before a recorded length was written before the
-recorded time. ``since`` and the order between processes are therefore accurate to about a second.
+A process writes directly to its log file, so the file contains no times. While a log grows, the
+supervisor records its length at most once a second; see `symphony.host.supervisor.log_times`.
+Output before a recorded length was written before the recorded time. ``since`` and the order of
+lines from different processes are therefore accurate to about a second.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ POLL_SECONDS = 0.02
 STATUS_CHECK_SECONDS = 0.5
 _BLOCK_BYTES = 1 << 18
 
-# The key under which `follow` watches the event log. It is not a valid process name.
+# The key under which `follow` watches the event log. The key is not a valid process name.
 _EVENTS_KEY = ""
 
 TimedLength = tuple[float, int]
 
 
 def log_times(run: RunDirectory, process: str) -> list[TimedLength]:
-    """Return the recorded ``(time, length)`` pairs of a log in the order of time.
+    """Return the recorded ``(time, length)`` pairs of a log in chronological order.
 
-    Times are in seconds since the epoch, lengths in bytes.
+    Times are in seconds since the epoch, and lengths are in bytes.
     """
     try:
         text = run.log_times(process).read_text()
     except FileNotFoundError:
         return []
     lines = (line.split() for line in text.splitlines())
-    # The last line may be incomplete while the supervisor writes it.
+    # The last line can be incomplete while the supervisor writes it.
     return [(float(parts[0]), int(parts[1])) for parts in lines if len(parts) == 2]
 
 
 def start_offset(run: RunDirectory, process: str, since: float | None, tail: int | None) -> int:
-    """Return the offset, in bytes, from which a log must be read.
+    """Return the offset, in bytes, at which reading a log must start.
 
-    ``since`` is in seconds since the epoch, ``tail`` is a number of lines. If both are given, the
-    later offset applies.
+    ``since`` is in seconds since the epoch, and ``tail`` is a number of lines. If both are given,
+    the later offset applies.
     """
     log = run.log(process)
     offset = 0
@@ -64,7 +64,7 @@ def start_offset(run: RunDirectory, process: str, since: float | None, tail: int
 def line_start(path: Path, offset: int) -> int:
     """Return the offset at which the line that contains ``offset`` starts.
 
-    A recorded length may be in the middle of a line.
+    A recorded length can be in the middle of a line.
     """
     try:
         file = path.open("rb")
@@ -121,9 +121,9 @@ def _nth_last_newline(block: bytes, count: int) -> int:
 def read(
     run: RunDirectory, process: str, *, since: float | None = None, tail: int | None = None
 ) -> str:
-    """Return the output of a process as text. Replace bytes that are not valid UTF-8.
+    """Return the output of a process as text. Bytes that are not valid UTF-8 are replaced.
 
-    A process that has written nothing has no log, and the text is empty.
+    A process that has written nothing has no log. For such a process, the text is empty.
     """
     try:
         file = run.log(process).open("rb")
@@ -135,7 +135,7 @@ def read(
 
 
 class LogTail:
-    """Reads the lines of one log incrementally, from an offset in bytes."""
+    """Reads the lines of one log incrementally, starting at an offset in bytes."""
 
     def __init__(self, path: Path, start: int = 0) -> None:
         self.path = path
@@ -143,7 +143,9 @@ class LogTail:
         self._incomplete_line = b""
 
     def read_new(self, end: int | None = None) -> list[str]:
-        """Return the complete lines since the previous call, up to the offset ``end``."""
+        """Return the complete lines that were added since the previous call, up to the offset
+        ``end``.
+        """
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -161,9 +163,10 @@ class LogTail:
         return text.split("\n")
 
     def read_incomplete_line(self) -> list[str]:
-        """Return the text after the last newline as a line, or nothing if there is none.
+        """Return the text after the last newline as a list of one line, or an empty list if there
+        is none.
 
-        Call this when the process will write no more.
+        Call this method when the process will write no more output.
         """
         line, self._incomplete_line = self._incomplete_line, b""
         return [line.decode(errors="replace")] if line else []
@@ -176,13 +179,13 @@ def read_merged(
     since: float | None = None,
     tail: int | None = None,
 ) -> tuple[list[LogLine], dict[str, LogTail]]:
-    """Return the lines of several logs in the order of time, and the position in each log."""
+    """Return the lines of several logs in chronological order, and the position in each log."""
     tails = {
         name: LogTail(run.log(name), start_offset(run, name, since, tail)) for name in processes
     }
     pieces: list[tuple[float, int, list[LogLine]]] = []
     for index, (name, log) in enumerate(tails.items()):
-        # The clock may be set back, but the lines of one log must stay in order.
+        # The clock can be set back, but the lines of one log must stay in order.
         latest = 0.0
         for at, length in [*log_times(run, name), (time.time(), _file_size(log.path))]:
             latest = max(latest, at)
@@ -199,10 +202,10 @@ def follow(
     *,
     check_every: float = STATUS_CHECK_SECONDS,
 ) -> Iterator[LogLine]:
-    """Yield lines while they are written, until all processes have ended.
+    """Yield lines while they are being written, until all processes have ended.
 
-    ``have_ended`` is checked when the event log grows, and at least every ``check_every`` seconds
-    in which no log grows.
+    ``have_ended`` is called when the event log grows. While no log grows, it is called at least
+    every ``check_every`` seconds.
     """
     is_over = have_ended()
     grown: Collection[str] = tails.keys()
@@ -215,11 +218,11 @@ def follow(
             if is_over:
                 break
             grown = wait(check_every)
-            # The check reads the status of every process, which is too slow for each line.
+            # The check reads the status of every process, which is too slow to do for each line.
             if _EVENTS_KEY in grown or not grown:
                 is_over = have_ended()
                 if is_over:
-                    # Output may have been written between the last read and the end.
+                    # Processes may have written output between the last read and their end.
                     grown = tails.keys()
     for name, log in tails.items():
         yield from _log_lines(name, log.read_incomplete_line())
@@ -233,14 +236,15 @@ def _log_lines(process: str, texts: list[str]) -> Iterator[LogLine]:
 def growing(paths: Mapping[str, Path]) -> Iterator[Callable[[float], set[str]]]:
     """Yield a function that waits until files have grown, and returns their keys.
 
-    The argument of the function is a timeout in seconds, after which it returns an empty set.
+    The argument of the function is a timeout in seconds. After the timeout, the function returns an
+    empty set.
     """
     try:
         from symphony.host.inotify import FileWatcher
 
         watcher = FileWatcher()
     except OSError:
-        # This system has no inotify, or this user's limit of inotify instances is reached.
+        # This system has no inotify, or the user's limit of inotify instances is reached.
         yield _make_polling_wait(paths)
         return
     try:
@@ -262,9 +266,11 @@ def _make_watching_wait(
                 watcher.add(key, path)
                 del unwatched[key]
             except OSError:
-                # The file does not exist yet, or the user's limit of watches is reached. Poll it.
+                # The file does not exist yet, or the user's limit of watches is reached. The file
+                # is polled instead.
                 timeout = min(timeout, POLL_SECONDS)
-            # A watch does not report what was written between the last read and its creation.
+            # A watch does not report output that was written between the last read and the creation
+            # of the watch.
             size = _file_size(path)
             if size != sizes.get(key):
                 sizes[key] = size

@@ -20,21 +20,22 @@ from symphony.plan.process_settings import secret_text
 def check(manifest: HostManifest) -> None:
     """Check that the directories, secrets and commands of a manifest exist and can be used.
 
-    Raises SpecError if one of them does not or cannot.
+    Raises SpecError if one of these does not exist or cannot be used.
     """
     for name, source in manifest.secrets.items():
         if not Path(source).is_file():
             raise SpecError(f"secret {name!r}: there is no file {source}")
         if not os.access(source, os.R_OK):
             raise SpecError(f"secret {name!r}: {source} cannot be read by this user")
-    # This raises an error if keys cannot be generated on this machine.
+    # This call raises an error if keys cannot be generated on this machine.
     generate(manifest.keys)
     _check_env_secrets(manifest)
     checked: set[tuple[str, str, str | None]] = set()
     for spec in manifest.processes:
         search_path = spec.env.get("PATH", manifest.env.get("PATH", os.environ.get("PATH")))
         command = (spec.argv[0], spec.cwd, search_path)
-        # Many processes run the same program, and each check reads the file system.
+        # Many processes run the same program, and each check reads the file system. Each program is
+        # therefore checked only once.
         if command not in checked:
             checked.add(command)
             _check_command(spec, search_path)
@@ -71,9 +72,9 @@ def _check_command(spec: ProcessSpec, search_path: str | None) -> None:
 
 
 def write(run: RunDirectory, manifest: HostManifest) -> None:
-    """Write the manifest and the secrets for the supervisor, readable by this user only."""
+    """Write the manifest and the secrets for the supervisor. Only this user can read the files."""
     with _open_private(run.manifest) as file:
-        # json.dumps has an implementation in C, json.dump has not.
+        # json.dumps is implemented in C, but json.dump is not.
         file.write(json.dumps(manifest.to_dict()).encode())
     if manifest.secrets or manifest.keys:
         copy_secrets(manifest.secrets, run.secrets)
@@ -85,7 +86,7 @@ def write(run: RunDirectory, manifest: HostManifest) -> None:
 def copy_secrets(secrets: Mapping[str, str], directory: Path) -> None:
     """Copy files into a new directory that only this user can access.
 
-    ``secrets`` maps the name of a copy to its source.
+    ``secrets`` maps the name of each copy to the path of its source.
     """
     directory.mkdir(mode=0o700)
     for name, source in secrets.items():

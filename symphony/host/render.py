@@ -1,4 +1,6 @@
-"""Rendering a plan as a manifest for this machine. Pure: the file system is not accessed."""
+"""Rendering a plan as a manifest for this machine. The functions are pure and do not access
+files.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ SECRETS_VARIABLE = "SYMPHONY_SECRETS_DIR"
 
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
 
-# The settings that the backends of one machine implement. They ignore the others.
+# The settings that the backends for one machine implement. These backends ignore all other
+# settings.
 HONOURED = frozenset(
     {
         "env",
@@ -42,15 +45,16 @@ HONOURED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostManifest(Manifest):
-    """The processes of an experiment as this machine would run them.
+    """The processes of an experiment in the form in which this machine would run them.
 
     * ``directory`` is the run directory.
-    * ``env`` overrides the environment of the launcher, and the ``env`` of each process overrides
-      it.
-    * ``services`` maps a service to its ``host:port``, and ``exposed`` names the exposed ones.
-    * ``secrets`` maps the name of a secret to the file that is copied.
-    * ``ignored`` has the settings that this backend does not implement.
-    * ``keys`` names the secrets that the launch generates.
+    * ``env`` overrides the environment of the launcher. The ``env`` of each process overrides this
+      ``env``.
+    * ``services`` maps each service to its ``host:port``, and ``exposed`` contains the names of
+      the exposed services.
+    * ``secrets`` maps the name of each secret to the file that is copied.
+    * ``ignored`` contains the settings that this backend does not implement.
+    * ``keys`` contains the names of the secrets that the launch generates.
     """
 
     experiment: str
@@ -92,7 +96,7 @@ class HostManifest(Manifest):
             "directory": self.directory,
             "services": self.services,
             "secrets": secrets,
-            # Every launch has another run identifier, so it is no part of the preview.
+            # Every launch has a new run identifier, so the preview does not contain it.
             "env": {key: value for key, value in self.env.items() if key != RUN_ID_VARIABLE},
             "processes": {process.path: _preview(process) for process in self.processes},
             "ignored": {item.setting: list(item.processes) for item in self.ignored},
@@ -101,7 +105,7 @@ class HostManifest(Manifest):
 
 
 def _preview(spec: ProcessSpec) -> dict[str, Any]:
-    """Return the settings of a process that a dry run shows. Defaults are omitted."""
+    """Return the settings of a process that a dry run shows. Default values are omitted."""
     ready = {**spec.ready, "timeout": spec.ready_timeout} if spec.ready else None
     has_default_grace = spec.grace == DEFAULT_GRACE_SECONDS
     optional = {
@@ -123,10 +127,11 @@ def _preview(spec: ProcessSpec) -> dict[str, Any]:
 def render(
     plan: Plan, *, run_id: str, directory: Path, working_directory: Path, shell: str
 ) -> HostManifest:
-    """Return the manifest of a plan.
+    """Return the manifest for a plan.
 
-    ``directory`` is the future run directory. Relative paths start in the directory of the plan, or
-    in ``working_directory`` if the plan has none. ``shell`` runs shell lines.
+    ``directory`` is the path that the run directory will have. Relative paths start in the
+    directory of the plan, or in ``working_directory`` if the plan has no directory. ``shell`` runs
+    shell lines.
 
     Raises SpecError if a process has no command.
     """
@@ -177,10 +182,10 @@ def _process_spec(
 def _own_variables(
     plan: Plan, process: PlannedProcess, shared_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the variables of a process, without those that the whole experiment shares.
+    """Return the variables of a process, except for those that the whole experiment shares.
 
-    The manifest has the shared ones in its ``env``. A variable of the process must not replace
-    them, because they have the addresses of the services.
+    The manifest contains the shared variables in its ``env``. A variable of the process must not
+    replace a shared one, because the shared variables contain the addresses of the services.
     """
     variables = plan.environment(process)
     return {key: value for key, value in variables.items() if key not in shared_env}

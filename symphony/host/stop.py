@@ -11,13 +11,14 @@ from symphony.host.processes.spec import DEFAULT_GRACE_SECONDS
 from symphony.host.run.directory import RunDirectory
 from symphony.host.run.events import EventReader, fold
 
-# A supervisor kills everything that outlives its grace period. This is the additional time for
-# reaping and for the final search, on a busy machine and with a tmux server that does not respond.
+# A supervisor kills every process that outlives its grace period. This is the additional time for
+# reaping and for the final search on a busy machine or with a tmux server that does not respond.
 MARGIN_SECONDS = 30.0
 
 
 def stop(run: RunDirectory, *, at_once: bool = False) -> None:
-    """Stop all processes of an experiment, and return when none of them run. Keep the directory.
+    """Stop all processes of an experiment, and return when none of them is running. Keep the
+    directory.
 
     ``at_once`` skips the grace period. Raises BackendError if the experiment runs on another host,
     or if its supervisor does not exit.
@@ -34,7 +35,7 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
     if supervisor is not None:
         send_signal(supervisor, signal.SIGQUIT if at_once else signal.SIGTERM)
         # The processes of the experiment have one grace period, and processes that have left their
-        # groups have another one.
+        # groups have a second one.
         if not wait_for_exit(supervisor, 2 * grace + MARGIN_SECONDS):
             raise BackendError(
                 f"the supervisor of {run.name!r} (pid {supervisor.pid}) does not exit; "
@@ -45,9 +46,9 @@ def stop(run: RunDirectory, *, at_once: bool = False) -> None:
 
 
 def _load_manifest(run: RunDirectory) -> dict[str, Any]:
-    """Return the manifest, or an empty one if it is damaged.
+    """Return the manifest, or an empty mapping if the manifest is damaged.
 
-    A running supervisor can stop the experiment without it.
+    A running supervisor can stop the experiment without the manifest.
     """
     try:
         return run.load_manifest()

@@ -1,1 +1,1 @@
-"""The local backend: processes of this machine under a detached supervisor."""
+"""The local backend, which runs processes on this machine under a detached supervisor."""

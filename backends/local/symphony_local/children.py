@@ -1,7 +1,8 @@
 """Starting processes as children of the supervisor, and observing their exits.
 
 Each child leads its own session and process group. Its exit is observed through a pidfd, or through
-SIGCHLD if pidfds are not available or too few descriptors are left. No polling is needed.
+SIGCHLD if pidfds are not available or too few descriptors are left. In both cases, no polling is
+needed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
 from symphony_local.environment import InheritedEnvironment
 
-# The number of descriptors that pidfds leave free for logs, for reading /proc and for probes.
+# The number of descriptors that are not used for pidfds, so that logs, probes and reading /proc
+# have enough.
 SPARE_DESCRIPTORS = 64
 
 
 @dataclass(slots=True)
 class LocalChild:
-    """A process that was started and has not been reaped. ``pidfd`` is None without a pidfd."""
+    """A process that was started and has not been reaped. ``pidfd`` is None if no pidfd is open."""
 
     name: str
     popen: subprocess.Popen[bytes]
@@ -37,7 +39,9 @@ class LocalChild:
 
     @property
     def pid(self) -> int:
-        """Return the pid of the process, which also identifies its group and its session."""
+        """Return the pid of the process, which also identifies its process group and its
+        session.
+        """
         return self.popen.pid
 
 
@@ -58,7 +62,7 @@ class LocalChildren:
         return len(self._running)
 
     def get(self, name: str) -> LocalChild | None:
-        """Return the running child of that name, or None."""
+        """Return the running child with that name, or None."""
         return self._running.get(name)
 
     def start(
@@ -88,8 +92,8 @@ class LocalChildren:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                # Every descriptor of the supervisor is closed on exec. Closing them one by one
-                # would take time.
+                # Every descriptor of the supervisor is already closed on exec. Closing each one
+                # again would only take time.
                 close_fds=False,
             )
         finally:
@@ -98,18 +102,19 @@ class LocalChildren:
         child = LocalChild(spec.name, popen, birth_time(popen.pid) or 0.0, None)
         self._running[spec.name] = child
         if self._uses_pidfds:
-            # A new child starts with copies of all descriptors, so pidfds are opened only after the
-            # whole batch has started.
+            # A new child starts with copies of all descriptors. Therefore, pidfds are opened only
+            # after the whole batch has started.
             self._loop.post(lambda: self._watch(child))
         return child
 
     def _watch(self, child: LocalChild) -> None:
         """Start to observe the exit of a child.
 
-        The child may have exited already. Its pid is not reused before it is reaped.
+        The child may have exited already. Its pid is not reused before the child is reaped.
         """
         if not self._uses_pidfds:
-            # An earlier child of the batch switched to signals, and this one may be reaped already.
+            # An earlier child in the batch caused the switch to signals, and this child may already
+            # be reaped.
             return
         child.pidfd = _open_pidfd(child.pid)
         if child.pidfd is not None:
@@ -126,7 +131,9 @@ class LocalChildren:
         """Do nothing: a local process leaves nothing behind."""
 
     def _restore_limits(self, pid: int) -> None:
-        """Give a child the limits that the supervisor had before it raised its own."""
+        """Give a child the limits that the supervisor had before the supervisor raised its own
+        limits.
+        """
         if self._original_limits is not None:
             with contextlib.suppress(OSError):
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, self._original_limits)
@@ -143,7 +150,7 @@ class LocalChildren:
         if child.pidfd is not None:
             self._loop.unwatch(child.pidfd)
             os.close(child.pidfd)
-        # Popen reports signal n as -n, symphony as 128 + n.
+        # Popen reports signal n as -n, but symphony reports it as 128 + n.
         self._on_exit(child, 128 - code if code < 0 else code)
 
 

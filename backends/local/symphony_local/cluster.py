@@ -10,7 +10,7 @@ from symphony.host.cluster import HostCluster
 class LocalCluster(HostCluster):
     """Runs processes as children of a detached supervisor.
 
-    The options are those of `HostCluster`.
+    The options are the options of `HostCluster`.
     """
 
     backend: ClassVar[str] = "local"

@@ -1,14 +1,14 @@
 """Changing the environment that child processes inherit, with as little work as possible.
 
-`subprocess.Popen` encodes the mapping that it receives as ``env`` for each child. With a typical
-environment that takes a tenth of the time of the whole start. An inherited environment is already
-in the form that the kernel needs.
+For each child, `subprocess.Popen` encodes the mapping that it receives as ``env``. With a typical
+environment, the encoding takes a tenth of the time of the whole start. An inherited environment is
+already in the form that the kernel needs.
 
 ``/proc`` shows the environment with which a process started, so the supervisor never appears to
-belong to the run of its own children. The environment of C has no lock: no other thread may read it
-while it changes. The threads that run probes therefore pass a mapping to their commands. Variables
-that C code sets without Python, as readline does, would be inherited too. The supervisor uses no
-such code.
+belong to the run of its own children. The C library does not lock the environment, so no other
+thread is allowed to read the environment while it changes. The threads that run probes therefore
+pass a mapping to their commands. Children would also inherit variables that C code sets without
+Python, as readline does. The supervisor uses no such code.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Mapping
 
 
 class InheritedEnvironment:
-    """The environment of this process, used for its children.
+    """The environment of this process, which its children inherit.
 
-    It consists of variables that all children share, and of the variables of the next child.
+    The environment consists of the variables that all children share, and the variables of the next
+    child.
     """
 
     def __init__(self) -> None:
@@ -31,7 +32,7 @@ class InheritedEnvironment:
         """Set the environment to exactly ``common``, overridden by ``own``.
 
         ``common`` must not change later. Raises OSError or ValueError if a variable cannot be set.
-        The next call corrects the variables that were set until then.
+        The next call corrects the variables that were set before the error.
         """
         if common is not self._common:
             self._common, self._own = None, {}
@@ -56,7 +57,7 @@ def _replace_environment(variables: Mapping[str, str]) -> None:
 
 
 def _set_variable(key: str, value: str) -> None:
-    # An inherited variable may have a name that cannot be set, such as the empty string. It must
-    # not be set again if its value is correct.
+    # An inherited variable can have a name that cannot be set, such as the empty string. Such a
+    # variable must not be set again if its value is already correct.
     if os.environ.get(key) != value:
         os.environ[key] = value

@@ -1,1 +1,3 @@
-"""The tmux backend: processes of this machine in windows of symphony's own tmux server."""
+"""The tmux backend, which runs processes on this machine in windows of symphony's own tmux
+server.
+"""

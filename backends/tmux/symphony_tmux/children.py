@@ -1,9 +1,9 @@
 """Start the processes of an experiment in tmux windows, and report when they exit.
 
-The keeper of a window (`symphony_tmux.keeper`) reports its process, which waits at a gate, a FIFO.
-The gate opens when tmux has started to write the output of the window to the log of the process. No
-byte is lost, and no command runs before all windows of its batch exist. Then the process executes
-the command.
+The keeper of a window (`symphony_tmux.keeper`) reports the pid of its process. The process waits at
+a gate, which is a FIFO. The gate opens when tmux has started to write the output of the window to
+the log of the process. Therefore, no byte is lost, and no command runs before all windows of its
+batch exist. When the gate opens, the process executes the command.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from symphony_tmux.keeper import EXITED, STARTED, Report
 from symphony_tmux.render import Window
 from symphony_tmux.windows import Windows
 
-# The first batch creates the session, and all other batches wait for it.
+# The sizes of the first batch and of all other batches. The first batch creates the session, and
+# the others wait for it.
 FIRST_BATCH, BATCH = 8, 50
 POLL_SECONDS = 0.2
-# The size of a word of a command in addition to its bytes, and room for the variables that tmux
-# adds, in bytes.
+# The size of a pointer, which each word of a command needs in addition to its bytes, and the space
+# for the variables that tmux adds. Both are in bytes.
 _POINTER_BYTES, _TMUX_VARIABLES_BYTES = 8, 4096
 
 
@@ -66,7 +67,7 @@ class TmuxChildren:
         return len(self._alive)
 
     def get(self, name: str) -> TmuxChild | None:
-        """Return the running child with that name."""
+        """Return the running child with that name, or None."""
         return self._alive.get(name)
 
     # --- starting ---
@@ -77,7 +78,7 @@ class TmuxChildren:
         """Start processes; see `symphony.host.supervisor.children.Children`.
 
         While tmux creates the windows of one batch, the windows of the previous batch are examined,
-        and the processes that were reported by their keepers are yielded, so that tmux never has to
+        and the processes that the keepers have reported are yielded. Therefore, tmux never has to
         wait.
         """
         waiting = deque(commands)
@@ -103,7 +104,7 @@ class TmuxChildren:
                 created += self._receive_windows(*sent.popleft(), env)
             yield from self._adopt_reported(created, wait=True)
         finally:
-            # A launch that fails halfway must know which windows to remove.
+            # If a launch fails halfway, the names of the windows to remove must be known.
             while sent:
                 created += self._receive_windows(*sent.popleft(), env)
             for _ in self._adopt_reported(created, wait=True):
@@ -136,8 +137,8 @@ class TmuxChildren:
     def _adopt_reported(
         self, made: deque[tuple[ProcessSpec, Window | str]], *, wait: bool = False
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
-        """Yield the entries at the start of ``made`` that have a process or never will. With
-        ``wait``, wait for all entries.
+        """Yield the entries at the start of ``made`` whose process has been reported or never will
+        be. If ``wait`` is set, wait for all entries.
         """
         self._handle_reports(self._gates.read_reports())
         while made:
@@ -164,8 +165,8 @@ class TmuxChildren:
         return child
 
     def _process_of(self, keeper: int) -> int:
-        """Return the process of a keeper, which reports it soon, or the keeper itself if it
-        exited before.
+        """Return the process of a keeper. If the keeper exited before it reported the process,
+        return the keeper.
         """
         while keeper not in self._reported_pids:
             gone = birth_time(keeper) is None
@@ -202,11 +203,11 @@ class TmuxChildren:
             self._exits.add(child, report.value, logged=logged)
 
     def _on_keeper_exit(self, child: TmuxChild) -> None:
-        """Handle a keeper that exited: its window was closed, or its process has exited too. The
-        process may outlive the window.
+        """Handle the exit of a keeper. Either its window was closed, or its process has exited too.
+        The process can outlive the window.
         """
         self._receive_reports()
-        # This runs after the reports that were just received.
+        # The check runs after the reports that were just received have been handled.
         self._loop.post(lambda: self._check_keeper(child))
 
     def _check_keeper(self, child: TmuxChild) -> None:
@@ -220,8 +221,8 @@ class TmuxChildren:
             self._exits.add(child, None, logged=True)
 
     def _watch(self, child: TmuxChild, gone: Callable[[TmuxChild], None]) -> None:
-        """Call ``gone`` when the process of the child's handle has exited. Without pidfds, poll
-        for that.
+        """Call ``gone`` when the process of the child's handle has exited. If no pidfd is
+        available, poll for the exit.
         """
         handle = child.handle
         if handle is None:
@@ -272,8 +273,8 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:
-    """Raise the error that a start would raise. The command in a window could only print it on its
-    screen.
+    """Raise the error that a direct start would raise. In a window, the command could only print
+    the error on its screen.
     """
     directory = Path(command.cwd)
     if not directory.is_dir():
@@ -293,11 +294,11 @@ def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:
 
 
 def _check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Raise the error of execve(2) if a word of the command or its environment is too long, or all
-    of them together are.
+    """Raise the error of execve(2) if one word of the command or its environment is too long, or if
+    all words together are too long.
 
-    ``argv`` is that of the keeper, the longest command of a window. Each word has a terminating NUL
-    and a pointer.
+    ``argv`` is the command of the keeper, which is the longest command in a window. Each word needs
+    a terminating NUL and a pointer.
     """
     words, variables = _bytes(argv), _bytes([*env, *env.values()])
     pointers = _POINTER_BYTES * (len(argv) + len(env))
@@ -316,7 +317,7 @@ def _bytes(words: Sequence[str]) -> int:
 
 
 def _argument_limit_bytes() -> int:
-    """Return the maximum size of a command and its environment in bytes. Linux has a limit that
-    sysconf does not report.
+    """Return the maximum size of a command and its environment in bytes. The limit of Linux can be
+    lower than the value that sysconf reports.
     """
     return min(os.sysconf("SC_ARG_MAX"), 6 << 20)

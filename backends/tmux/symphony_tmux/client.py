@@ -1,4 +1,4 @@
-"""Send commands to a tmux server in batches, with tmux's own command line."""
+"""Send commands to a tmux server in batches through tmux's own command line."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from symphony.errors import BackendError
 OLDEST_VERSION = "3.3"
 DEFAULT_SERVER = "symphony"
 
-# The errors of tmux if its server exits during the request, as it does after its last session was
-# closed.
+# The errors that tmux reports if its server exits during the request. A server exits after its last
+# session is closed.
 _EXITING_ERRORS = ("server exited", "lost server")
 _NO_SERVER_ERRORS = ("no server running", "error connecting", "server exited", "lost server")
 _EXIT_TIMEOUT_SECONDS = 5.0
 # The default capacity of a pipe in bytes; see pipe(7).
 PIPE_BYTES = 64 << 10
-# How long a server may take to respond, in seconds, and how long a server that did not respond last
-# time.
+# The time limits, in seconds, for the response of a server, and for the response of a server that
+# did not respond to the previous request.
 ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
 
 
@@ -35,8 +35,8 @@ ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
 class Answer:
     """The response of tmux: its lines, and the first line of an error, or ``""``.
 
-    ``timed_out`` means that the server is running but did not respond in time.
-    how to fix that.
+    ``timed_out`` means that the server is running but did not respond in time. In this case,
+    ``error`` explains how to fix the problem.
     """
 
     lines: list[str]
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def no_server(self) -> bool:
-        """Whether there was no server to respond."""
+        """Whether no server was running that could respond."""
         return any(words in self.error for words in _NO_SERVER_ERRORS)
 
 
@@ -59,16 +59,16 @@ class PendingAnswer:
         self._write()
 
     def _enlarge_pipe(self) -> None:
-        """Enlarge the pipe to hold the whole batch, if possible, because tmux starts only when
-        it has all of it.
+        """Enlarge the pipe to hold the whole batch, if possible, because tmux executes the commands
+        only after it has received all of them.
         """
         if self._process.stdin is not None and len(self._rest) > PIPE_BYTES:
-            with contextlib.suppress(OSError):  # The size exceeds the limit of this user.
+            with contextlib.suppress(OSError):  # The size can exceed the limit for this user.
                 fcntl.fcntl(self._process.stdin.fileno(), fcntl.F_SETPIPE_SZ, len(self._rest))
 
     def _write(self) -> None:
         """Write as much as tmux accepts without blocking, because the server may hang. `wait`
-        writes the rest.
+        writes the remaining text.
         """
         if self._process.stdin is None:
             return
@@ -82,7 +82,7 @@ class PendingAnswer:
 
     def wait(self, timeout: float) -> Answer | None:
         """Wait until the batch is done. Return None after ``timeout`` seconds; commands that have
-        not started by then never will.
+        not started by then will never start.
         """
         try:
             output, error = self._process.communicate(self._rest or None, timeout=timeout)
@@ -93,7 +93,7 @@ class PendingAnswer:
         return Answer(output.decode(errors="replace").splitlines(), errors[0] if errors else "")
 
     def _kill_client(self) -> None:
-        """Kill the client. Its pipes are not read to their end, because the hanging server holds
+        """Kill the client. Its pipes are not read to the end, because the server that hangs keeps
         them open.
         """
         self._process.kill()
@@ -105,9 +105,10 @@ class PendingAnswer:
 
 
 class Tmux:
-    """A tmux server, which need not be running yet, by its name (``-L``) or its socket (``-S``).
+    """A tmux server, identified by its name (``-L``) or its socket (``-S``). The server need not be
+    running yet.
 
-    It may take ``timeout`` seconds to respond. After one timeout, the next requests wait for a
+    The server has ``timeout`` seconds to respond. After one timeout, the next requests wait for a
     shorter time.
     """
 
@@ -129,8 +130,8 @@ class Tmux:
         """Send commands in one batch through standard input, so that neither ``ps`` nor a file
         shows them.
 
-        ``start`` starts the server if it is not running. It reads no configuration file. Return a
-        function that waits for the response.
+        ``start`` starts the server if it is not running. The server reads no configuration file.
+        Return a function that waits for the response.
         """
         pending = self._send_batch(commands, start=start)
         return lambda: self._answer(pending)
@@ -138,8 +139,8 @@ class Tmux:
     def run(
         self, commands: Sequence[str], *, start: bool = False, timeout: float | None = None
     ) -> Answer:
-        """Send commands and wait. With ``start``, wait for a server that is exiting before a new
-        one is started.
+        """Send commands and wait for the response. If ``start`` is set, wait until an exiting
+        server has exited, and then start a new one.
         """
         deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
         while True:
@@ -154,8 +155,8 @@ class Tmux:
             time.sleep(0.02)
 
     def run_one(self, words: Sequence[str]) -> Answer:
-        """Send one command, which ``ps`` may show, and wait. A server that hangs executes it
-        when it is continued.
+        """Send one command, which ``ps`` can show, and wait for the response. A server that hangs
+        executes the command when the server is continued.
         """
         return self._answer(self._start_client(words, b""))
 
@@ -184,7 +185,7 @@ class Tmux:
         return Answer([], self._timeout_error(), timed_out=True) if answer is None else answer
 
     def _timeout_error(self) -> str:
-        """Return how to fix a server that does not respond."""
+        """Return a message that explains how to fix a server that does not respond."""
         pid = _listener_pid(self._socket)
         name = Path(self._socket).name
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -KILL {pid})" if pid else "end it"
@@ -213,7 +214,7 @@ def _listener_pid(path: str) -> int | None:
 
 
 def find_tmux() -> str:
-    """Return the path of tmux. Raises `BackendError` if it is not installed."""
+    """Return the path of the tmux program. Raises `BackendError` if tmux is not installed."""
     found = shutil.which("tmux")
     if found is None:
         raise BackendError(
@@ -223,10 +224,11 @@ def find_tmux() -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment of the server, which its windows inherit. It has only the variables
-    that locate its socket.
+    """Return the environment of the server, which its windows inherit. It contains only
+    LANG and the variables that determine the socket.
 
-    In particular, PATH of a client would override the PATH of a window.
+    Other variables must not be inherited. In particular, the PATH of a client would override the
+    PATH of a window.
     """
     kept = {key: os.environ[key] for key in ("TMUX_TMPDIR", "HOME") if key in os.environ}
     return {"LANG": "C.UTF-8", **kept}

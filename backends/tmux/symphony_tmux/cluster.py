@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.status import ExperimentStatus
 
-# libtmux is not imported here, because that would delay every launch.
+# libtmux is not imported here, because the import would delay every launch.
 if importlib.util.find_spec("libtmux") is None:
     raise ModuleNotFoundError("No module named 'libtmux'", name="libtmux")
 
@@ -32,13 +32,13 @@ USERS_SERVER = "default"
 
 
 class TmuxCluster(HostCluster):
-    """Runs processes of this machine, each in a window of symphony's own tmux server.
+    """Runs processes on this machine, each in a window of symphony's own tmux server.
 
-    An experiment is a session with its name. A process is a window ``process`` or
-    ``group:process``, in declaration order. A window stays open when its process has exited.
-    ``server_name`` is the name of the server (tmux's ``-L``), which may take ``answer_within``
-    seconds to respond. The other options are those of `HostCluster`. The output of a process is on
-    its screen, and complete in its log.
+    Each experiment is a session with the name of the experiment. Each process is a window
+    ``process`` or ``group:process``, in declaration order. A window stays open after its process
+    has exited. ``server_name`` is the name of the server (tmux's ``-L``), which has
+    ``answer_within`` seconds to respond. The other options are those of `HostCluster`. The output
+    of a process is on the screen of its window, and is complete in its log.
     """
 
     backend: ClassVar[str] = "tmux"
@@ -58,7 +58,7 @@ class TmuxCluster(HostCluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> HostManifest:
-        find_tmux()  # This reports a missing tmux before anything is changed.
+        find_tmux()  # This call reports a missing tmux before anything is changed.
         return super()._launch(experiment, force=force, on_change=on_change)
 
     def _children_options(self) -> dict[str, Any]:
@@ -73,14 +73,14 @@ class TmuxCluster(HostCluster):
             try:
                 with contextlib.suppress(FileNotFoundError):
                     Server(socket, self._answer_within).kill(run.name, _run_id(run))
-            finally:  # A server that hangs removes the session when it is continued.
+            finally:  # A server that hangs removes the session when the server is continued.
                 super()._remove(run)
         else:
             super()._remove(run)
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        """Return the status. Without a supervisor, the keepers of the windows identify the
-        processes.
+        """Return the status. Without a supervisor, the processes are identified through the keepers
+        of their windows.
         """
         status = super()._describe(run)
         from symphony_tmux.windows import process_of
@@ -94,7 +94,9 @@ class TmuxCluster(HostCluster):
         return replace(status, processes=tuple(processes))
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Attach the terminal to the window of a process, which may be running or have exited."""
+        """Attach the terminal to the window of a process. The process can be running or have
+        exited.
+        """
         found = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
         socket = _socket(run)
@@ -112,8 +114,8 @@ class TmuxCluster(HostCluster):
         reason = f" ({found.reason})" if found.reason else ""
         raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
 
-    # The log file has the output of the terminal, so `keeper.clean` converts it. The mark of the
-    # keeper can be on a line of its own, so one more line than requested is read.
+    # The log file contains the output of the terminal, so `keeper.clean` converts it. The mark of
+    # the keeper can be on a line of its own, so one more line than requested is read.
 
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
@@ -149,7 +151,9 @@ class TmuxCluster(HostCluster):
 
 
 def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
-    """Return the last lines of each process. ``wanted`` has their number."""
+    """Return the last lines of each process. ``wanted`` maps each process to the number of
+    lines.
+    """
     last: list[LogLine] = []
     for line in reversed(lines):
         if wanted[line.process] > 0:
@@ -159,8 +163,8 @@ def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
 
 
 def _unfinished(log: LogTail) -> bool:
-    """Return whether the log was read up to an incomplete line, which counts as one of the last.
-    A mark alone is not a line.
+    """Return whether the log was read up to an incomplete line, which counts as one of the last
+    lines. A mark alone is not a line.
     """
     from symphony.host.logs import line_start
 
@@ -173,8 +177,8 @@ def _unfinished(log: LogTail) -> bool:
 
 
 def _run_id(run: RunDirectory) -> str:
-    """Return the identifier of a run. Raises FileNotFoundError if its record is missing or
-    damaged; its session is then kept.
+    """Return the identifier of a run. Raises FileNotFoundError if the record of the run is missing
+    or damaged; the session of the run is then kept.
     """
     try:
         return str(run.load_manifest()["run_id"])
@@ -183,8 +187,8 @@ def _run_id(run: RunDirectory) -> str:
 
 
 def _socket(run: RunDirectory) -> str | None:
-    """Return the socket of the server on which an experiment was launched, or None if it has no
-    session yet.
+    """Return the socket of the server on which an experiment was launched, or None if the
+    experiment has no session yet.
     """
     try:
         return (run.path / "socket").read_text()

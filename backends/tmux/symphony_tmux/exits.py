@@ -1,7 +1,7 @@
 """Determine how processes in windows exited, and when all of their output is in their logs.
 
-A keeper reports the exit of its process, waits until its mark is in the log, and exits too. Then
-tmux is queried.
+A keeper reports the exit of its process, waits until the mark of the keeper is in the log, and then
+exits too. After that, tmux is queried.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from symphony_tmux.windows import SERVER_GONE, SERVER_SILENT, SESSION_CLOSED, Wi
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.002, 0.05
 TIMEOUT_SECONDS = 5.0
-# If a mark has not arrived after this many seconds, the terminal may be stopped with Ctrl-S.
+# If a mark has not arrived after this number of seconds, the terminal may have been stopped with
+# Ctrl-S.
 UNFREEZE_AFTER_SECONDS = 1.0
-# The largest distance of the mark from the end of a log, in bytes, because other processes may
-# write after it.
+# The maximum distance of the mark from the end of a log, in bytes, because other processes can
+# write after the mark.
 _MARK_DISTANCE_BYTES = 1 << 20
 
 CLOSED = "its window was closed"
@@ -33,8 +34,8 @@ RESPAWNED = "its window was respawned"
 
 @dataclass(slots=True)
 class TmuxChild:
-    """A process in a window whose exit has not been reported. ``keeper`` is its parent, and the
-    process of the window.
+    """A process in a window whose exit has not been reported. ``keeper`` is the parent of that
+    process, and the initial process of the window.
     """
 
     name: str
@@ -46,8 +47,8 @@ class TmuxChild:
 
 
 class ProcessExit:
-    """The exit of a process that is not fully known yet. ``code`` is the exit code that its
-    keeper reported.
+    """The information that is known so far about the exit of a process. ``code`` is the exit code
+    that the keeper of the process reported.
     """
 
     def __init__(self, child: TmuxChild, code: int | None, log: str) -> None:
@@ -55,7 +56,7 @@ class ProcessExit:
         self.code = code
         self.reason = ""
         self.known = False
-        self.read = code is None  # A keeper that does not report leaves no mark.
+        self.read = code is None  # A keeper that does not report an exit code leaves no mark.
         self.waited = 0.0
         self.unfrozen = False
         self._log = log
@@ -104,8 +105,8 @@ class ProcessExit:
 
 
 class PendingExits:
-    """The exits that are being determined. ``on_known`` is called with each one when it is fully
-    known.
+    """The exits that are being determined. ``on_known`` is called with each exit when all
+    information about it is known.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class PendingExits:
         self._check_scheduled = False
 
     def add(self, child: TmuxChild, code: int | None, *, logged: bool) -> None:
-        """Start to determine how a process exited. ``code`` is the exit code if its keeper
-        reported one.
+        """Start to determine how a process exited. ``code`` is the exit code, or None if the keeper
+        did not report one.
         """
         if child.name in self._all:
             return
@@ -148,8 +149,8 @@ class PendingExits:
             self._loop.after(self._pause, self._check)
 
     def _check(self) -> None:
-        """Release keepers whose mark has arrived, query tmux once for all that have exited, and
-        report the exits that are known.
+        """Release keepers whose mark has arrived, query tmux once for all keepers that have exited,
+        and report the exits that are known.
         """
         self._check_scheduled = False
         for pending in self._all.values():

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from symphony_tmux.keeper import SCRIPT, Report, reports
 
-# No process can have these names.
+# These names are not valid process names.
 KEEPER, REPORTS = ".keeper", ".reports"
 _CHUNK = 1 << 16
 
 
 class Gates:
-    """The directory of a run with its FIFOs. The supervisor holds each one open, so that keepers
-    notice when it exits.
+    """The directory that contains the FIFOs of a run. The supervisor holds each FIFO open, so that
+    keepers notice when the supervisor exits.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -30,11 +30,11 @@ class Gates:
         self._rest = b""
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when there are reports."""
+        """Return the descriptor, which is readable when there are reports."""
         return self._reports
 
     def prepare(self, process: str) -> None:
-        """Create the gate of a process, closed."""
+        """Create the gate of a process in the closed state."""
         if process not in self._open:
             self._open[process] = _fifo(f"{self._directory}/{process}")
             return
@@ -47,7 +47,7 @@ class Gates:
             os.write(self._open[process], b"\n")
 
     def read_reports(self, timeout: float = 0.0) -> list[Report]:
-        """Return the reports of keepers. If there are none, wait for them, at most ``timeout``
+        """Return the reports from keepers. If there are no reports, wait for at most ``timeout``
         seconds.
         """
         poll = select.poll()
@@ -60,8 +60,8 @@ class Gates:
 
 
 def _fifo(path: str) -> int:
-    """Create a FIFO that is open at both ends. Opening it never blocks, and it is not closed
-    while this process is running.
+    """Create a FIFO that is open at both ends. Opening the FIFO never blocks, and the FIFO stays
+    open while this process is running.
     """
     os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

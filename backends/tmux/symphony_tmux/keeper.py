@@ -1,12 +1,12 @@
-r"""The keeper: the shell of a window, which runs the process as its child and exits when all of its
+r"""The keeper: the shell of a window, which runs the process as its child and exits when all of the
 output has been read.
 
 tmux closes a terminal when the process of the window has exited and ``FIONREAD`` finds nothing to
 read. The kernel moves written bytes from one buffer to another with a delay. During the delay,
-``FIONREAD`` returns 0, and the bytes would be lost. Therefore the process of the window is a
+``FIONREAD`` returns 0, and the bytes would be lost. Therefore, the process of the window is a
 keeper, and the process of the experiment is its child. When the child has exited, the keeper writes
-a mark, which is invisible on the screen. It exits when that mark has arrived in the log, because
-all output before the mark has arrived by then.
+a mark, which is invisible on the screen. The keeper exits when the mark has arrived in the log,
+because all output before the mark has arrived by then.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# This is an operating system command (OSC) with an unknown number. Terminals ignore it, and tmux
-# passes it on to the log.
+# The mark is an operating system command (OSC) with an unknown number. Terminals ignore the mark,
+# and tmux passes it on to the log.
 _MARK = "\x1b]5379;symphony;{}\x1b\\"
 _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 
 STARTED, EXITED = "started", "exited"
 
-# The arguments of the script: the FIFO for reports, the gate, umask, open files, directory, and the
-# command.
+# The arguments of the script: the FIFO for reports, the gate, the umask, the limit of open files,
+# the directory, and the command.
 #
 # With job control (set -m), the process leads its own process group, which owns the terminal. When
 # the process is stopped, by Ctrl-Z or by a signal, the shell continues as if it had exited. After
 # Ctrl-Z, the keeper continues it at once, because the window has no shell to return to. A process
 # that was stopped with SIGSTOP gets the terminal back, without a signal, when another program has
 # continued it, or when it was stopped again because it did not own the terminal. `wait` reports
-# that; in bash, however, `wait` would wait for the exit. The function calls itself because bash
-# leaves a loop when its process is stopped. The keeper ignores every signal except a hang-up. It
-# sets no variable before the process starts, because the process could have a variable of that
-# name.
+# that the process was stopped; in bash, however, `wait` would wait for the exit. The function calls
+# itself because bash leaves a loop when its process is stopped. The keeper ignores every signal
+# except a hang-up. The keeper sets no variable before the process starts, because the process could
+# have a variable with the same name.
 #
 # Shells report on standard error that a process was killed. bash needs its terminal there; other
 # shells open the terminal themselves.
 #
-# The gate delivers one line when the log has started and one when all output has been read. It is
-# closed when the supervisor exits. Without a supervisor, the keeper waits one second, which is
-# enough for the kernel. In that case no process makes tmux check for the exit either, which tmux
-# can miss while it closes a window. A background process therefore keeps the terminal open after
-# the keeper has exited, and sends SIGCHLD to tmux.
+# The gate delivers one line when the log has started and one when all output has been read. The
+# gate is closed when the supervisor exits. Without a supervisor, the keeper waits one second, which
+# is enough for the kernel to move the output. In that case, no process makes tmux check for the
+# exit, which tmux can miss while it closes a window. A background process therefore keeps the
+# terminal open after the keeper has exited, and sends SIGCHLD to tmux.
 SCRIPT = r"""exec 8>"$1" 9<"$2" 7>&2
 trap '' INT QUIT TERM PIPE
 if [ "$BASH_VERSION" ]; then
@@ -94,9 +94,9 @@ exit "$code"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report of a keeper: its process has ``started`` or ``exited``.
+    """A report from a keeper that its process has ``started`` or ``exited``.
 
-    ``value`` is the pid of the process, or its exit code.
+    ``value`` is the pid of the process if it has started, or its exit code if it has exited.
     """
 
     event: str
@@ -105,7 +105,7 @@ class Report:
 
 
 def reports(text: str) -> list[Report]:
-    """Return the reports in complete lines.
+    """Return the reports in the complete lines of a text.
 
     >>> reports("started 12 13")
     [Report(event='started', keeper=12, value=13)]
@@ -120,8 +120,8 @@ def mark(keeper: int) -> str:
 
 
 def clean(text: str) -> str:
-    r"""Return the output of a process from the output of its window, without ``\r`` before newlines
-    and without the mark of a keeper.
+    r"""Return the output of a process, extracted from the output of its window, without ``\r``
+    before newlines and without the mark of a keeper.
 
     >>> clean("one\r\ntwo" + mark(12))
     'one\ntwo'
@@ -130,12 +130,15 @@ def clean(text: str) -> str:
 
 
 def is_mark(line: str) -> bool:
-    """Return whether a line has only marks of keepers, and therefore does not count as a line."""
+    """Return whether a line consists only of marks of keepers, and therefore does not count as a
+    line.
+    """
     return _MARKS.fullmatch(line) is not None
 
 
 def last_lines(text: str, count: int) -> str:
-    r"""Return the last lines of a text. Only newlines end a line, as everywhere in logs.
+    r"""Return the last lines of a text. Only a newline ends a line, as in all functions that read
+    logs.
 
     >>> last_lines("one\ntwo\nthree", 2)
     'two\nthree'

@@ -1,11 +1,11 @@
-"""The plug-in with which symphony finds the tmux backend."""
+"""The plug-in that registers the tmux backend."""
 
 from symphony.hookspecs import BackendInfo, hookimpl
 
 
 @hookimpl
 def symphony_backend() -> BackendInfo:
-    """Describe the tmux backend."""
+    """Return the description of the tmux backend."""
     return BackendInfo(
         name="tmux",
         summary="one tmux window per process, on a server of its own",

@@ -1,7 +1,8 @@
-r"""Render commands for tmux, and parse its output. Pure.
+r"""Render commands for tmux, and parse its output. All functions are pure.
 
 tmux has its own command language (tmux(1), "Parsing syntax"). Every word is written in double
-quotes, and each byte with a special meaning as ``\ooo``, so that any word arrives unchanged.
+quotes, and each byte that has a special meaning is written as ``\ooo``, so that any word arrives
+unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from symphony.host.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 
 HISTORY_LINES = 10_000
-# symphony's own options: a session has the identifier of its run, and a window the name of its
-# process.
+# Options of tmux that only symphony uses: a session contains the identifier of its run, and a
+# window contains the name of its process.
 RUN_OPTION, PROCESS_OPTION = "@symphony_run", "@symphony_process"
-# An attached session to which no terminal connects within this many seconds is removed.
+# An attached session to which no terminal connects within this number of seconds is removed.
 UNATTACHED_SECONDS = 10
 
-# These variables describe a terminal or its shell. The values of the launcher would be wrong in a
+# These variables describe a terminal or its shell. The values from the launcher would be wrong in a
 # window.
 TERMINAL_VARIABLES = frozenset(
     {
@@ -41,11 +42,11 @@ TERMINAL_VARIABLES = frozenset(
     }
 )
 # The server has these variables (see `symphony_tmux.client.clean_environment`), but its windows
-# must not.
+# must not have them.
 SERVER_VARIABLES = ("HOME", "LANG", "TMUX_TMPDIR")
-# tmux or the keeper may override these variables. env(1) sets them afterwards.
+# tmux or the keeper can override these variables. Therefore, env(1) sets them afterwards.
 OVERRIDDEN_VARIABLES = TERMINAL_VARIABLES | {"SHELL"}
-ENV = "/usr/bin/env"  # An absolute path, because PATH is that of the process.
+ENV = "/usr/bin/env"  # The path is absolute, because PATH has the value for the process.
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -53,8 +54,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The settings that a process inherits from its launcher in addition to its environment:
-    umask and open files.
+    """The settings that a process inherits from its launcher in addition to its environment: the
+    umask and the limit of open files.
     """
 
     umask: int
@@ -62,7 +63,7 @@ class Limits:
 
 
 def quote(word: str) -> str:
-    r"""Return a word in tmux's language.
+    r"""Return a word in tmux's command language.
 
     >>> print(quote('a "b"'))
     "a \042b\042"
@@ -74,7 +75,7 @@ def quote(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of one experiment. ``windows`` has the index of each process, in declaration
+    """The session of one experiment. ``windows`` maps each process to its index, in declaration
     order.
     """
 
@@ -86,23 +87,23 @@ class Session:
 
     @property
     def target(self) -> str:
-        """The exact target of the session."""
+        """The tmux target that matches exactly the name of the session."""
         return f"={self.run.name}:"
 
     @property
     def gates(self) -> str:
-        """The directory of the FIFOs between the supervisor and its windows."""
+        """The directory that contains the FIFOs between the supervisor and its windows."""
         return f"{self.run.path}/gates"
 
     def gate(self, process: str) -> str:
-        """Return the path of the FIFO at which a process waits for its log, and its keeper for
-        its release.
+        """Return the path of the FIFO at which a process waits for its log, and at which its keeper
+        waits for its release.
         """
         return f"{self.gates}/{process}"
 
     def sink(self, process: str) -> str:
-        """Return the path of the file with the pid of the process that writes the log of a
-        process.
+        """Return the path of the file that contains the pid of the process that writes the log of
+        an experiment's process.
         """
         return f"{self.gates}/{process}.pid"
 
@@ -112,9 +113,9 @@ class Session:
         """Return the commands that create the session with its first windows. ``env`` is the
         environment of all windows.
 
-        They are all or nothing: on an error, tmux skips the rest of the line. The line starts with
-        an option that tmux has since 3.3, the version that also introduced ``pane_dead_signal``, so
-        an older tmux stops there.
+        Either all of the windows are created or none: on an error, tmux skips the rest of the line.
+        The line starts with an option that tmux has supported since version 3.3, which also
+        introduced ``pane_dead_signal``. Therefore, an older tmux stops at this option.
         """
         first, *others = commands
         index = self.windows[first.name]
@@ -123,7 +124,7 @@ class Session:
         shared = _shared(env)
         move = [f"move-window -s {self.target} -t {self.target}{index}"] if index else []
         return [
-            # Otherwise the message log would show every command with its variables.
+            # Without this option, the message log would show every command with its variables.
             "set-option -s message-limit 0",
             f"set-option -g history-limit {HISTORY_LINES}",
             'set-option -g update-environment ""',
@@ -153,8 +154,8 @@ class Session:
         return f"new-window -d -t {self.target}{position} {self._window(command, env)}{keep}"
 
     def keep(self, command: ProcessSpec, window: Window) -> str:
-        """Return the command that marks a window which was added at the end, and keeps it open
-        when its process has exited.
+        """Return the command that marks a window which was added at the end, and keeps the window
+        open after its process has exited.
         """
         return self._keep(command, window.id)
 
@@ -171,8 +172,8 @@ class Session:
         return f"respawn-pane -k -t {pane} -c / {environment} -- {argv} ; {report}"
 
     def log(self, command: ProcessSpec, pane: str) -> str:
-        """Return the command that writes the output of a window to the log of its process and
-        then opens its gate.
+        """Return the command that writes the output of a window to the log of its process and then
+        opens the gate of the process.
         """
         gate = _shell_word(self.gate(command.name))
         sink = _shell_word(self.sink(command.name))
@@ -184,8 +185,8 @@ class Session:
         return f'list-panes -s -t {self.target} -F "{PANE}"'
 
     def _unshare(self, key: str, shared: Mapping[str, str]) -> str:
-        """Return the command that restores a variable of the session that the first process
-        overrode, because all windows would inherit it.
+        """Return the command that restores a session variable that the first process overrode,
+        because all windows would inherit the overridden value.
         """
         if key in shared:
             return f"set-environment -t {self.target} -- {quote(key)} {quote(shared[key])}"
@@ -201,8 +202,8 @@ class Session:
         return f"{' '.join(words)} -- {self._argv(command, env)}"
 
     def _environment(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
-        """Return the variables of one window: those of its process, except for those that env(1)
-        sets, and the mark of the run.
+        """Return the variables of one window: the variables of its process, except for those that
+        env(1) sets, and the mark of the run.
         """
         variables = {
             RUN_ID_VARIABLE: env[RUN_ID_VARIABLE],
@@ -214,7 +215,9 @@ class Session:
         return " ".join(map(quote, self.argv(command, env)))
 
     def argv(self, command: ProcessSpec, env: Mapping[str, str]) -> list[str]:
-        """Return the command of a window: its keeper, followed by the command of the process."""
+        """Return the command of a window, which is its keeper followed by the command of the
+        process.
+        """
         chosen = {**self.own_env, **command.env}
         overrides = [f"{key}={chosen[key]}" for key in sorted(OVERRIDDEN_VARIABLES & chosen.keys())]
         return [
@@ -230,19 +233,19 @@ class Session:
         ]
 
     def _shell(self, env: Mapping[str, str], command: ProcessSpec) -> str:
-        """Return the shell for the keeper: bash for variables like ``BASH_FUNC_ml%%``, which a
-        POSIX shell drops.
+        """Return the shell for the keeper. It is bash if there are variables such as
+        ``BASH_FUNC_ml%%``, which a POSIX shell drops.
         """
         needs_bash = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
         return (which("bash") if needs_bash else None) or "/bin/sh"
 
 
 def kill_command(session: str, run_id: str) -> list[str]:
-    """Return the command that removes a session if it belongs to that run, and not another session
-    of the same name.
+    """Return the command that removes a session only if it belongs to that run, because another run
+    may have a session of the same name.
 
     The command then lists the remaining sessions: terminals that are attached to the run have their
-    own sessions, which keep its windows open. See `remaining_sessions`.
+    own sessions, which keep the windows of the run open. See `remaining_sessions`.
     """
     remove = [
         "if-shell",
@@ -259,15 +262,15 @@ def attach_command(
     session: str, run_id: str, *, name: str, window: str, env: Mapping[str, str]
 ) -> list[str]:
     """Return the command that creates, for a terminal, a session ``name`` with the same windows,
-    and selects one of them.
+    and selects one of the windows.
 
     Each terminal therefore has its own current window. ``env`` is the environment of windows that
-    the user opens in it. The command prints its identifier, or nothing if there is no session of
-    that run.
+    the user opens in the new session. The command prints the identifier of the new session, or
+    nothing if that run has no session.
 
-    The session is removed when the terminal detaches, or if none attaches. (The option
-    ``destroy-unattached`` does that too, but in some versions it kills the server if two clients
-    detach at the same time.)
+    The session is removed when the terminal detaches, or if no terminal attaches. (The option
+    ``destroy-unattached`` has the same effect, but in some versions it kills the server if two
+    clients detach at the same time.)
     """
     variables = " ".join(f"-e {quote(f'{key}={value}')}" for key, value in _shared(env).items())
     own = f"={name}:"
@@ -290,7 +293,7 @@ def _kill_if_unattached(name: str) -> str:
 
 
 def _belongs_to_run(run_id: str) -> str:
-    """Return the condition that a session belongs to that run."""
+    """Return the condition that is true if a session belongs to that run."""
     return f"#{{==:#{{{RUN_OPTION}}},{run_id}}}"
 
 
@@ -310,8 +313,8 @@ PANE = "#{pane_id},#{pane_pid},#{pane_dead},#{pane_dead_status},#{pane_dead_sign
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window as tmux reported it on creation: the index of its process, its pane, and the
-    keeper of that pane.
+    """A window as tmux reported it on creation: the index of its process, its pane, and the keeper
+    in that pane.
     """
 
     index: int
@@ -322,8 +325,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """The state of a pane. ``pid`` is that of its keeper, and ``code`` its exit code: 128 + n
-    for signal n, None if unknown.
+    """The state of a pane. ``pid`` is the pid of its keeper. ``code`` is the exit code of the
+    keeper: 128 + n for signal n, and None if it is unknown.
     """
 
     pid: int
@@ -336,7 +339,7 @@ def _window_format(index: int) -> str:
 
 
 def windows(answer: Sequence[str]) -> dict[int, Window]:
-    """Return the created windows by index."""
+    """Return a mapping from indexes to the created windows."""
     found = {}
     for line in answer:
         if line.startswith("window "):
@@ -352,7 +355,7 @@ def remaining_sessions(answer: Sequence[str], run_id: str) -> list[str]:
 
 
 def panes(answer: Sequence[str]) -> dict[str, Pane]:
-    """Return the panes of a session by identifier."""
+    """Return a mapping from identifiers to the panes of a session."""
     found = {}
     for line in answer:
         pane, pid, dead, status, signal = line.split(",")
@@ -375,8 +378,8 @@ def server(answer: Sequence[str]) -> tuple[int, str] | None:
 
 
 def _shell_word(path: str) -> str:
-    """Return a path for a shell line that tmux expands first. It must contain neither ``#`` nor
-    ``%``.
+    """Return a path for a shell line that tmux expands first. The path must contain neither ``#``
+    nor ``%``.
     """
     quoted = path.replace("'", "'\"'\"'")
     for mark, octal in (("#", "043"), ("%", "045")):

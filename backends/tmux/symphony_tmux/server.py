@@ -1,4 +1,6 @@
-"""Requests to a tmux server from outside of a supervisor. Only this module imports libtmux."""
+"""Requests to a tmux server from processes other than its supervisor. Only this module imports
+libtmux.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from symphony_tmux.windows import remove
 
 
 class Server:
-    """The server on which an experiment was launched, by its socket. See `Tmux` for
+    """The server on which an experiment was launched, identified by its socket. See `Tmux` for
     ``answer_within``.
     """
 
@@ -29,7 +31,7 @@ class Server:
         self._server = libtmux.Server(socket_path=self._socket)
 
     def _query(self, *words: str) -> list[str] | None:
-        """Return the lines of a response, or None if there is no server or no object of that
+        """Return the lines of a response, or None if there is no server or no object with that
         name.
         """
         with _translate_errors():
@@ -37,7 +39,7 @@ class Server:
         return None if answer.stderr else answer.stdout
 
     def kill(self, session: str, run_id: str) -> None:
-        """Remove the session of a run. A missing session is no error. Raises `BackendError` if
+        """Remove the session of a run. A missing session is not an error. Raises `BackendError` if
         the server hangs.
         """
         answer = remove(self._tmux, session, run_id)
@@ -45,7 +47,9 @@ class Server:
             raise BackendError(answer.error)
 
     def window(self, session: str, run_id: str, process: str) -> str | None:
-        """Return the index of the window of a process in the session of a run, or None."""
+        """Return the index of the window of a process in the session of a run, or None if there
+        is no such window.
+        """
         form = f"#{{window_index}} #{{{render.RUN_OPTION}}} #{{{render.PROCESS_OPTION}}}"
         lines = self._query("list-windows", "-t", f"={session}:", "-F", form)
         found = (line.split(" ") for line in lines or [])
@@ -67,7 +71,8 @@ class Server:
         )
         if made.timed_out:
             raise BackendError(made.error)
-        # A tmux client inside the user's own tmux is intended here.
+        # The user may run this command inside their own tmux, so the client must not see the
+        # variables of that tmux.
         env = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
         words = [find_tmux(), "-S", self._socket, "attach-session", "-E", "-t", f"={name}:"]
         if not made.lines or subprocess.run(words, env=env, check=False).returncode:

@@ -15,17 +15,18 @@ from symphony_tmux import render
 from symphony_tmux.client import OLDEST_VERSION, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
 
-# A server whose last session is closed exits. From outside, this looks as if it had been killed.
+# A server exits when its last session is closed. To a client, this exit looks as if the server had
+# been killed.
 SERVER_GONE = "the tmux server is not running (it was killed, or its last session was closed)"
 SERVER_SILENT = "the tmux server does not respond"
 SESSION_CLOSED = "its tmux session was closed"
-# The time limit for queries, in seconds. It is shorter than that of a launch.
+# The time limit for queries, in seconds. The limit for launches is longer.
 QUERY_TIMEOUT_SECONDS = 5.0
 
 
 class Windows:
-    """The session of an experiment on the server with that name. Create it before limits are
-    raised.
+    """The session of an experiment on the server with that name. Create the object before limits
+    are raised.
     """
 
     def __init__(self, run: RunDirectory, server_name: str, answer_within: float) -> None:
@@ -47,7 +48,7 @@ class Windows:
     # --- creating ---
 
     def send(self, batch: Sequence[ProcessSpec], env: Mapping[str, str]) -> Callable[[], Answer]:
-        """Create the windows of a batch, or restart the processes in existing ones. Return a
+        """Create the windows of a batch, or restart processes in their existing windows. Return a
         function that waits for the response.
         """
         if not self.made:
@@ -74,7 +75,7 @@ class Windows:
     def take(
         self, batch: Sequence[ProcessSpec], answer: Answer, env: Mapping[str, str]
     ) -> dict[str, Window | str]:
-        """Return the window of each process of a batch, or the reason for its absence."""
+        """Return, for each process of a batch, its window or the reason why it has no window."""
         created = render.windows(answer.lines)
         result: dict[str, Window | str] = {}
         for command in batch:
@@ -91,8 +92,8 @@ class Windows:
     def _add_at_end(
         self, command: ProcessSpec, env: Mapping[str, str], failed: Answer
     ) -> tuple[Window | None, Answer]:
-        """Create the window of a restarting process at the end, because the user closed its
-        window or opened another one at its index.
+        """Create the window of a restarting process at the end of the session, because the user
+        closed the original window or opened another window at its index.
         """
         if failed.no_server or failed.timed_out:
             return None, failed
@@ -103,7 +104,7 @@ class Windows:
         return window, answer
 
     def _failure_reason(self, answer: Answer) -> str:
-        """Return why there is no window, and how to fix it."""
+        """Return a message that explains why there is no window and how to fix the problem."""
         name, session = self._name, self.session.run.name
         if answer.timed_out:
             return f"got no window: {answer.error}"
@@ -141,33 +142,33 @@ class Windows:
     # --- querying ---
 
     def query_panes(self) -> tuple[dict[str, Pane], Answer]:
-        """Return the state of the session's panes by identifier."""
+        """Return a mapping from identifiers to the states of the session's panes."""
         self._wake_server()
         answer = self._tmux.run([self.session.list_panes()], timeout=QUERY_TIMEOUT_SECONDS)
         return {} if answer.error else render.panes(answer.lines), answer
 
     def _wake_server(self) -> None:
-        """Make tmux check for exited children. It can miss the exit of a process while it closes a
-        window.
+        """Make tmux check for exited children. While tmux closes a window, it can miss the exit of
+        a process.
 
-        The cause is libutempter, which handles SIGCHLD itself during that time. An additional
-        signal does no harm.
+        The cause is libutempter, which handles SIGCHLD itself while a window is being closed. An
+        additional signal does no harm.
         """
         if self._server is not None and is_alive(self._server):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._server.pid, signal.SIGCHLD)
 
     def unfreeze(self, pane: str) -> bool:
-        """Type Ctrl-Q, because a keeper cannot write its mark after Ctrl-S. Return False if tmux
-        hangs.
+        """Type Ctrl-Q in a pane, because a keeper cannot write its mark after Ctrl-S. Return False
+        if tmux hangs.
         """
         return not self._tmux.run(
             [f"send-keys -t {pane} C-q"], timeout=QUERY_TIMEOUT_SECONDS
         ).timed_out
 
     def sink(self, process: str) -> int | None:
-        """Return the pid of the process that writes the log of a process, which is a child of
-        the tmux server.
+        """Return the pid of the process that writes the log of an experiment's process, or None.
+        The writing process is a child of the tmux server.
         """
         try:
             with open(self.session.sink(process)) as file:  # noqa: PTH123  (faster than Path)
@@ -178,7 +179,7 @@ class Windows:
 
     def stop_sink(self, process: str) -> None:
         """Stop the process that writes the log of a window that is kept open, because tmux would
-        keep it running too.
+        also keep that process running.
         """
         sink = self.sink(process)
         if sink is not None:
@@ -188,7 +189,7 @@ class Windows:
     # --- removing ---
 
     def forget(self, process: str) -> None:
-        """Forget the window of a process, which no longer exists."""
+        """Delete the record of the window of a process. The window no longer exists."""
         self._panes.pop(process, None)
 
     def remove(self) -> None:
@@ -197,8 +198,8 @@ class Windows:
 
 
 def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
-    """Remove the session of a run, and those of terminals that are attached to it. A missing
-    session is no error.
+    """Remove the session of a run, and the sessions of terminals that are attached to the run. A
+    missing session is not an error.
     """
     answer = tmux.run_one(render.kill_command(session, run_id))
     for left in render.remaining_sessions(answer.lines, run_id):
@@ -222,8 +223,8 @@ def _umask() -> int:
 
 
 def _parent(pid: int) -> int | None:
-    """Return the parent of a process from its stat file, proc(5), or None if there is no such
-    process or it is a zombie.
+    """Return the parent of a process from its stat file, proc(5), or None if the process does not
+    exist or is a zombie.
     """
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123

@@ -21,14 +21,14 @@ def signal_group(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # The group has members, which belong to another user.
+        pass  # The group has members, but they belong to another user.
     return True
 
 
 def wait_for_exit(process: ProcessId, timeout: float) -> bool:
     """Wait until a process that is not a child of the caller exits.
 
-    Return False if it still runs after ``timeout`` seconds.
+    Return False if the process is still running after ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     with _exit_waiter(process.pid) as wait:

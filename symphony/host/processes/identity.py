@@ -1,4 +1,6 @@
-"""The identity of a process: its pid and its creation time, because the system reuses pids."""
+"""The identity of a process, which is its pid and its creation time, because the system reuses
+pids.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-# Every process of a run has the identifier of the run in this environment variable, and so has
-# everything that it starts: child processes inherit the variable.
+# Every process of a run has the identifier of the run in this environment variable. Child processes
+# inherit the variable, so every process that such a process starts has it too.
 RUN_ID_VARIABLE = "SYMPHONY_RUN"
 
 _STAT_BYTES = 4096
 
-# Positions in the fields of proc(5)'s "stat", counted from the state of the process.
+# The positions of fields in the file "stat" of proc(5), counted from the state of the process.
 _STATE, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 19, 20, 48
 
 
@@ -21,7 +23,7 @@ _STATE, _START_TIME, _VIRTUAL_MEMORY, _ENVIRONMENT_END = 0, 19, 20, 48
 class ProcessId:
     """Identifies one process permanently.
 
-    ``birth`` is its creation time in kernel clock ticks since boot.
+    ``birth`` is the creation time in kernel clock ticks since boot.
     """
 
     pid: int
@@ -42,7 +44,7 @@ def birth_time(pid: int) -> float | None:
 def is_in_exec(pid: int) -> bool:
     """Return whether a process is in the middle of execve(2).
 
-    Its new memory has no environment at that moment.
+    At that moment, the new memory of the process contains no environment.
     """
     fields = _read_proc_stat(pid)
     if fields is None:
@@ -51,9 +53,11 @@ def is_in_exec(pid: int) -> bool:
 
 
 def _read_proc_stat(pid: int) -> list[bytes] | None:
-    """Return the fields of proc(5)'s ``stat`` from the state on, or None if there is no process."""
+    """Return the fields of ``stat``, proc(5), from the state on, or None if there is no such
+    process.
+    """
     try:
-        # os.open is cheaper than a file object, and every scan of all processes calls this.
+        # os.open is faster than a file object, and every scan of all processes calls this function.
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -63,25 +67,25 @@ def _read_proc_stat(pid: int) -> list[bytes] | None:
         return None
     finally:
         os.close(descriptor)
-    # The format is "pid (comm) state ppid ...". The command name may contain any character, so the
+    # The format is "pid (comm) state ppid ...". The command name can contain any character, so the
     # fields are counted from the last ")".
     return content.rpartition(b") ")[2].split()
 
 
 def identify(pid: int) -> ProcessId | None:
-    """Return the identity of the process that has this pid, or None if there is no such process."""
+    """Return the identity of the process with this pid, or None if there is no such process."""
     birth = birth_time(pid)
     return None if birth is None else ProcessId(pid, birth)
 
 
 def is_alive(process: ProcessId) -> bool:
-    """Return whether exactly this process still runs."""
+    """Return whether exactly this process is still running."""
     return birth_time(process.pid) == process.birth
 
 
 @functools.cache
 def boot_id() -> str:
-    """Return an identifier that is unique to this boot of this machine."""
+    """Return an identifier that is unique to the current boot of this machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The description of one process that a supervisor starts, as plain data."""
+"""The description, as plain data, of one process that a supervisor starts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class ProcessSpec:
     """A process that is ready to be started.
 
     * ``env`` overrides the environment of the launcher.
-    * ``env_secrets`` maps a variable to the file in the secrets directory that has its value;
-      see `with_secrets`.
-    * ``preamble`` has the shell lines that ``argv`` runs first. If there are any, the first
-      element of ``argv`` is the shell. `symphony.host.exec` runs the same lines before a command
-      that is started next to the process.
+    * ``env_secrets`` maps each variable to the file in the secrets directory that contains its
+      value; see `with_secrets`.
+    * ``preamble`` contains the shell lines that ``argv`` runs first. If there are any lines, the
+      first element of ``argv`` is the shell. `symphony.host.exec` runs the same lines before a
+      command that is started in the environment of the process.
     * ``releases`` are the ports that the supervisor holds until this process starts.
     * ``ready`` is the readiness test with resolved addresses, for example
-      ``{"tcp": [host, port]}``. None means that the process is ready when it runs.
+      ``{"tcp": [host, port]}``. None means that the process is ready when it is running.
     * ``ready_timeout`` and ``grace`` are in seconds.
     * ``restart`` is ``Always``, ``OnFailure`` or ``Never``.
     """
@@ -58,7 +58,7 @@ class ProcessSpec:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ProcessSpec:
-        """Return the description that `to_dict` has written."""
+        """Return the description from the output of `to_dict`."""
         fields = dict(data)
         for name in _TUPLE_FIELDS:
             if name in fields:
@@ -66,9 +66,9 @@ class ProcessSpec:
         return cls(**fields)
 
     def with_secrets(self, directory: Path) -> ProcessSpec:
-        """Return a copy that has the values of its secrets in ``env``.
+        """Return a copy with the values of the secrets in ``env``.
 
-        The copy is for starting the process. It must not be written to a file.
+        The copy is only for starting the process. It must not be written to a file.
         """
         if not self.env_secrets:
             return self

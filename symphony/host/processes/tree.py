@@ -1,8 +1,8 @@
-"""Process trees: finding and stopping everything that an experiment started. Uses psutil.
+"""Process trees: finding and stopping all processes that an experiment started. Uses psutil.
 
 Every process of an experiment has the identifier of its run in its environment. Child processes
-inherit it, so a grandchild is found even after it has left its process group, its session and its
-parents.
+inherit the identifier, so a grandchild is found even after it has left its process group and its
+session and has lost its parent.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from symphony.host.processes.identity import (
     is_in_exec,
 )
 
-# The longest time that execve(2) may leave a process without an environment. It usually takes
-# microseconds, but much longer on a busy machine.
+# The maximum time for which execve(2) is expected to leave a process without an environment. The
+# call usually takes microseconds, but can take much longer on a busy machine.
 EXEC_TIMEOUT_SECONDS = 5.0
 _EXEC_POLL_SECONDS = 0.001
 
-# The number of times that one scan lists all processes at most.
+# The maximum number of times that one scan lists all processes.
 MAX_PASSES = 5
 
 _POLL_SECONDS = 0.02
@@ -37,9 +37,9 @@ _COMMAND_LINE_CHARACTERS = 60
 
 
 def find_run_processes(run_id: str) -> list[ProcessId]:
-    """Return every process of this user that belongs to a run, except the caller.
+    """Return every process of this user that belongs to a run, except for the caller.
 
-    A process that forks and exits during the scan leaves a child that was not listed. The scan
+    A process that forks and exits during the scan can leave a child that was not listed. The scan
     therefore repeats until a pass finds no new pid.
     """
     found: list[ProcessId] = []
@@ -66,9 +66,10 @@ def _identify_in_run(pid: int, run_id: str) -> ProcessId | None:
 
 
 def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
-    """Return the running processes of a run that lead a session, by process name.
+    """Return a mapping from process names to the running processes of a run that lead a session.
 
-    These are the processes that a supervisor or a tmux window started, without their children.
+    These are the processes that a supervisor or a tmux window started. Their children are not
+    included.
     """
     found: dict[str, ProcessId] = {}
     for process in find_run_processes(run_id):
@@ -81,7 +82,7 @@ def find_session_leaders(run_id: str) -> dict[str, ProcessId]:
 
 
 def group_members(group: int) -> list[int]:
-    """Return the pids of the members of a process group, without zombies."""
+    """Return the pids of the members of a process group, except for zombies."""
     found = []
     for pid in psutil.pids():
         with contextlib.suppress(OSError):
@@ -101,8 +102,8 @@ def read_environment(pid: int) -> dict[str, str] | None:
 def _environment(pid: int) -> dict[str, str]:
     """Return the initial environment of a process.
 
-    A process that is in the middle of execve(2) shows an empty environment. Wait until the call
-    has finished.
+    A process in the middle of execve(2) shows an empty environment. Wait until the call has
+    finished.
     """
     found = psutil.Process(pid).environ()
     if found:
@@ -122,7 +123,7 @@ def parent_pid(pid: int) -> int | None:
 
 
 def command_line(pid: int) -> str:
-    """Return the shortened command line of a process for messages, or ``""`` if it is unknown."""
+    """Return the command line of a process, shortened for messages, or ``""`` if it is unknown."""
     try:
         return " ".join(psutil.Process(pid).cmdline())[:_COMMAND_LINE_CHARACTERS]
     except (psutil.Error, OSError):
@@ -130,10 +131,10 @@ def command_line(pid: int) -> str:
 
 
 def tcp_listeners() -> dict[int, str]:
-    """Return a description of the listening process for each TCP port that is in use.
+    """Return a mapping from the TCP ports in use to descriptions of the listening processes.
 
-    For example ``{8080: "pid 12 (python3 -m http.server)"}``. Processes that this user may not
-    inspect are missing.
+    An example is ``{8080: "pid 12 (python3 -m http.server)"}``. Processes that this user is not
+    allowed to inspect are missing.
     """
     found: dict[int, str] = {}
     with contextlib.suppress(psutil.Error, OSError):
@@ -145,7 +146,7 @@ def tcp_listeners() -> dict[int, str]:
 
 
 def exclusive_listening_ports(run_id: str) -> frozenset[int]:
-    """Return the TCP ports on which processes of a run listen and no other process does."""
+    """Return the TCP ports on which only processes of a run listen."""
     pids = {process.pid for process in find_run_processes(run_id)}
     if not pids:
         return frozenset()
@@ -179,9 +180,9 @@ def send_signal(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
-    """Send a signal if no pidfd can be opened.
+    """Send a signal by pid. This function is for the case that no pidfd can be opened.
 
-    The system could in theory reuse the pid between the check and the signal.
+    In theory, the system could reuse the pid between the check and the signal.
     """
     if not is_alive(process):
         return False
@@ -195,10 +196,10 @@ def _send_signal_by_pid(process: ProcessId, number: signal.Signals) -> bool:
 def stop_processes(
     find: Callable[[], Iterable[ProcessId]], grace: float, *, poll: float = _POLL_SECONDS
 ) -> None:
-    """Stop the processes that ``find`` returns, and call it again until it returns none.
+    """Stop the processes that ``find`` returns, and repeat until ``find`` returns no processes.
 
-    Send SIGTERM first, and SIGKILL after ``grace`` seconds. This function is for processes that are
-    not children of the caller. ``poll`` is the interval between checks in seconds.
+    Send SIGTERM first, and SIGKILL after ``grace`` seconds. The processes must not be children of
+    the caller. ``poll`` is the interval between checks in seconds.
     """
     terminated: set[ProcessId] = set()
     deadline = time.monotonic() + grace

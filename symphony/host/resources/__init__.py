@@ -1,1 +1,1 @@
-"""Resources that a machine has only once: ports and GPUs, and the leases on them."""
+"""Ports and GPUs, which only one process can use at a time, and the leases on them."""

@@ -1,14 +1,15 @@
-"""Leases on resources that a machine has only once: ports and GPUs.
+"""Leases on ports and GPUs, which only one process can use at a time.
 
-A lease is a name that is bound in the abstract socket namespace of the kernel. Only one process of
-the machine can bind a name at a time, whichever user runs it. The lease passes to a child process
-with its descriptor, and is released when the last process that holds it exits or closes it. On
-systems without abstract sockets, a lease is a locked file in the temporary directory.
+A lease is a name that is bound in the abstract socket namespace of the kernel. Only one process on
+the machine can bind a name at a time, even if the processes belong to different users. A child
+process inherits the lease with the descriptor. The lease is released when the last process that
+holds the descriptor exits or closes it. On systems without abstract sockets, a lease is a locked
+file in the temporary directory.
 
-A leased port is also bound with SO_REUSEADDR, without listening, until the process that serves it
-starts. Other programs that know nothing of leases can then not use the port, unless they set
-SO_REUSEADDR too. This second socket is called the hold of the port. docs/adr/0002-ports.md has the
-reasons and the measurements.
+A leased port is also bound with SO_REUSEADDR, without listening, until the process that serves the
+port starts. Other programs that do not use leases then cannot use the port, unless they set
+SO_REUSEADDR too. This second socket is called the hold on the port. docs/adr/0002-ports.md contains
+the reasons and the measurements.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
 def take_lease(kind: str, resource: str) -> int | None:
     """Lease a resource, such as ``"8080"`` of the kind ``"port"``.
 
-    Return the descriptor that holds the lease, or None if another process has it.
+    Return the descriptor that holds the lease, or None if another process has the lease.
     """
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -46,13 +47,14 @@ def take_lease(kind: str, resource: str) -> int | None:
 
 
 class PortLeases:
-    """The ports of one launch. Use it as a context manager: the end of the block releases them.
+    """The ports of one launch. Use the object as a context manager, which releases the ports at the
+    end.
 
-    ``current`` has the ports of the experiment that the launch replaces. They count as free, and
-    are neither leased nor held. ``finishing`` has the ports of experiments that have ended but are
-    still held by their supervisors. `reserve` waits for these.
+    ``current`` contains the ports of the experiment that the launch replaces. These ports count as
+    free, and are neither leased nor held. ``finishing`` contains the ports of experiments that have
+    ended but whose supervisors still hold the ports. `reserve` waits for these ports.
 
-    ``leases`` and ``holds`` map a port to a descriptor.
+    ``leases`` and ``holds`` map each port to a descriptor.
     """
 
     def __init__(
@@ -80,7 +82,8 @@ class PortLeases:
     def release_holds(self) -> None:
         """Close this process's descriptors of the holds.
 
-        Call this after a supervisor has inherited the holds. Then it alone decides when they end.
+        Call this method after a supervisor has inherited the holds. From then on, only the
+        supervisor determines when the holds end.
         """
         for descriptor in self.holds.values():
             os.close(descriptor)
@@ -131,10 +134,11 @@ class PortLeases:
 
 
 class GpuLeases:
-    """The GPUs of one launch. Use it as a context manager: the end of the block releases them.
+    """The GPUs of one launch. Use the object as a context manager, which releases the GPUs at the
+    end.
 
-    ``devices`` are identifiers as CUDA_VISIBLE_DEVICES has them. ``leases`` maps a leased device
-    to a descriptor.
+    ``devices`` are identifiers in the form that CUDA_VISIBLE_DEVICES uses. ``leases`` maps each
+    leased device to a descriptor.
     """
 
     def __init__(self, devices: Sequence[str]) -> None:
@@ -157,7 +161,7 @@ class GpuLeases:
     def lease(self, count: int) -> list[str] | None:
         """Lease ``count`` free devices and return them.
 
-        Return None and lease nothing if fewer devices are free.
+        If fewer devices are free, return None and lease nothing.
         """
         leased: list[str] = []
         for device in self.devices:
@@ -192,7 +196,8 @@ def _is_free(kind: str, resource: str) -> bool:
 def _normalized(identifiers: Iterable[str]) -> list[str]:
     """Return each device once, under one spelling: ``00`` becomes ``0``.
 
-    The lease of a device has its identifier as its name, so a device must have only one.
+    The name of a lease is the identifier of the device, so each device must have exactly one
+    identifier.
     """
     devices = []
     for identifier in identifiers:
@@ -206,8 +211,9 @@ def visible_gpus(
 ) -> list[str]:
     """Return the GPUs that this user may use.
 
-    These are the devices of CUDA_VISIBLE_DEVICES if it is set, and all of the machine otherwise.
-    ``environ`` replaces the environment, and ``devices`` the names of the files in ``/dev``.
+    These are the devices in CUDA_VISIBLE_DEVICES if that variable is set, and all devices of the
+    machine otherwise. ``environ`` replaces the environment, and ``devices`` replaces the names of
+    the files in ``/dev``.
     """
     environ = dict(os.environ) if environ is None else environ
     configured = environ.get(GPU_VARIABLE)
@@ -217,8 +223,8 @@ def visible_gpus(
     if devices is None:
         with contextlib.suppress(OSError):
             devices = os.listdir("/dev")
-    # The NVIDIA driver makes one file per GPU (/dev/nvidia0, /dev/nvidia1) and files with other
-    # suffixes, such as /dev/nvidiactl.
+    # The NVIDIA driver creates one file for each GPU (/dev/nvidia0, /dev/nvidia1) and files with
+    # other suffixes, such as /dev/nvidiactl.
     names = [name for name in devices or () if name.startswith("nvidia")]
     suffixes = [name.removeprefix("nvidia") for name in names]
     return sorted((suffix for suffix in suffixes if suffix.isdigit()), key=int)

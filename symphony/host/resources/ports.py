@@ -1,4 +1,6 @@
-"""Reserved ports that a launch may use: those of experiments that are replaced or about to end."""
+"""Reserved ports that a launch can use: the ports of experiments that are replaced or about to
+end.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,10 @@ class ExperimentPorts:
 
     @functools.cached_property
     def reserved(self) -> frozenset[int]:
-        """Return the ports of its services.
+        """Return the ports of the experiment's services.
 
-        Only a running supervisor holds their leases. Without one, another experiment may have them.
+        Only a running supervisor holds the leases on the ports. Without a supervisor, another
+        experiment may have leased them.
         """
         if self._run is None or self._run.supervisor() is None:
             return frozenset()
@@ -37,7 +40,7 @@ class ExperimentPorts:
     def listening(self) -> frozenset[int]:
         """Return the ports on which only processes of the experiment listen.
 
-        This includes ports that are not declared as services.
+        The result includes ports that are not declared as services.
         """
         from symphony.host.processes.tree import exclusive_listening_ports
 
@@ -59,8 +62,8 @@ class FinishingPorts:
     """The ports of experiments that have ended, but whose supervisors have not exited yet.
 
     A supervisor reports the end of the last process before it searches for processes that were left
-    behind. A caller that waits for the end of an experiment may launch the next one on the same
-    ports at once. That launch waits for the supervisor, for at most ``timeout`` seconds.
+    behind. A caller that waits for the end of an experiment can immediately launch the next one on
+    the same ports. That launch waits for the supervisor, for at most ``timeout`` seconds.
     """
 
     def __init__(self, root: Path, timeout: float) -> None:
@@ -70,14 +73,14 @@ class FinishingPorts:
     def wait_until_released(self, port: int) -> bool:
         """Wait until a port is released.
 
-        Return False if no finishing supervisor holds it, or if the wait takes too long.
+        Return False if no finishing supervisor holds the port, or if the wait takes too long.
         """
         supervisor = self._supervisors.pop(port, None)
         return supervisor is not None and wait_for_exit(supervisor, self._timeout)
 
     @functools.cached_property
     def _supervisors(self) -> dict[int, ProcessId]:
-        """Return the supervisors that are about to exit, by port."""
+        """Return a mapping from ports to the supervisors that are about to exit."""
         found: dict[int, ProcessId] = {}
         for run in directory.find_all(self._root):
             supervisor = run.supervisor()
@@ -87,7 +90,9 @@ class FinishingPorts:
 
 
 def _finishing_ports(run: RunDirectory) -> list[int]:
-    """Return the ports of an experiment if all of its processes have exited."""
+    """Return the ports of an experiment if all of its processes have exited, and otherwise an
+    empty list.
+    """
     from symphony.host.run.status import StatusReader
 
     try:

@@ -1,6 +1,6 @@
-"""Run directories: everything that is known of an experiment on this machine.
+"""Run directories, which contain the complete record of each experiment on this machine.
 
-They are stored under the XDG state directory:
+Run directories are stored under the XDG state directory:
 
     <root>/<experiment>/        mode 0700
         lock                    locked by the supervisor while it runs, released however it exits
@@ -11,8 +11,8 @@ They are stored under the XDG state directory:
         secrets/                the files to which SYMPHONY_SECRETS_DIR points
 
 A launch prepares the complete directory under a temporary name and renames it in one step.
-Therefore a reader never sees an incomplete directory, and of two launches of the same name only one
-succeeds.
+Therefore, a reader never sees an incomplete directory, and only one of two launches with the same
+name succeeds.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ _STAGING_PREFIX, _TRASH_PREFIX = ".new-", ".old-"
 
 
 def state_root(backend: str) -> Path:
-    """Return the directory that has the run directories of a backend.
+    """Return the directory that contains the run directories of a backend.
 
-    It is below SYMPHONY_STATE_DIR if that is set, and below the XDG state directory otherwise.
+    The result is below SYMPHONY_STATE_DIR if that variable is set, and below the XDG state
+    directory otherwise.
     """
     configured = os.environ.get(STATE_VARIABLE)
     if configured:
@@ -76,31 +77,33 @@ class RunDirectory:
 
     @property
     def secrets(self) -> Path:
-        """Return the directory of the copied secrets."""
+        """Return the directory that contains the copied secrets."""
         return self.path / "secrets"
 
     @property
     def supervisor_log(self) -> Path:
-        """Return the path of the supervisor's own output. It is empty unless there is an error."""
+        """Return the path of the supervisor's own output. The file is empty unless an error has
+        occurred.
+        """
         return self.path / "supervisor.log"
 
     @property
     def logs(self) -> Path:
-        """Return the directory of the logs."""
+        """Return the directory that contains the logs."""
         return self.path / "logs"
 
     def log(self, process: str) -> Path:
-        """Return the path of the output of a process."""
+        """Return the path of the file that contains the output of a process."""
         return self.logs / f"{process}.log"
 
     def log_times(self, process: str) -> Path:
-        """Return the path of the file that maps times to lengths of the log of a process."""
+        """Return the path of the file that maps times to lengths of a process's log."""
         return self.logs / f"{process}.when"
 
     def load_manifest(self) -> dict[str, Any]:
         """Return the manifest of the launch.
 
-        Raises BackendError if it is damaged, and FileNotFoundError if it does not exist.
+        Raises BackendError if the manifest is damaged, and FileNotFoundError if it does not exist.
         """
         try:
             data: dict[str, Any] = json.loads(self.manifest.read_bytes())
@@ -116,7 +119,9 @@ class RunDirectory:
     # --- the supervisor ---
 
     def record_supervisor(self, supervisor: ProcessId) -> None:
-        """Write the identity of the supervisor, with the host and the boot on which it runs."""
+        """Write the identity of the supervisor, and the host and the boot on which the
+        supervisor runs.
+        """
         record = {
             "pid": supervisor.pid,
             "birth": supervisor.birth,
@@ -134,9 +139,9 @@ class RunDirectory:
         return found if is_alive(found) else None
 
     def other_host(self) -> str | None:
-        """Return the host that launched the experiment, or None if it was this one.
+        """Return the host that launched the experiment, or None if this host launched it.
 
-        Hosts that share a home directory see the run directories of each other.
+        Hosts that share a home directory see each other's run directories.
         """
         record = self._load_supervisor_record()
         host: str | None = record.get("host")
@@ -157,7 +162,9 @@ class RunDirectory:
         return self.path / "supervisor.json"
 
     def _load_supervisor_record(self) -> dict[str, Any]:
-        """Return the recorded identity of the supervisor, or an empty mapping if there is none."""
+        """Return the recorded identity of the supervisor, or an empty mapping if there is no
+        record.
+        """
         try:
             data: dict[str, Any] = json.loads(self._supervisor_file.read_text())
         except (FileNotFoundError, ValueError):
@@ -167,8 +174,8 @@ class RunDirectory:
     def is_locked(self) -> bool:
         """Return whether the supervisor is running, on this host or on another one.
 
-        Call this before reading the events. If it returns False, an event that is missing from the
-        log will never be written.
+        Call this method before reading the events. If it returns False, an event that is missing
+        from the log will never be written.
         """
         try:
             lock = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
@@ -185,9 +192,9 @@ class RunDirectory:
     # --- creation and removal ---
 
     def claim(self, path: Path) -> RunDirectory:
-        """Rename the directory to its final ``path`` in one step, and return it.
+        """Rename the directory to its final ``path`` in one step, and return the renamed directory.
 
-        Raises FileExistsError if another launch has the name.
+        Raises FileExistsError if another launch has taken the name.
         """
         try:
             self.path.rename(path)
@@ -200,7 +207,7 @@ class RunDirectory:
     def remove(self) -> None:
         """Release the name in one step, and then remove the files.
 
-        A directory that does not exist is no error.
+        A directory that does not exist is not an error.
         """
         trash = self.path.parent / f"{_TRASH_PREFIX}{os.urandom(16).hex()}"
         with contextlib.suppress(FileNotFoundError):
@@ -211,14 +218,14 @@ class RunDirectory:
 def find(root: Path, name: str) -> RunDirectory | None:
     """Return the run directory of an experiment, or None if there is none.
 
-    Return None also if ``name`` is not a valid experiment name, for example a path.
+    Also return None if ``name`` is not a valid experiment name, for example a path.
     """
     run = RunDirectory(root / name)
     return run if is_name(name) and run.lock.exists() else None
 
 
 def find_all(root: Path) -> list[RunDirectory]:
-    """Return every run directory, ordered by name. Skip directories that symphony did not make."""
+    """Return every run directory, sorted by name. Skip directories that symphony did not create."""
     try:
         names = sorted(os.listdir(root))
     except FileNotFoundError:
@@ -231,9 +238,10 @@ def find_all(root: Path) -> list[RunDirectory]:
 def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
     """Create a run directory under a temporary name, and hold its lock.
 
-    Yield the directory and the descriptor of the lock. At the end the caller's descriptor is
-    closed. If another process, such as a supervisor, has inherited the lock, it owns the directory.
-    Otherwise the directory is removed. If the caller is killed, the next launch removes it.
+    Yield the directory and the descriptor of the lock. At the end, the caller's descriptor is
+    closed. If another process, such as a supervisor, has inherited the lock, that process owns the
+    directory. Otherwise, the directory is removed. If the caller is killed, the next launch removes
+    the directory.
     """
     run = RunDirectory(root / f"{_STAGING_PREFIX}{os.urandom(16).hex()}")
     with launch_lock(root):
@@ -254,7 +262,7 @@ def staging_directory(root: Path) -> Iterator[tuple[RunDirectory, int]]:
 def launch_lock(root: Path) -> Iterator[None]:
     """Hold the lock that allows only one launch of this user at a time.
 
-    Use it for a check and an action that must happen without another launch in between.
+    Use this lock for a check and an action that must happen without another launch in between.
     """
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -266,9 +274,9 @@ def launch_lock(root: Path) -> Iterator[None]:
 
 
 def _remove_stale_directories(root: Path) -> None:
-    """Remove the directories that killed launches have left.
+    """Remove the directories that killed launches have left behind.
 
-    These are trash, and staging directories that no process has locked.
+    These are directories with a trash name, and staging directories that no process has locked.
     """
     for name in os.listdir(root):
         stale = RunDirectory(root / name)

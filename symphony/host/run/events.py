@@ -1,7 +1,8 @@
-"""The event log of an experiment: the supervisor appends events, readers compute a state from them.
+"""The event log of an experiment. The supervisor appends events, and readers compute a state from
+them.
 
-Each line is a JSON object with the keys ``event`` and ``at`` (seconds since the epoch). If the
-writer is killed, the last line may be incomplete. Readers ignore such a line.
+Each line is a JSON object with the keys ``event`` and ``at`` (in seconds since the epoch). If the
+writer is killed, the last line can be incomplete. Readers ignore an incomplete line.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Event = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Track:
-    """The state of one process according to the events. Times are seconds since the epoch.
+    """The state of one process according to the events. Times are in seconds since the epoch.
 
     ``never_ready`` means that the process was not ready in time and had never been ready before.
-    ``not_ready_in_time`` means that its latest run was not ready in time.
+    ``not_ready_in_time`` means that the process was not ready in time in its latest run.
     """
 
     state: State = State.PENDING
@@ -46,8 +47,8 @@ class Track:
 class RunState:
     """The state of an experiment according to the events.
 
-    ``created`` is in seconds since the epoch. ``unknown_events`` has the events of kinds that this
-    version does not know.
+    ``created`` is in seconds since the epoch. ``unknown_events`` contains the events whose kinds
+    this version does not support.
     """
 
     tracks: dict[str, Track]
@@ -66,7 +67,7 @@ def fold(processes: Iterable[str], events: Iterable[Event]) -> RunState:
 
 
 def apply(run: RunState, event: Event) -> None:
-    """Change ``run`` according to one event. Ignore an event of an unknown kind."""
+    """Change ``run`` according to one event. An event of an unknown kind is ignored."""
     change = _CHANGES.get(event["event"])
     if change is None:
         run.unknown_events.append(event)
@@ -138,7 +139,9 @@ def _never(track: Track, event: Event) -> None:
 
 
 def _reason_code(event: Event) -> ReasonCode | None:
-    """Return the reason code of an event, or None if it has none or an unknown one."""
+    """Return the reason code of an event, or None if the event has no reason code or an unknown
+    one.
+    """
     try:
         return ReasonCode(event.get("reason_code"))
     except ValueError:
@@ -159,7 +162,7 @@ _CHANGES: dict[str, Callable[[Any, Event], None]] = {
 
 
 def encode(event: Event) -> bytes:
-    """Return the line of the event log for an event."""
+    """Return the event-log line for an event."""
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
@@ -171,7 +174,9 @@ class EventReader:
         self._offset = 0
 
     def read_new(self) -> list[Event]:
-        """Return the events since the previous call. A missing log has no events."""
+        """Return the events that were added since the previous call. A missing log contains no
+        events.
+        """
         try:
             file = self._path.open("rb")
         except FileNotFoundError:
@@ -187,9 +192,9 @@ class EventReader:
 
 
 def _decode(line: bytes) -> Event | None:
-    """Return the event of a line, or None if the line is damaged.
+    """Return the event in a line, or None if the line is damaged.
 
-    A disk that is full for a moment leaves an incomplete line in the middle of the log.
+    A disk that is temporarily full can leave an incomplete line in the middle of the log.
     """
     try:
         event: Event = json.loads(line)

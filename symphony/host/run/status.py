@@ -30,8 +30,8 @@ class StatusReader:
 
     def read(self) -> ExperimentStatus:
         """Return the current status."""
-        # The order matters. If there is no supervisor before the events are read, an event that is
-        # missing from the log will never be written.
+        # The order matters. If no supervisor is running before the events are read, an event that
+        # is missing from the log will never be written.
         is_supervised = self._run.is_locked()
         for event in self._events.read_new():
             apply(self._state, event)
@@ -68,12 +68,13 @@ def compute_status(
 ) -> ExperimentStatus:
     """Return the status of an experiment.
 
-    ``orphans`` are the processes that still run although the supervisor was killed, by name. None
-    means that the supervisor runs, or that it finished normally. Check the supervisor before
-    reading the events: an event that is missing after that will never be written.
+    ``orphans`` maps names to the processes that are still running although the supervisor was
+    killed. None means that the supervisor is running, or that it finished normally. Check the
+    supervisor before reading the events. If there is no supervisor at that time, an event that is
+    missing from the log will never be written.
 
-    ``other_host`` is the host that launched the experiment if it is not this one. A process whose
-    exit is not in the events is then unknown.
+    ``other_host`` is the host that launched the experiment if that host is not this one. The state
+    of a process whose exit is not in the events is then unknown.
     """
     note = ""
     if other_host is not None:
@@ -99,7 +100,7 @@ def compute_status(
 
 
 def _unobservable(track: Track, reason: str) -> Track:
-    """Return the state of a process of another host. Only an exit in the events is certain."""
+    """Return the state of a process on another host. Only an exit in the events is certain."""
     if track.state in ENDED:
         return track
     return _unknown(track, reason, ReasonCode.LOST)
@@ -108,7 +109,7 @@ def _unobservable(track: Track, reason: str) -> Track:
 def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
     """Return the state of a process whose supervisor was killed.
 
-    ``orphan`` is the process if it still runs.
+    ``orphan`` is the process if it is still running, and None otherwise.
     """
     if track.state in ENDED:
         return track
@@ -119,7 +120,7 @@ def _unsupervised(track: Track, orphan: ProcessId | None) -> Track:
             reason=SUPERVISOR_KILLED,
             reason_code=ReasonCode.SUPERVISOR_KILLED,
             pid=orphan.pid,
-            # Without a supervisor no process probes its readiness any more.
+            # Without a supervisor, the readiness of a process is no longer probed.
             not_ready_in_time=not track.ready,
         )
     if track.state is State.PENDING:

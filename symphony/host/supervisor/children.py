@@ -13,7 +13,7 @@ from symphony.host.supervisor.event_loop import EventLoop
 class Child(Protocol):
     """A process that was started and whose exit has not been reported.
 
-    ``birth`` is its creation time; see `symphony.host.processes.identity.ProcessId`.
+    ``birth`` is the creation time; see `symphony.host.processes.identity.ProcessId`.
     """
 
     @property
@@ -22,11 +22,11 @@ class Child(Protocol):
 
     @property
     def pid(self) -> int:
-        """Return the pid, which also identifies the process group."""
+        """Return the pid of the process, which also identifies its process group."""
 
     @property
     def birth(self) -> float:
-        """Return the creation time."""
+        """Return the creation time of the process."""
 
 
 class ExitCallback(Protocol):
@@ -35,15 +35,15 @@ class ExitCallback(Protocol):
     def __call__(self, child: Child, code: int | None, reason: str = "") -> None:
         """Handle the exit of ``child``.
 
-        ``code`` is the exit code, 128 + n for signal n. It is None if no process observed the exit,
-        and ``reason`` then explains why.
+        ``code`` is the exit code, or 128 + n for signal n. If the exit was not observed, ``code``
+        is None, and ``reason`` explains why.
         """
 
 
 class StartRefused(OSError):
-    """A process was not started for a reason other than its command or its directory.
+    """A process was not started, and the reason is neither its command nor its directory.
 
-    ``strerror`` has the complete explanation.
+    ``strerror`` contains the complete explanation.
     """
 
 
@@ -51,22 +51,24 @@ class Children(Protocol):
     """Starts processes, each as the leader of its own process group, and reports their exits."""
 
     def __init__(self, loop: EventLoop, run: RunDirectory, on_exit: ExitCallback) -> None:
-        """Prepare for starting processes. ``on_exit`` is called by the event loop."""
+        """Prepare for starting processes. The event loop calls ``on_exit``."""
 
     def start(
         self, processes: Iterable[ProcessSpec], env: Mapping[str, str]
     ) -> Iterator[tuple[ProcessSpec, Child | OSError]]:
-        """Start processes in order, each with its log as output.
+        """Start processes in order. The output of each process goes to its log.
 
-        The variables of a process override those of ``env``. Yield each process as soon as it runs,
-        or with the error because of which it does not.
+        The variables of a process override the variables in ``env``. Yield each process as soon as
+        it is running, or with the error that prevented its start.
         """
 
     def get(self, name: str) -> Child | None:
-        """Return the running child of that name, or None."""
+        """Return the running child with that name, or None."""
 
     def __len__(self) -> int:
         """Return the number of running children."""
 
     def discard(self) -> None:
-        """Remove what the children of a launch leave behind when the launch is rolled back."""
+        """Remove everything that the children of a launch leave behind when the launch is
+        rolled back.
+        """

@@ -1,6 +1,6 @@
 """An event loop for descriptors, timers, signals and calls from other threads.
 
-It sleeps until one of them is due.
+The loop sleeps until at least one of these events occurs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAKE_UP_BYTES = 4096
 class EventLoop:
     """Runs callbacks, one at a time, in the thread that calls `run`.
 
-    It must be the main thread, because only the main thread can handle signals.
+    That thread must be the main thread, because only the main thread can handle signals.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class EventLoop:
         self._posted.append(self._signal_callbacks[number])
 
     def post(self, callback: Callback) -> None:
-        """Call ``callback`` soon. Any thread may call this method."""
+        """Call ``callback`` soon. This method can be called from any thread."""
         self._posted.append(callback)
         with contextlib.suppress(BlockingIOError):
             self._wake_write.send(b"\0")

@@ -1,4 +1,5 @@
-"""Starting a supervisor: the launcher's side that gives orders, and the supervisor's side.
+"""Starting a supervisor: the code of the launcher, which gives orders, and the code of the
+supervisor.
 
 The launcher starts the supervisor early, so that the imports of the supervisor overlap with the
 checks of the launcher. It then sends the orders and the descriptors of locks and leases through a
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 
 STARTED, EXISTS, REFUSED = "started", "exists", "refused"
 
-# The number of descriptors in one message. Linux accepts at most 253.
+# The maximum number of descriptors in one message. Linux accepts at most 253.
 DESCRIPTORS_PER_MESSAGE = 200
-# A message with descriptors needs at least one byte of text. JSON ignores leading blanks, so the
-# orders can follow the blanks directly.
+# A message with descriptors must contain at least one byte of text. JSON ignores leading blanks, so
+# the orders can directly follow the blanks.
 FILLER = b" "
 _RECEIVE_BYTES = 65536
 
@@ -47,8 +48,8 @@ SEND_TIMEOUT_SECONDS, SEND_RETRY_SECONDS = 10.0, 0.01
 class LaunchReport:
     """The result of a launch.
 
-    ``outcome`` is ``started``, ``exists`` if another launch has the name, or ``refused`` with a
-    reason.
+    ``outcome`` is ``started``, ``exists`` if another launch has taken the name, or ``refused`` with
+    a reason.
     """
 
     outcome: str
@@ -62,9 +63,10 @@ class LaunchReport:
 def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Iterator[socket.socket]:
     """Start a detached supervisor for a staging directory, and yield the channel for its orders.
 
-    ``children`` is the ``"module:Class"`` that starts processes. The supervisor imports it and its
-    other modules immediately. Until it receives orders it holds nothing but its own log. If the
-    block raises an exception, the supervisor is stopped and the exception is passed on.
+    ``children`` is the ``"module:Class"`` that starts processes. The supervisor immediately imports
+    this module and its other modules. Until the supervisor receives orders, it holds nothing except
+    its own log. If the block raises an exception, the supervisor is stopped and the exception is
+    raised again.
     """
     channel, supervisor_end = socket.socketpair()
     with channel:
@@ -72,12 +74,12 @@ def prepared_supervisor(run: RunDirectory, name: str, *, children: str) -> Itera
             parent = _spawn_supervisor(run, name, supervisor_end)
         try:
             preparation = {"path": sys.path, "children": children}
-            # A supervisor that has died already is noticed when it receives its orders.
+            # If the supervisor has already died, sending the orders reports the error.
             with contextlib.suppress(ConnectionError):
                 channel.sendall(json.dumps(preparation).encode() + b"\n")
             yield channel
         except BaseException:
-            # The supervisor is a grandchild, but still in the process group of its parent.
+            # The supervisor is a grandchild, but it is still in the process group of its parent.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(parent.pid, signal.SIGTERM)
             raise
@@ -97,16 +99,17 @@ def hand_over(
     backoff: Backoff,
     on_inherited: Callable[[], None],
 ) -> LaunchReport:
-    """Give a prepared supervisor its orders, and return its report of the launch.
+    """Give a prepared supervisor its orders, and return its report on the launch.
 
-    The supervisor inherits descriptors. It keeps those of ``keep`` (the lock and the leases) until
-    it exits, those of ``holds`` until the server of the port starts, and those of ``gpus`` until
-    the process has exited. ``final`` is the final path of the run directory. ``children_options``
-    are keyword arguments for the class that starts processes. ``on_inherited`` is called after the
-    descriptors were sent and before the supervisor starts its work.
+    The supervisor inherits descriptors. It keeps the descriptors in ``keep`` (the lock and the
+    leases) until it exits, each descriptor in ``holds`` until the server of the port starts, and
+    the descriptors in ``gpus`` until the process has exited. ``final`` is the final path of the run
+    directory. ``children_options`` are keyword arguments for the class that starts processes.
+    ``on_inherited`` is called after the descriptors have been sent and before the supervisor starts
+    its work.
 
-    After the report, the supervisor does not depend on the launcher any more. An interruption while
-    waiting is raised again only when the launch is over, so that the caller can roll it back.
+    After the report, the supervisor no longer depends on the launcher. An interruption during the
+    wait is raised again only after the launch is over, so that the caller can roll back the launch.
     Raises BackendError if the supervisor dies without a report.
     """
     report_read, report_write = os.pipe()
@@ -115,8 +118,9 @@ def hand_over(
         "directory": str(run.path),
         "final": str(final),
         "report": report_write,
-        # The kernel closes the descriptors of a dead supervisor in this order. When the launcher
-        # sees the end of the pipe, which is the last one, the others are closed already.
+        # The kernel closes the descriptors of a dead supervisor in this order. The report pipe is
+        # the last descriptor. When the launcher sees the end of the pipe, all other descriptors are
+        # already closed.
         "descriptors": [*keep, *holds.values(), *gpu_descriptors, report_write],
         "holds": dict(holds),
         "gpus": dict(gpus),
@@ -138,17 +142,20 @@ def _exchange(
     report_pipe: BinaryIO,
     on_inherited: Callable[[], None],
 ) -> bytes:
-    """Send the orders and return the content of the report, which is empty without a supervisor."""
+    """Send the orders and return the content of the report, which is empty if the supervisor has
+    died.
+    """
     try:
         try:
             _send_orders(channel, orders, on_inherited)
         finally:
-            # The end of the pipe is visible only when no process has it open for writing.
+            # The end of the pipe is visible only when no process has the pipe open for writing.
             os.close(report_write)
         return report_pipe.read()
     except BaseException:
-        # The caller was interrupted. Without complete orders the supervisor exits; with complete
-        # orders it launches. In both cases wait until the result is final before raising.
+        # The caller was interrupted. With incomplete orders, the supervisor exits; with complete
+        # orders, it launches the experiment. In both cases, wait until the result is final before
+        # raising the exception.
         with contextlib.suppress(OSError):
             channel.shutdown(socket.SHUT_WR)
         report_pipe.read()
@@ -158,9 +165,10 @@ def _exchange(
 def _spawn_supervisor(
     run: RunDirectory, name: str, stdin: socket.socket
 ) -> subprocess.Popen[bytes]:
-    """Start the program of the supervisor, which forks once and lets its parent exit."""
+    """Start the supervisor program, which forks once and lets its parent exit."""
     program = Path(__file__).with_name("__main__.py")
-    # Only the processes of the run carry its identifier, not the supervisor of a nested launch.
+    # Only the processes of the run have its identifier in their environment. The supervisor of a
+    # nested launch must not have it.
     env = {key: value for key, value in os.environ.items() if key != RUN_ID_VARIABLE}
     try:
         with run.supervisor_log.open("wb") as log:
@@ -183,20 +191,20 @@ def _send_orders(
     channel: socket.socket, orders: Mapping[str, Any], on_inherited: Callable[[], None]
 ) -> None:
     descriptors = orders["descriptors"]
-    # If the supervisor has died, the missing report shows it.
+    # If the supervisor has died, the missing report shows the failure.
     with contextlib.suppress(ConnectionError):
         for start in range(0, len(descriptors), DESCRIPTORS_PER_MESSAGE):
             _send_descriptors(channel, descriptors[start : start + DESCRIPTORS_PER_MESSAGE])
-        # The supervisor starts its work when it has read the orders to their end.
+        # The supervisor starts its work when it has read all of the orders.
         on_inherited()
         channel.sendall(json.dumps(orders).encode())
         channel.shutdown(socket.SHUT_WR)
 
 
 def _send_descriptors(channel: socket.socket, descriptors: Sequence[int]) -> None:
-    """Send descriptors. Wait if too many descriptors of this user are still in transit.
+    """Send descriptors. Wait if too many descriptors from this user are still in transit.
 
-    The kernel limits the number of sent descriptors that no process has received yet. Raises
+    The kernel limits the number of sent descriptors that have not been received yet. Raises
     BackendError if the limit is still exceeded after `SEND_TIMEOUT_SECONDS`.
     """
     deadline = time.monotonic() + SEND_TIMEOUT_SECONDS
@@ -215,7 +223,9 @@ def _send_descriptors(channel: socket.socket, descriptors: Sequence[int]) -> Non
 
 
 def _last_message(run: RunDirectory, final: Path) -> str:
-    """Return the last line of the supervisor's log, under either name of its directory."""
+    """Return the last line of the supervisor's log. The directory has its temporary or its final
+    name.
+    """
     for directory in (run, RunDirectory(final)):
         with contextlib.suppress(OSError):
             text = directory.supervisor_log.read_text(errors="replace")
@@ -238,7 +248,7 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
             _import_modules(preparation["children"])
             orders = _receive_orders(channel)
         except BaseException:
-            # The module of a third party may raise any exception while it is imported.
+            # A third-party module can raise any exception while it is imported.
             _log_exception()
             return
     if orders is not None:
@@ -246,7 +256,9 @@ def run_supervisor(preparation: Mapping[str, Any]) -> None:
 
 
 def _import_modules(children: str) -> None:
-    """Import everything that the supervisor needs, while the launcher is still busy."""
+    """Import everything that the supervisor needs, while the launcher is still preparing the
+    launch.
+    """
     importlib.import_module("symphony.host.supervisor.supervisor")
 
     _load_children_class(children)
@@ -260,7 +272,7 @@ def _load_children_class(children: str) -> Callable[..., Children]:
 
 
 def _receive_orders(channel: socket.socket) -> dict[str, Any] | None:
-    """Return the orders with the numbers that the descriptors have in this process.
+    """Return the orders, with the descriptor numbers that are valid in this process.
 
     Return None if the orders are incomplete because the launcher has given up.
     """
@@ -292,7 +304,8 @@ def _receive_orders(channel: socket.socket) -> dict[str, Any] | None:
 def _log_exception() -> None:
     """Write the current exception to the supervisor's log.
 
-    This must happen before the report pipe is closed, because the launcher reads the log then.
+    Call this function before closing the report pipe, because the launcher reads the log when the
+    pipe is closed.
     """
     import traceback
 

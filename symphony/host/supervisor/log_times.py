@@ -17,11 +17,12 @@ INTERVAL_SECONDS = 1.0
 
 
 class LogTimes:
-    """Writes the files of log times that `symphony.host.logs` reads.
+    """Writes the files of recorded times that `symphony.host.logs` reads.
 
-    When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. Only then
-    is the log watched again. The cost is therefore independent of the amount of output, and a log
-    without output costs nothing. On a system without inotify nothing is recorded.
+    When a log grows, its length is recorded at once and again after `INTERVAL_SECONDS`. Only after
+    the second record is the log watched again. The cost is therefore independent of the amount of
+    output, and a log without output costs nothing. On a system without inotify, nothing is
+    recorded.
     """
 
     def __init__(self, loop: EventLoop, run: RunDirectory) -> None:
@@ -39,7 +40,7 @@ class LogTimes:
         loop.watch(self._watcher.fileno(), self._handle_changes)
 
     def watch(self, processes: Iterable[str]) -> None:
-        """Record how the logs of processes grow. Ignore a process that is watched already."""
+        """Record how the logs of processes grow. A process that is already watched is ignored."""
         for process in processes:
             if self._watcher is not None and process not in self._growing:
                 self._watch_log(self._watcher, process)
@@ -48,9 +49,10 @@ class LogTimes:
         try:
             watcher.add(process, self._run.log(process))
         except OSError:
-            # The user's limit of inotify watches is reached. This log then has no times.
+            # The user's limit of inotify watches is reached. Times are not recorded for this log.
             return
-        # The watch reports only later changes, so output from before it is checked here.
+        # The watch reports only later changes, so output that was written before the watch is
+        # checked here.
         if self._log_size(process) != self._recorded.get(process, 0):
             self._start_interval(process)
 

@@ -1,7 +1,7 @@
-"""Readiness tests of processes.
+"""Tests that determine whether a process is ready.
 
-A probe is a function that returns whether a process is ready. It blocks for about a second at most,
-or for `COMMAND_TIMEOUT_SECONDS` if it runs a command.
+A probe is a function that returns whether a process is ready. A probe blocks for about one second
+at most, or for up to `COMMAND_TIMEOUT_SECONDS` if it runs a command.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Probe = Callable[[], bool]
 
 
 class ProbeError(Exception):
-    """A probe could not be made, so the readiness of the process is unknown.
+    """A probe could not be run, so the readiness of the process is unknown.
 
     The message names the probe and the reason.
     """
@@ -40,7 +40,7 @@ class ProbeError(Exception):
 def make_probe(spec: ProcessSpec, log: Path, log_start: int, env: Mapping[str, str]) -> Probe:
     """Return the probe for the ``ready`` setting of a process. The probe may raise ProbeError.
 
-    ``log_start`` is the offset in ``log`` at which the output of the current run starts, in bytes.
+    ``log_start`` is the offset, in bytes, at which the output of the current run starts in ``log``.
     ``env`` is the initial environment of the process.
     """
     test = spec.ready or {}
@@ -66,7 +66,7 @@ def accepts_connection(host: str, port: int) -> bool:
 
 
 def responds_with_200(host: str, port: int, path: str) -> bool:
-    """Return whether a server responds to GET with status 200."""
+    """Return whether a server responds to a GET request with status 200."""
     connection = http.client.HTTPConnection(host, port, timeout=NETWORK_TIMEOUT_SECONDS)
     try:
         connection.request("GET", path)
@@ -92,7 +92,9 @@ def command_succeeds(spec: ProcessSpec, argv: Sequence[str], env: Mapping[str, s
 
 
 def _run_silently(argv: Sequence[str], **options: Any) -> exec.CompletedProcess:
-    """Run a command without input and output, and kill all of its session if it takes too long."""
+    """Run a command without input and output. If it takes too long, kill all processes in its
+    session.
+    """
     devnull = subprocess.DEVNULL
     with subprocess.Popen(
         argv,
@@ -121,8 +123,8 @@ class LogProbe:
         self._pattern = re.compile(pattern)
 
     def __call__(self) -> bool:
-        """Return whether a new line matches."""
-        # A terminal ends lines with a carriage return, which is not part of the text.
+        """Return whether a line that was added since the previous call matches."""
+        # A terminal ends each line with a carriage return, which is not part of the text.
         lines = (line.removesuffix("\r") for line in self._tail.read_new())
         return any(self._pattern.search(line) for line in lines)
 
@@ -130,10 +132,10 @@ class LogProbe:
 class ReadinessMonitor:
     """Probes one process until it is ready or until its timeout has passed.
 
-    A probe blocks, so it runs in a thread of its own. Everything else happens on the event loop.
-    The monitor stops without a result as soon as ``is_active`` returns False. ``on_timeout`` is
-    called with the error of the last probe, or with ``""`` if that probe was made without an error.
-    ``timeout`` is in seconds.
+    A probe blocks, so it runs in a separate thread. All other work happens in the event loop. The
+    monitor stops without a result as soon as ``is_active`` returns False. ``on_timeout`` is called
+    with the error of the last probe, or with ``""`` if that probe ran without an error. ``timeout``
+    is in seconds.
     """
 
     def __init__(
@@ -155,7 +157,7 @@ class ReadinessMonitor:
         self._delay = FIRST_DELAY_SECONDS
 
     def start(self) -> None:
-        """Make the first probe, or the next one, in a new thread."""
+        """Run the first or the next probe in a new thread."""
         if self._is_active():
             threading.Thread(target=self._run_probe, daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""The restart policy: whether and when an exited process starts again. Pure functions."""
+"""The restart policy, which determines whether and when an exited process starts again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from symphony.host.run.events import Track
 
-# 2.0 ** 64 exceeds every useful delay. A larger exponent could overflow.
+# 2.0 ** 64 exceeds every useful delay. A larger exponent could cause an overflow.
 _MAX_DOUBLINGS = 64
 
 
@@ -14,9 +14,9 @@ _MAX_DOUBLINGS = 64
 class Backoff:
     """The delays, in seconds, before an exited process starts again.
 
-    The first restart is immediate. The second one is delayed by ``first`` seconds, and the delay
-    doubles for each further one up to ``longest``. A run of at least ``reset`` seconds resets the
-    sequence. The defaults are those of Kubernetes
+    The first restart is immediate. The second restart is delayed by ``first`` seconds, and the
+    delay doubles for each further restart up to ``longest`` seconds. A run of at least ``reset``
+    seconds resets the sequence. The default values are those of Kubernetes
     (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy).
     """
 
@@ -25,7 +25,7 @@ class Backoff:
     reset: float = 600.0
 
     def delay(self, in_row: int) -> float:
-        """Return the delay of a restart that follows ``in_row`` restarts after short runs."""
+        """Return the delay before a restart that follows ``in_row`` restarts after short runs."""
         if in_row == 0:
             return 0.0
         doublings = min(in_row - 1, _MAX_DOUBLINGS)
@@ -36,7 +36,7 @@ class Backoff:
 class Restart:
     """The decision to start a process again after ``delay`` seconds.
 
-    ``in_row`` is the number of restarts after short runs, including this one.
+    ``in_row`` is the number of consecutive restarts after short runs, including this one.
     """
 
     delay: float
@@ -46,7 +46,8 @@ class Restart:
 def decide_restart(
     policy: str, track: Track, code: int | None, now: float, backoff: Backoff
 ) -> Restart | None:
-    """Return the restart of a process that exited with ``code``, or None if it stays exited.
+    """Return the restart of a process that exited with ``code``, or None if it must not start
+    again.
 
     ``policy`` is ``Always``, ``OnFailure`` or ``Never``. ``now`` is in seconds since the epoch.
     """

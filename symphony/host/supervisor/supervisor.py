@@ -1,8 +1,9 @@
 """The supervisor of one experiment: the parent of its processes, detached from the launcher.
 
-It starts the processes in their order, observes their exits, restarts them, probes their readiness
-and stops them. It writes all of this to the event log, from which every other program reads. Its
-own decisions follow from the same events, through `symphony.plan.start_order` and `restart_policy`.
+The supervisor starts the processes in their order, observes their exits, restarts them, probes
+their readiness and stops them. It records all of these events in the event log, from which every
+other program reads them. Its own decisions are computed from the same events by
+`symphony.plan.start_order` and `restart_policy`.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class LaunchRefused(Exception):
 class Supervisor:
     """The supervisor of one experiment.
 
-    ``holds`` maps a port to the descriptor of its hold, which is closed when the server of the port
-    starts. ``gpus`` maps a process to the descriptors of its leases, which are closed when the
-    process has exited for the last time. ``children`` makes the object that starts processes.
+    ``holds`` maps each port to the descriptor of its hold, which is closed when the server of the
+    port starts. ``gpus`` maps each process to the descriptors of its leases, which are closed when
+    the process has exited for the last time. ``children`` creates the object that starts processes.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Supervisor:
         self._loop = EventLoop()
         self._children = children(self._loop, run, self._handle_exit)
         self._log_times = LogTimes(self._loop, run)
-        # Process groups that still have members after the exit of their leader, by process name.
+        # Maps process names to process groups that still have members after the exit of their
+        # leader.
         self._leftover_groups: dict[str, int] = {}
         self._followers = _group_followers(specs)
         self._sweep_deadline: float | None = None
@@ -83,17 +85,18 @@ class Supervisor:
         self._skip_grace = False
         self._loop.on_signal(STOP_SIGNAL, self.stop)
         self._loop.on_signal(KILL_SIGNAL, self._kill)
-        # A child process inherits the setting "ignore", but not a handler. These signals are
-        # therefore handled by a function that does nothing.
+        # A child process inherits the setting "ignore", but not a handler. A handler that does
+        # nothing therefore handles these signals.
         for number in (signal.SIGINT, signal.SIGHUP):
             self._loop.on_signal(number, lambda: None)
 
     # --- the run ---
 
     def launch(self) -> None:
-        """Start every process that can start at once.
+        """Start every process that can start immediately.
 
-        Raises LaunchRefused if one of them cannot be started. Call `roll_back` then.
+        Raises LaunchRefused if one of these processes cannot be started. In that case, call
+        `roll_back`.
         """
         self._record("launched")
         self._start_or_decide(self._specs, launching=True)
@@ -111,7 +114,9 @@ class Supervisor:
         self._children.discard()
 
     def stop(self) -> None:
-        """Send SIGTERM to every process, and SIGKILL after the grace period of each."""
+        """Send SIGTERM to every process, and SIGKILL when the grace period of the process has
+        passed.
+        """
         if self._state.stopping:
             return
         self._record("stopping")
@@ -138,7 +143,7 @@ class Supervisor:
             signal_group(child.pid, signal.SIGKILL)
 
     def _kill(self) -> None:
-        """Stop every process at once, without a grace period."""
+        """Kill every process immediately, without a grace period."""
         self._skip_grace = True
         self.stop()
         for child in self._running_children():
@@ -155,9 +160,9 @@ class Supervisor:
     def _start_or_decide(self, names: Iterable[str], *, launching: bool = False) -> None:
         """Start those of the named processes that can start now, all in one batch.
 
-        A start, or the decision that a process never starts, can let other processes start. Repeat
-        with these until nothing changes. Raises LaunchRefused if ``launching`` and a process cannot
-        be started.
+        The start of a process, or the decision that a process will never start, can allow other
+        processes to start. Repeat the procedure for these processes until nothing changes. Raises
+        LaunchRefused if ``launching`` is set and a process cannot be started.
         """
         while names and not self._state.stopping:
             to_start: list[str] = []
@@ -181,7 +186,7 @@ class Supervisor:
             self._finish_if_all_ended()
 
     def _verdict(self, name: str) -> start_order.Verdict | None:
-        """Return whether a process may start, or None if it has started before or never will."""
+        """Return whether a process can start, or None if it has already started or never will."""
         track = self._state.tracks[name]
         if track.state is not State.PENDING or track.started is not None:
             return None
@@ -265,8 +270,8 @@ class Supervisor:
                     in_row=restart.in_row,
                 )
         if restart is None:
-            # The GPUs must be free before the exit is recorded. A program that waits for the exit
-            # may launch another experiment that needs them.
+            # The GPUs must be free before the exit is recorded, because a program that waits for
+            # the exit may then launch another experiment that needs them.
             self._release_gpus(name)
         self._record("exited", name, at=now, **details)
         if restart is not None:
@@ -286,7 +291,7 @@ class Supervisor:
     def _stop_leftover_group(self, name: str, group: int) -> None:
         """Kill the members that an exited process left in its group, after the grace period.
 
-        The group has received SIGTERM already.
+        The group has already received SIGTERM.
         """
         deadline = time.monotonic() + self._specs[name].grace
         self._leftover_groups[name] = group
@@ -325,8 +330,8 @@ class Supervisor:
     def _sweep(self) -> bool:
         """Stop processes of the run that have left the process groups of the children.
 
-        Send SIGTERM to a process when it is found, and SIGKILL after the longest grace period of
-        the experiment. Return whether any were found.
+        Send SIGTERM to each process when it is found, and SIGKILL after the longest grace period in
+        the experiment. Return whether any processes were found.
         """
         from symphony.host.processes.tree import find_run_processes, send_signal
 
@@ -355,7 +360,7 @@ class Supervisor:
     def _record_never(
         self, name: str, reason: str, code: ReasonCode, *, stopped: bool = False
     ) -> None:
-        """Record that a process will not start, or not start again."""
+        """Record that a process will not start, or will not start again."""
         details = {"stopped": True} if stopped else {}
         self._record("never", name, reason=reason, reason_code=code, **details)
 
@@ -371,7 +376,7 @@ class Supervisor:
 
 
 def _group_followers(specs: Mapping[str, ProcessSpec]) -> dict[str, list[str]]:
-    """Return, for each process, the processes that start after it."""
+    """Return a mapping from each process to the processes that start after it."""
     followers: dict[str, list[str]] = {}
     for name, spec in specs.items():
         for other in spec.starts_after:
@@ -396,8 +401,8 @@ def _file_size(path: Path) -> int:
 def _explain_exit(code: int | None, reason: str) -> tuple[ReasonCode, str]:
     """Return the reason code and the reason of an exit.
 
-    ``reason`` is the explanation of the backend, or ``""``. If the backend gives none, the exit
-    code explains some exits.
+    ``reason`` is the explanation from the backend, or ``""``. If the backend gives no explanation,
+    some exits are explained by their exit codes.
     """
     if code is None:
         return ReasonCode.LOST, f"exit status unknown: {reason}"
@@ -410,7 +415,7 @@ def _explain_exit(code: int | None, reason: str) -> tuple[ReasonCode, str]:
 
 
 def _signal_name(code: int) -> str:
-    """Return the name of the signal that an exit code above 128 stands for, or ``""``."""
+    """Return the name of the signal for an exit code above 128, or ``""`` if there is none."""
     if code <= 128:
         return ""
     try:

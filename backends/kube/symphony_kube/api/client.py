@@ -1,10 +1,10 @@
-"""The API client: plain objects in and out over persistent connections.
+"""The API client: it sends and returns plain objects over persistent connections.
 
 Only this module and `symphony_kube.api.kubeconfig` import the kubernetes client.
 
 The kubernetes client loads and refreshes credentials and opens connections. Its typed models are
-not used, because for a thousand Pods they cost more time than the calls, and because they reject
-responses of servers of other versions. `symphony_kube.api.retries` decides which calls are
+not used, because for a thousand Pods they take longer than the calls, and because they reject
+responses from servers of other versions. `symphony_kube.api.retries` determines which calls are
 repeated.
 """
 
@@ -52,17 +52,17 @@ Query = Mapping[str, "str | int | None"]
 # Content types.
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-# Accept headers that request the metadata of the objects of a list or of a watch, without their
-# specs.
+# Accept headers that request only the metadata of objects, without their specs, in a list or a
+# watch.
 ACCEPT_METADATA_LIST = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 ACCEPT_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-# Connections for watches and logs, in addition to those for the calls of a launch.
+# The number of connections for watches and logs, in addition to those for the calls of a launch.
 SPARE_CONNECTIONS = 8
 STREAM_CHUNK_BYTES = 64 * 1024
-# A server may end a watch this much later than requested, in seconds.
+# A server can end a watch this many seconds later than requested.
 WATCH_END_TOLERANCE_SECONDS = 15.0
 
 # The library has no type annotations for WebSockets.
@@ -72,7 +72,7 @@ _WEBSOCKETS: Any = ws_client
 class ResponseStream:
     """A response that is read while it arrives, such as a watch or a log.
 
-    Close it when it is no longer needed. It can be closed from any thread.
+    Close the stream when it is no longer needed. Any thread can close it.
     """
 
     def __init__(self, response: urllib3.BaseHTTPResponse) -> None:
@@ -80,14 +80,14 @@ class ResponseStream:
         self._is_closed = False
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content until the server ends it or `close` is called.
+        """Yield the content until the server ends the response or `close` is called.
 
         Raises `Unreachable` if the connection is lost.
         """
         try:
             yield from self._response.stream(STREAM_CHUNK_BYTES, decode_content=True)
         except (HTTPError, OSError, ValueError, AttributeError) as exc:
-            # Closing the response in another thread raises one of these errors here.
+            # If another thread closes the response, reading from it raises one of these errors.
             if not self._is_closed:
                 raise Unreachable(
                     f"the connection to the API server was lost: {one_line(str(exc))}"
@@ -105,7 +105,7 @@ class ResponseStream:
             yield rest
 
     def close(self) -> None:
-        """Close the response. A reader in another thread stops without an error."""
+        """Close the response. A thread that is reading the response stops without an error."""
         self._is_closed = True
         with contextlib.suppress(Exception):
             self._response.shutdown()
@@ -114,11 +114,12 @@ class ResponseStream:
 
 
 class Api:
-    """A client for one API server. It can be used by several threads. Creating it makes no call.
+    """A client for one API server. Several threads can use it. Creating a client makes no call.
 
-    ``kubeconfig`` is the path of a kubeconfig. The default is KUBECONFIG, ``~/.kube/config`` or the
-    service account of the Pod. ``context`` is the name of a context, by default the current one.
-    ``connections`` is the number of calls at a time.
+    ``kubeconfig`` is the path of a kubeconfig. By default, the client uses KUBECONFIG,
+    ``~/.kube/config`` or the service account of the Pod. ``context`` is the name of a context. By
+    default, the client uses the current context. ``connections`` is the maximum number of
+    concurrent calls.
     """
 
     def __init__(
@@ -136,7 +137,8 @@ class Api:
         self.timeouts = timeouts or Timeouts()
         self._host = str(self._configuration.host).rstrip("/")
         if not self._configuration.verify_ssl:
-            # The author of the kubeconfig has turned verification off on purpose.
+            # The author of the kubeconfig has disabled verification on purpose, so warnings are not
+            # useful.
             _ignore_insecure_warnings(self._host)
         try:
             self._pool: urllib3.PoolManager = RESTClientObject(self._configuration).pool_manager
@@ -171,11 +173,11 @@ class Api:
         timeout: float | None = None,
         cancelled: threading.Event | None = None,
     ) -> Object:
-        """Make a call and return the object in its response.
+        """Make a call and return the object from the response.
 
-        ``body`` is an object, or an object as JSON in bytes. ``timeout`` is the time for each try,
-        in seconds. A failed call is not repeated after ``cancelled`` is set. Raises `ApiError` if
-        the server answers with an error, and `Unreachable` if it does not answer.
+        ``body`` is an object, or an object encoded as JSON in bytes. ``timeout`` is the time for
+        each try, in seconds. A failed call is not repeated after ``cancelled`` is set. Raises
+        `ApiError` if the server answers with an error, and `Unreachable` if it does not answer.
         """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         response = self._request(
@@ -200,7 +202,7 @@ class Api:
         return result
 
     def find(self, path: str) -> Object | None:
-        """Return the object at a path, or None if there is none."""
+        """Return the object at a path, or None if no object exists there."""
         try:
             return self.call("GET", path)
         except ApiError as exc:
@@ -252,8 +254,8 @@ class Api:
     def websocket(self, path: str, *, query: list[tuple[str, str]]) -> Any:
         """Return a connected WebSocket, for exec, attach and port-forward.
 
-        It is an object of the websocket-client library and has no timeout. Raises `ApiError` if the
-        server answers with an error, and `Unreachable` if it does not answer.
+        The WebSocket is an object of the websocket-client library and has no timeout. Raises
+        `ApiError` if the server answers with an error, and `Unreachable` if it does not answer.
         """
         scheme, _, address = self._host.partition("://")
         ws_scheme = "wss" if scheme == "https" else "ws"
@@ -262,7 +264,7 @@ class Api:
         headers = [f"{key}: {value}" for key, value in self._auth_headers().items()]
         headers.append(f"sec-websocket-protocol: {protocols}")
         # The library has a single timeout for connecting and for the response. The response comes
-        # from the node of the container, so it can take longer.
+        # from the node of the container, so it can take longer than connecting.
         options: dict[str, Any] = {"header": headers, "timeout": self.timeouts.response}
         if self._configuration.proxy:
             options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
@@ -271,7 +273,7 @@ class Api:
         )
         try:
             socket.connect(url, **options)
-        except Exception as exc:  # the errors of the library have no common base class
+        except Exception as exc:  # The errors of the library have no common base class.
             with contextlib.suppress(Exception):
                 socket.close()
             status = getattr(exc, "status_code", None)
@@ -295,7 +297,7 @@ class Api:
         stream: bool,
         cancelled: threading.Event | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        """Send a request, and repeat it as `symphony_kube.api.retries` decides."""
+        """Send a request, and repeat it as `symphony_kube.api.retries` determines."""
         began = time.monotonic()
         failures = 0
         renewed = False
@@ -397,7 +399,7 @@ class Api:
     def _renew_credentials(self, rejected: dict[str, str]) -> bool:
         """Read the credentials again, because tokens expire.
 
-        Return whether they differ from those that the server rejected.
+        Return whether the new credentials differ from those that the server rejected.
         """
         with self._auth_lock:
             keys, refresh = api_keys(*self._source)
@@ -418,7 +420,7 @@ class Api:
         options["certfile"] = configuration.cert_file
         options["keyfile"] = configuration.key_file
         options["server_hostname"] = configuration.tls_server_name
-        # False and CERT_NONE are options. None and "" stand for options that are not set.
+        # False and CERT_NONE are valid values. Only None and "" mean that an option is not set.
         return {key: value for key, value in options.items() if value not in (None, "")}
 
 
@@ -443,7 +445,7 @@ def watch_events(stream: ResponseStream) -> Iterator[Object]:
 
 
 def _decode(content: bytes | str) -> Object:
-    """Return the object in a response, or an empty one."""
+    """Return the object in a response, or an empty object."""
     try:
         found = json.loads(content)
     except ValueError:

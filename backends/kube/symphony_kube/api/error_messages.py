@@ -1,4 +1,4 @@
-"""Messages for rejected calls: the cause and a fix, in one line. Pure."""
+"""Messages for rejected calls. Each message names the cause and a fix on one line. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import describe, experiment_of, plural_name
 
-# The settings that require a kind of object, for messages.
+# Maps each kind of object to the settings that require it, as phrases for messages.
 _NEEDED_FOR = {
     "Service": "services that are bound or exposed",
     "Secret": "secrets",
@@ -51,9 +51,9 @@ def is_forbidden(exc: BackendError) -> bool:
 
 
 def lacks_service_account(exc: ApiError) -> bool:
-    """Return whether the service account of a Pod does not exist.
+    """Return whether a Pod was rejected because its service account does not exist.
 
-    In a new namespace it is created a moment after the namespace.
+    In a new namespace, the service account is created a moment after the namespace.
     """
     if exc.status == 403:
         return "error looking up service account" in exc.detail
@@ -63,7 +63,7 @@ def lacks_service_account(exc: ApiError) -> bool:
 def cannot_create(
     kind: str, name: str, scope: Scope, exc: BackendError, *, verb: str = "create"
 ) -> str:
-    """Return why an object could not be created, and how to fix it."""
+    """Return why an object could not be created, and how to fix the problem."""
     what = f"cannot {verb} {describe(kind, name)}"
     if kind != "Namespace":
         what += f" in namespace {scope.namespace!r}"
@@ -76,7 +76,7 @@ def cannot_create(
 def name_taken(kind: str, name: str, scope: Scope, found: Mapping[str, Any] | None) -> str:
     """Return why an object could not be created if another object has its name.
 
-    ``found`` is the other object, or None if the user may not read it.
+    ``found`` is the other object, or None if the user is not allowed to read it.
     """
     text = f"cannot create {describe(kind, name)} in namespace {scope.namespace!r}"
     if found is None:
@@ -103,7 +103,7 @@ def unknown_fields(kind: str, name: str, scope: Scope, where: str, fields: Seque
 
 
 def cannot(verb: str, what: str, scope: Scope, exc: BackendError) -> str:
-    """Return why another call failed, for example a list of Pods."""
+    """Return why a call that does not create an object failed, such as a list of Pods."""
     if not isinstance(exc, ApiError):
         return f"cannot {verb} {what}: {exc}"
     text = f"cannot {verb} {what} in namespace {scope.namespace!r}: {exc.detail}"
@@ -116,7 +116,7 @@ def cannot(verb: str, what: str, scope: Scope, exc: BackendError) -> str:
 
 
 def _hint(kind: str, scope: Scope, exc: ApiError) -> str:
-    """Return how to fix the failed creation of an object, or ``""``."""
+    """Return how to fix the failed creation of an object, or ``""`` if no fix is known."""
     if is_quota_exceeded(exc):
         return "delete objects that are no longer needed, request less, or ask for a higher quota"
     if is_terminating(exc):

@@ -1,4 +1,4 @@
-"""Errors of the API server, each with a message of one line. Pure."""
+"""Errors of the API server, each with a one-line message. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from symphony.errors import BackendError, Unreachable
 class ApiError(BackendError):
     """Raised if the API server answers with an error.
 
-    ``status`` is the HTTP status code, ``reason`` the reason that Kubernetes gives in one word
-    (``AlreadyExists``, ``Forbidden``), and ``detail`` the message of the server. ``retry_after`` is
-    the value of the Retry-After header in seconds, or None.
+    ``status`` is the HTTP status code. ``reason`` is the one-word reason from Kubernetes, such as
+    ``AlreadyExists`` or ``Forbidden``. ``detail`` is the message from the server. ``retry_after``
+    is the value of the Retry-After header in seconds, or None.
     """
 
     def __init__(
@@ -41,7 +41,8 @@ def api_error(
 ) -> ApiError:
     """Return the error for a response.
 
-    ``answer`` is the Status object of the response. If there is none, ``text`` has the body.
+    ``answer`` is the Status object of the response. If the response has no Status object, ``text``
+    is its body.
     """
     detail = one_line(str(answer.get("message") or text or "no reason given"))
     reason = str(answer.get("reason") or "")
@@ -57,6 +58,6 @@ def api_error(
 
 
 def one_line(text: str, *, limit: int = 600) -> str:
-    """Return a message on one line, cut after ``limit`` characters."""
+    """Return a message on one line, truncated to ``limit`` characters."""
     words = " ".join(text.split())
     return words if len(words) <= limit else f"{words[: limit - 1]}…"

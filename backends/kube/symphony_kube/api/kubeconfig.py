@@ -27,9 +27,9 @@ def load_kubeconfig(
 ) -> tuple[Configuration, str | None, str | None]:
     """Return the client configuration, the namespace and the name of a context.
 
-    If there is no kubeconfig and the program runs in a Pod, the service account of the Pod is used.
-    Raises `NotFound` if the kubeconfig has no such context, and `BackendError` if there is no
-    kubeconfig, if it is not valid, or if there are no credentials.
+    If no kubeconfig exists and the program runs in a Pod, the service account of the Pod is used.
+    Raises `NotFound` if the kubeconfig does not contain the context. Raises `BackendError` if no
+    kubeconfig exists, if the kubeconfig is not valid, or if it contains no credentials.
     """
     configuration = client.Configuration()
     given = os.environ.get("KUBECONFIG") or None
@@ -59,7 +59,7 @@ def load_kubeconfig(
 
 
 def _context(path: str, requested: str | None) -> dict[str, Any]:
-    """Return the name and namespace of the requested or current context, after checking it."""
+    """Check the requested or current context, and return its name and namespace."""
     content = _read(path)
     contexts = {item["name"]: item["context"] for item in content["contexts"]}
     name = requested or content.get("current-context")
@@ -90,7 +90,7 @@ def _context(path: str, requested: str | None) -> dict[str, Any]:
 def _is_url(server: object) -> bool:
     """Return whether the address of a server has a scheme, a host and a valid port.
 
-    kubectl accepts an address without a scheme. The Python client does not.
+    kubectl accepts an address without a scheme, but the Python client does not.
     """
     try:
         parts = urllib.parse.urlsplit(str(server))
@@ -100,7 +100,7 @@ def _is_url(server: object) -> bool:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Return the content of a kubeconfig. ``path`` can have several files, which are merged."""
+    """Return the content of a kubeconfig. ``path`` can name several files, which are merged."""
     try:
         merge: Callable[[str], Any] = KubeConfigMerger
         content = merge(path).config.value
@@ -117,13 +117,14 @@ def _read(path: str) -> dict[str, Any]:
         raise BackendError(
             f"{path} is not a kubeconfig: it has no lists of clusters, users and contexts"
         ) from exc
-    except Exception as exc:  # an error of the YAML library, which this module does not import
+    # The error is from the YAML library, which this module does not import.
+    except Exception as exc:
         raise BackendError(f"{path} is not a kubeconfig: {one_line(str(exc))}") from exc
     return dict(content)
 
 
 def _unwrap(node: Any) -> Any:
-    """Return the value of a node of the client library."""
+    """Return the plain value of a configuration node of the client library."""
     return getattr(node, "value", node)
 
 
@@ -136,18 +137,19 @@ def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str |
 
 
 def api_keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
-    """Read the API keys of a context again, and the hook that refreshes them."""
+    """Reload the API keys of a context and the hook that refreshes the keys."""
     fresh, _, _ = load_kubeconfig(kubeconfig, context)
     return fresh.api_key, fresh.refresh_api_key_hook
 
 
 @contextlib.contextmanager
 def credentials(owner: str) -> Iterator[None]:
-    """Translate the errors of loading credentials to `BackendError`.
+    """Translate errors that occur while credentials are loaded to `BackendError`.
 
-    If a credential plug-in fails, the client library does not raise. It only logs the error with
-    the root logger, which prints it on the terminal. So its log records are caught here. ``owner``
-    is used in messages.
+    If a credential plug-in fails, the client library does not raise an error. It only logs the
+    error with the root logger, which prints the record on the terminal. Therefore, this context
+    manager captures the log records of the library. ``owner`` names the owner in
+    messages.
     """
     messages: list[str] = []
 
@@ -157,7 +159,7 @@ def credentials(owner: str) -> Iterator[None]:
         messages.append(record.getMessage())
         return False
 
-    # Without a handler, the first message of the client library would call logging.basicConfig,
+    # Without a handler, the first message from the client library would call logging.basicConfig,
     # which sets up logging for the whole program.
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)
@@ -166,13 +168,14 @@ def credentials(owner: str) -> Iterator[None]:
         yield
     except BackendError:
         raise
-    except Exception as exc:  # many types of errors: of base64, certificates, dates and files
+    # The library raises errors of many types, for base64, certificates, dates and files.
+    except Exception as exc:
         raise BackendError(f"no credentials for {owner}: {one_line(str(exc))}") from exc
     finally:
         root.removeFilter(is_foreign)
         root.removeHandler(handler)
     if messages:
-        # On a terminal the plug-in prints its own error, and the client library only logs that the
+        # On a terminal, the plug-in prints its own error, and the client library only logs that the
         # result is None.
         cause = one_line(messages[-1])
         if "NoneType" in cause:

@@ -1,6 +1,6 @@
 """Names and labels of the objects that symphony creates in a cluster. Pure.
 
-Only objects with these labels belong to symphony. All other objects are left alone.
+Only objects with these labels belong to symphony, which does not change any other objects.
 """
 
 from __future__ import annotations
@@ -13,28 +13,31 @@ from symphony.names import MAX_LENGTH
 MANAGED_BY = "app.kubernetes.io/managed-by"
 SYMPHONY = "symphony"
 
-# On every object.
+# Every object has these labels.
 EXPERIMENT = "symphony/experiment"
 RUN = "symphony/run"
-# On a Pod, its Job and its Services: the name of the lone process or of the group.
+# A Pod, its Job and its Services have this label. It contains the name of the lone process or the
+# group.
 UNIT = "symphony/unit"
-# On a Service: the name of the service in the experiment.
+# A Service has this label. It contains the name of the service in the experiment.
 SERVICE = "symphony/service"
 
-# Annotations. The roster on the first Pod lists all processes of the experiment. The other one
-# lists the containers of a Pod that became ready because of a line in their log.
+# The following names are annotations. The roster is on the first Pod and lists all processes of the
+# experiment. The other annotation lists the containers of a Pod that became ready because of a line
+# in their log.
 ROSTER = "symphony/roster"
 READY = "symphony/ready"
 
-# The label selector of all objects of symphony.
+# The label selector that selects all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
 
-# The names of the Secrets with the secrets of an experiment and with its encryption keys.
+# The names of the two Secrets of an experiment: one for its secrets and one for its encryption
+# keys.
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 
-# The names of Secrets and ConfigMaps may be this long. Other names become labels and host names, so
-# their limit is `MAX_LENGTH`.
+# The maximum lengths of the names of Secrets and ConfigMaps. The names of other objects become
+# labels and host names, so their maximum length is `MAX_LENGTH`.
 _MAX_LENGTHS = {"Secret": 253, "ConfigMap": 253}
 
 
@@ -42,9 +45,9 @@ _MAX_LENGTHS = {"Secret": 253, "ConfigMap": 253}
 class Scope:
     """The namespace of an experiment and the names of its objects.
 
-    By default an experiment has its own ``namespace`` with the same name. If the namespace is
-    ``shared`` with other experiments, the names of its objects begin with the name of the
-    experiment.
+    By default, an experiment has its own ``namespace`` with the same name. If the namespace is
+    ``shared`` with other experiments, the names of the objects of the experiment begin with its
+    name.
     """
 
     experiment: str
@@ -53,12 +56,12 @@ class Scope:
 
     @property
     def selector(self) -> str:
-        """The label selector of all objects of the experiment."""
+        """The label selector that selects all objects of the experiment."""
         return f"{MANAGED_SELECTOR},{EXPERIMENT}={self.experiment}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all objects of the experiment."""
+        """The labels that all objects of the experiment have."""
         return {MANAGED_BY: SYMPHONY, EXPERIMENT: self.experiment}
 
     def object_name(self, name: str, kind: str = "Pod") -> str:

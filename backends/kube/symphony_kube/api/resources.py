@@ -12,7 +12,7 @@ from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, SYMPHONY
 Object = Mapping[str, Any]
 
 NAMESPACES = "/api/v1/namespaces"
-# Kind: the root path of its API group, and its plural name.
+# Maps each kind to the root path of its API group and to its plural name.
 KINDS = {
     "Pod": ("/api/v1", "pods"),
     "Job": ("/apis/batch/v1", "jobs"),
@@ -37,7 +37,7 @@ def plural_name(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An object to be created. ``data`` is the object as JSON."""
+    """An object that will be created. ``data`` is the object encoded as JSON."""
 
     kind: str
     name: str
@@ -59,7 +59,7 @@ class Resource:
 
 
 def describe(kind: str, name: str) -> str:
-    """Return the kind and name of an object, for messages.
+    """Return the kind and name of an object, in the form that messages use.
 
     >>> describe("ConfigMap", "db")
     "config map 'db'"
@@ -69,7 +69,7 @@ def describe(kind: str, name: str) -> str:
 
 
 def to_resource(body: Object, namespace: str) -> Resource:
-    """Return the resource for an object of a namespace."""
+    """Return the resource for an object in a namespace."""
     return Resource(
         kind=body["kind"],
         name=body["metadata"]["name"],
@@ -79,9 +79,9 @@ def to_resource(body: Object, namespace: str) -> Resource:
 
 
 def with_run_label(body: Object, run_id: str) -> Object:
-    """Return a copy of an object with the label of a run.
+    """Return a copy of an object with the label that identifies the run.
 
-    The Pod template of a Job gets the label, too.
+    If the object is a Job, its Pod template also gets the label.
     """
     result = {**body, "metadata": _add_run_label(body.get("metadata", {}), run_id)}
     if body["kind"] == "Job":
@@ -97,7 +97,7 @@ def _add_run_label(metadata: Object, run_id: str) -> Object:
 
 
 def items_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the objects of a list response. The items of an empty list can be null."""
+    """Return the objects in a list response. The items of an empty list can be null."""
     return answer.get("items") or []
 
 

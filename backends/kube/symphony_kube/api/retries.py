@@ -1,16 +1,16 @@
-"""When a failed call is repeated, and when it is given up. Pure.
+"""Determine when a failed call is repeated, and when it is given up. Pure.
 
 * If the server asks the client to come back later (429 or 503 with Retry-After), the call is
-  repeated for two minutes, whatever the call is.
-* Other errors of the server (429, 5xx) are repeated a few times. They pass within seconds if a
-  server restarts behind its load balancer. The same holds for timeouts and lost connections if the
-  server answered before.
+  repeated for up to two minutes, regardless of the kind of call.
+* After other errors from the server (429, 5xx), the call is repeated a few times, because these
+  errors pass within seconds if a server restarts behind its load balancer. The same applies to
+  timeouts and lost connections if the server has answered an earlier call.
 * If the server has never answered, the call fails within two seconds or at the first timeout,
   because the address is probably wrong or the server is down.
 * If the certificate of the server is not trusted, the call is not repeated.
 
-All calls can be repeated safely: reads, deletions by uid, and merge patches. A creation can be
-repeated because "already exists" is accepted if an earlier try of the same launch created the
+All calls can be repeated safely: reads, deletions by uid, and merge patches. A creation can also be
+repeated, because "already exists" is accepted if an earlier try of the same launch created the
 object (see `symphony_kube.lifecycle.create`).
 """
 
@@ -27,14 +27,14 @@ SERVICE_UNAVAILABLE = 503
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long calls may take and how often they are repeated. All values are in seconds.
+    """How long calls can take and how long they are repeated. All values are in seconds.
 
-    * ``connect``: time to connect, for each try.
-    * ``response``: time until the server answers, for each try.
-    * ``first_response``: time until a server that has not answered before answers.
+    * ``connect``: the maximum time to connect in each try.
+    * ``response``: the maximum time until the server answers in each try.
+    * ``first_response``: the same maximum for a server that has never answered.
     * ``pauses``: the pauses between tries.
     * ``unreached``: how long a call is repeated if the server has never answered.
-    * ``outage``: how long a call is repeated if the server answered before.
+    * ``outage``: how long a call is repeated if the server has answered an earlier call.
     * ``retry_after_total``: how long a call is repeated if the server sends Retry-After.
     * ``retry_after_longest``: the longest pause that Retry-After can cause.
     """
@@ -55,7 +55,7 @@ def pause(
     """Return the pause before the next try in seconds, or None to give up.
 
     ``failures`` is the number of earlier failures of this call. ``elapsed`` is the time since the
-    first try in seconds. ``reached`` tells whether the server has ever answered.
+    first try in seconds. ``reached`` is True if the server has ever answered.
     """
     next_pause = timeouts.pauses[failures] if failures < len(timeouts.pauses) else None
     if isinstance(exc, ApiError):

@@ -1,6 +1,6 @@
 """Follow lists of objects with one list and one watch for each kind.
 
-If a watch ends or its connection is lost, it is continued from its last resource version. If the
+If a watch ends or loses its connection, it is continued from its last resource version. If the
 server no longer has this version (410), the objects are listed again.
 """
 
@@ -26,12 +26,12 @@ from symphony_kube.api.errors import ApiError
 
 Object = dict[str, Any]
 
-# The duration of one watch. If the network is lost without an error, changes are seen this much
-# later.
+# The duration of one watch in seconds. If the network is lost without an error, changes can be
+# reported with a delay of this length.
 WATCH_SECONDS = 120
-# How long the server may be unreachable.
+# How long the server can be unreachable before the watch fails, in seconds.
 OUTAGE_SECONDS = 60.0
-# The pauses between watches. They are doubled after each failure.
+# The pauses between watches in seconds. The pause is doubled after each failure.
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 # The status codes for a resource version that is too old (410), or too new for a server that lags
@@ -43,9 +43,10 @@ LISTED = "LISTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An event for objects of a kind.
+    """An event that concerns one or more objects of a kind.
 
-    ADDED, MODIFIED and DELETED have one object. LISTED has all objects of the kind.
+    ADDED, MODIFIED and DELETED events contain one object. A LISTED event contains all objects of
+    the kind.
     """
 
     kind: str
@@ -59,9 +60,9 @@ Changes = queue.SimpleQueue["Change | SymphonyError | None"]
 class Watcher:
     """Lists the objects of several kinds and reports their changes.
 
-    ``paths`` has the API path of each kind. ``selector`` is a label selector. ``outage_seconds`` is
-    how long the server may be unreachable. Close the watcher when it is no longer needed. It can be
-    closed from any thread.
+    ``paths`` maps each kind to its API path. ``selector`` is a label selector. ``outage_seconds``
+    is how long the server can be unreachable before the watcher fails. Close the watcher when it is
+    no longer needed. Any thread can close it.
     """
 
     def __init__(
@@ -99,8 +100,8 @@ class Watcher:
     def start(self, kind: str, *, optional: bool = False) -> tuple[Object, ...]:
         """List the objects of a kind and start to watch them.
 
-        If ``optional`` is set and the user may list but not watch the kind, its changes are not
-        reported. Raises `ApiError` and `Unreachable`.
+        If ``optional`` is set and the user is allowed to list the kind but not to watch it, its
+        changes are not reported. Raises `ApiError` and `Unreachable`.
         """
         feed = _Feed(
             self._api,
@@ -134,7 +135,7 @@ class Watcher:
         return found
 
     def close(self) -> None:
-        """End the watches. A thread that waits for changes gets an empty list."""
+        """End the watches. A thread that is waiting for changes gets an empty list."""
         self._closed = True
         self._changes.put(None)
         for feed in self._feeds:
@@ -142,7 +143,10 @@ class Watcher:
 
 
 class _Feed:
-    """The list and the watch of one kind. It runs in its own thread and puts changes in a queue."""
+    """The list and the watch of one kind.
+
+    Each feed runs in its own thread and puts changes in a queue.
+    """
 
     def __init__(
         self,
@@ -171,7 +175,7 @@ class _Feed:
     def list(self) -> tuple[Object, ...]:
         """Return the current objects. The watch continues from their resource version."""
         answer = self._api.call("GET", self._path, query={"labelSelector": self._selector})
-        # Measured after the call, because the call can take long.
+        # The time is measured after the call, because the call can take long.
         self._last_response = time.monotonic()
         self._version = answer["metadata"]["resourceVersion"]
         return tuple(answer.get("items") or ())
@@ -195,7 +199,7 @@ class _Feed:
             self._pause_seconds = min(self._pause_seconds * 2, LONGEST_PAUSE_SECONDS)
 
     def close(self) -> None:
-        """End the watch. This can be called from any thread."""
+        """End the watch. Any thread can call this method."""
         self._closed.set()
         if self._stream is not None:
             self._stream.close()
@@ -216,7 +220,7 @@ class _Feed:
         self._stream = self._api.open_stream(
             self._path, query=query, idle_timeout=WATCH_SECONDS + WATCH_END_TOLERANCE_SECONDS
         )
-        # `close` does not see a stream that is opened at the same time.
+        # If `close` runs while the stream is being opened, it cannot close the stream.
         if self._closed.is_set():
             self._stream.close()
         for event in watch_events(self._stream):
@@ -232,7 +236,7 @@ class _Feed:
 
 
 def _is_temporary(exc: SymphonyError) -> bool:
-    """Return whether the call may succeed if it is repeated."""
+    """Return whether a failed call may succeed if it is repeated."""
     if isinstance(exc, ApiError):
         return exc.status == 429 or exc.status >= 500
     return isinstance(exc, Unreachable)

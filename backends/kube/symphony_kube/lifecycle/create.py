@@ -1,4 +1,4 @@
-"""Create the objects of a launch, or roll back: all of them exist afterwards, or none."""
+"""Create all objects of a launch. If an object cannot be created, delete the others again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Unknown fields are errors. Servers before Kubernetes 1.25 ignore this option and drop such fields.
+# The server rejects unknown fields. Servers before Kubernetes 1.25 ignore this option and drop such
+# fields.
 STRICT_QUERY = {"fieldValidation": "Strict"}
-# How long Pods are retried in a new namespace whose service account does not exist yet. This is
-# only needed if the user may not watch service accounts.
+# How long the creation of Pods is retried in a new namespace whose service account does not exist
+# yet. Retries are only needed if the user is not allowed to watch service accounts.
 SERVICE_ACCOUNT_SECONDS = 10.0
 SERVICE_ACCOUNT_PAUSE_SECONDS = 0.2
 
@@ -31,7 +32,7 @@ SERVICE_ACCOUNT_PAUSE_SECONDS = 0.2
 class NameTaken(BackendError):
     """Raised if an object cannot be created because another object has its name.
 
-    ``found`` is the other object, or None if the user may not read it.
+    ``found`` is the other object, or None if the user is not allowed to read it.
     """
 
     def __init__(self, resource: Resource, found: dict[str, Any] | None, cause: ApiError) -> None:
@@ -44,9 +45,9 @@ class NameTaken(BackendError):
 class Creation:
     """Creates the objects of one launch with several threads, and can delete them again.
 
-    Each object has ``run_id`` in a label. ``created`` has the created objects by path.
-    ``uncertain`` has the objects that may have been created, because the server did not answer.
-    ``stopped`` is set when no more objects are to be created.
+    Each object is labelled with ``run_id``. ``created`` contains the created objects by path.
+    ``uncertain`` contains the objects that may have been created although the server did not
+    answer. ``stopped`` is set when no more objects will be created.
     """
 
     def __init__(self, api: Api, scope: Scope, run_id: str) -> None:
@@ -60,7 +61,7 @@ class Creation:
     def create(self, resource: Resource) -> dict[str, Any]:
         """Create an object and return it.
 
-        If an earlier try created the object and its response was lost, return that object. Raises
+        If an earlier try created the object but its response was lost, return that object. Raises
         `LaunchFailed` and `NameTaken`.
         """
         self.uncertain[resource.path] = resource
@@ -79,7 +80,7 @@ class Creation:
         return body
 
     def create_all(self, resources: Sequence[Resource]) -> None:
-        """Create objects in parallel. After the first failure no more objects are created."""
+        """Create objects in parallel. After the first failure, no more objects are created."""
         in_parallel(self.create, resources, threads=self._api.connections, stopped=self.stopped)
 
     def _post(self, resource: Resource) -> dict[str, Any]:
@@ -96,7 +97,7 @@ class Creation:
             except ApiError as exc:
                 if exc.status == 409 and exc.reason == "AlreadyExists":
                     return self._existing(resource, exc)
-                # The service account of a new namespace is created a moment later.
+                # The service account of a new namespace is created a moment after the namespace.
                 may_appear = (
                     error_messages.lacks_service_account(exc)
                     and not self._scope.shared
@@ -124,7 +125,7 @@ class Creation:
         """
         self.stopped.set()
         self._resolve_uncertain()
-        # Deleting a namespace deletes everything in it.
+        # Deleting a namespace deletes all objects in it.
         namespaces = [
             path for path, (resource, _) in self.created.items() if resource.kind == "Namespace"
         ]
@@ -137,7 +138,10 @@ class Creation:
         return [*(failure for failure in failures if failure), *uncertain]
 
     def _delete(self, path: str) -> str:
-        """Delete the object at a path. Return why it could not be deleted, or ``""``."""
+        """Delete the object at a path.
+
+        Return why it could not be deleted, or ``""`` if it was deleted.
+        """
         resource, body = self.created[path]
         try:
             delete_uid(self._api, path, body["metadata"]["uid"], grace_seconds=0)
@@ -166,10 +170,10 @@ def _no_answer(resource: Resource) -> str:
 def delete_uid(
     api: Api, path: str, uid: str, *, grace_seconds: int | None = None
 ) -> dict[str, Any] | None:
-    """Delete an object if it still has this uid.
+    """Delete the object at a path if it still has the given uid.
 
-    ``grace_seconds`` replaces the grace period of the object. Return the response of the server, or
-    None if the object does not exist.
+    ``grace_seconds`` replaces the grace period of the object. Return the response from the server,
+    or None if the object does not exist.
     """
     options: dict[str, Any] = {
         "propagationPolicy": "Background",
@@ -180,7 +184,7 @@ def delete_uid(
     try:
         return api.call("DELETE", path, body=options)
     except ApiError as exc:
-        # 409 means that another object has the name by now.
+        # Status 409 means that another object now has the name.
         if exc.status in (404, 409):
             return None
         raise
@@ -196,7 +200,7 @@ def in_parallel(
     """Call ``work`` for each item with several threads, and return the results in order.
 
     After the first exception, including Ctrl-C in the calling thread, no more items are started and
-    ``stopped`` is set. The exception is raised when the running calls have returned.
+    ``stopped`` is set. The exception is raised after the running calls have returned.
     """
     todo = list(items)
     if not todo:

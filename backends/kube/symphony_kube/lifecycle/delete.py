@@ -29,16 +29,18 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-# How long a namespace may exist after its Pods are gone.
+# How long a namespace can exist after its Pods are gone before an error is raised.
 NAMESPACE_SECONDS = 120.0
-# A launcher that is still running can create more objects during the deletion.
+# The maximum number of deletion rounds. A launcher that is still running can create more objects
+# during the deletion.
 MAX_ROUNDS = 3
-# The server deletes the Pods of a collection one after the other before it answers.
+# This timeout is long, because the server deletes the Pods of a collection one after the other
+# before it answers.
 DELETE_PODS_TIMEOUT_SECONDS = 60.0
-# How long a Pod may exist after its grace period before its containers are checked.
+# How long a Pod can exist after its grace period before its containers are checked.
 LATE_POD_SECONDS = 2.0
-# Field selectors. A Pod whose containers have all exited is Succeeded or Failed, and a Pod whose
-# containers have not started is Pending.
+# These are field selectors. The phase of a Pod is Succeeded or Failed if all its containers have
+# exited, and Pending if none of its containers has started.
 NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -46,7 +48,7 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionTarget:
-    """An object to delete. ``of_job`` is set for a Pod that is deleted together with its Job."""
+    """An object that will be deleted. ``of_job`` is set for a Pod that is deleted with its Job."""
 
     kind: str
     name: str
@@ -57,8 +59,8 @@ class DeletionTarget:
 def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
     """Delete the objects of an experiment, and return when they are gone.
 
-    An experiment that does not exist is not an error. Set ``jobs_only`` if the user may have
-    rights for Jobs and Pods only. Raises `BackendError`.
+    An experiment that does not exist is not an error. Set ``jobs_only`` if the user may have rights
+    for Jobs and Pods only. Raises `BackendError`.
     """
     if scope.shared:
         _delete_from_shared_namespace(api, scope, jobs_only=jobs_only)
@@ -75,7 +77,7 @@ def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
 
 
 def _delete_namespace(api: Api, scope: Scope, uid: str) -> None:
-    """Delete a namespace with everything in it."""
+    """Delete a namespace and all objects in it."""
     try:
         delete_uid(api, f"{NAMESPACES}/{scope.namespace}", uid)
     except ApiError as exc:
@@ -86,8 +88,8 @@ def _delete_namespace(api: Api, scope: Scope, uid: str) -> None:
 def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = False) -> None:
     """Wait until a namespace that is being deleted is gone.
 
-    ``immediately`` ends its Pods without a grace period. Raises `BackendError` if it is still there
-    after a time.
+    ``immediately`` ends the Pods in the namespace without a grace period. Raises `BackendError` if
+    the namespace still exists after `NAMESPACE_SECONDS`.
     """
     _delete_pods(api, scope, immediately=immediately)
     path = collection_path("Pod", scope.namespace)
@@ -106,9 +108,10 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
 
 
 def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
-    """Delete the Pods of a namespace that is being deleted.
+    """Delete the Pods in a namespace that is being deleted.
 
-    Otherwise Kubernetes deletes them some seconds later, and rarely checks whether they are gone.
+    Without this call, Kubernetes deletes the Pods some seconds later, and rarely checks whether
+    they are gone.
     """
     try:
         api.call(
@@ -119,7 +122,7 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
             timeout=DELETE_PODS_TIMEOUT_SECONDS,
         )
     except ApiError:
-        # The user may not delete Pods. Kubernetes deletes them later.
+        # The user is not allowed to delete Pods, so Kubernetes deletes them later.
         return
 
 
@@ -132,7 +135,7 @@ def _pod_uids(api: Api, path: str) -> set[str]:
 
 
 def why_namespace_remains(api: Api, scope: Scope) -> str:
-    """Return why a namespace is not deleted, as Kubernetes reports it."""
+    """Return why a namespace is not deleted, as reported by Kubernetes."""
     found = api.find(f"{NAMESPACES}/{scope.namespace}") or {}
     conditions = found.get("status", {}).get("conditions") or ()
     messages = [item.get("message", "") for item in conditions if item["status"] == "True"]
@@ -142,11 +145,12 @@ def why_namespace_remains(api: Api, scope: Scope) -> str:
 def wait_for_pods(
     api: Api, path: str, query: Mapping[str, str], uids: Collection[str]
 ) -> list[Object]:
-    """Wait until deleted Pods are gone, and return those that are stuck.
+    """Wait until deleted Pods are gone, and return the Pods that are stuck.
 
     After the containers of a Pod have exited, the kubelet can take ten seconds to remove the Pod,
-    or half a minute if it was about to start a container. Such Pods are removed immediately if all
-    their containers have exited, or if none had started at the end of the grace period.
+    or half a minute if it was about to start a container. Such a Pod is removed immediately if all
+    its containers have exited, or if none of its containers had started at the end of the grace
+    period.
     """
     began = time.monotonic()
     not_finished_query = {**query, "fieldSelector": NOT_FINISHED}
@@ -209,13 +213,13 @@ def _delete_targets(
         try:
             delete_uid(api, path, target.uid, grace_seconds=grace_seconds)
         except ApiError as exc:
-            # The Pod of a Job is deleted with the Job if the user may not delete Pods.
+            # If the user is not allowed to delete Pods, the Pod of a Job is deleted with the Job.
             if target.of_job and exc.status == 403:
                 return
             what = describe(target.kind, target.name)
             raise _cannot("delete", what, scope, exc) from exc
 
-    # Jobs are deleted before their Pods, because they would replace deleted Pods.
+    # Jobs are deleted before their Pods, because a Job replaces its deleted Pods.
     for of_job in (False, True):
         step = [target for target in targets if target.of_job is of_job]
         in_parallel(remove, step, threads=api.connections)
@@ -227,7 +231,7 @@ def _delete_targets(
 
 
 def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
-    """Delete the Pods of the deleted Jobs of a launch, and wait until they are gone."""
+    """Delete the Pods of the deleted Jobs of a launch, and wait until these Pods are gone."""
     path = collection_path("Pod", scope.namespace)
     query = {"labelSelector": f"{scope.selector},{RUN}={run_id}"}
     pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
@@ -236,13 +240,13 @@ def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
 
 
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
-    """Wait until objects of a kind are gone. Raises `BackendError` if some are stuck."""
+    """Wait until objects of a kind are gone. Raises `BackendError` if some objects are stuck."""
     wait = wait_for_pods if kind == "Pod" else wait_deleted.until_gone
     path = collection_path(kind, scope.namespace)
     try:
         stuck = wait(api, path, {"labelSelector": scope.selector}, uids)
     except ApiError as exc:
-        # If the user may not list Jobs, waiting for their Pods is enough.
+        # If the user is not allowed to list Jobs, waiting for their Pods is enough.
         if exc.status == 403:
             return
         raise
@@ -255,7 +259,7 @@ def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
 
 
 def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]:
-    """Return the objects of an experiment of all kinds that this user can have created."""
+    """Return the objects of an experiment, of every kind that this user can have created."""
     lists = in_parallel(
         lambda kind: _list(api, scope, kind, jobs_only=jobs_only),
         list(KINDS),
@@ -275,9 +279,9 @@ def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]
 
 
 def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object] | None:
-    """Return the objects of a kind.
+    """Return the objects of one kind in an experiment.
 
-    Return None if this user may not list them and cannot have created them.
+    Return None if this user is not allowed to list the objects and cannot have created them.
     """
     path = collection_path(kind, scope.namespace)
     query = {"labelSelector": scope.selector}
@@ -291,9 +295,9 @@ def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object]
 
 
 def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bool:
-    """Return whether objects of a kind can be deleted, or cannot exist, without a list of them."""
+    """Return whether objects of a kind cannot exist, or can be deleted without listing them."""
     if kind == "Job":
-        # The owner references of the Pods name the Jobs.
+        # Jobs need not be listed, because the owner references of the Pods name them.
         return True
     if kind == "Pod":
         return False
@@ -323,7 +327,7 @@ def _target(kind: str, item: Object) -> DeletionTarget:
 
 
 def _jobs_of_pods(pods: Iterable[Object]) -> list[DeletionTarget]:
-    """Return the Jobs of Pods, for a user who may not list Jobs."""
+    """Return the Jobs that own the Pods, for a user who is not allowed to list Jobs."""
     names: dict[str, str] = {}
     for pod in pods:
         owner = _job_owner(pod)

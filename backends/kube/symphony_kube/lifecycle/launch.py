@@ -1,4 +1,4 @@
-"""Launch an experiment: create all of its objects, or leave none behind."""
+"""Launch an experiment: create all its objects, or leave none behind."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 OnStatus = Callable[[ExperimentStatus], None]
 
-# If an experiment has objects but no Pods, and they are younger than this, another launch is in
-# progress.
+# If an experiment has no Pods, and its objects are younger than this number of seconds, another
+# launch is in progress.
 LAUNCH_IN_PROGRESS_SECONDS = 60.0
 # How long a launch waits for the service account of a new namespace.
 SERVICE_ACCOUNT_SECONDS = 10
@@ -52,20 +52,21 @@ def launch(
     force: bool,
     on_change: OnStatus | None = None,
 ) -> None:
-    """Create the objects of an experiment, each with ``run_id`` in a label.
+    """Create the objects of an experiment, each labelled with ``run_id``.
 
     Return when all objects are created. Processes that start after others are created when their
-    conditions are met. If an experiment with that name is running, raise `AlreadyExists`, or
-    replace it with ``force``. A finished experiment is always replaced. Raises `LaunchFailed` with
-    the object, the reason from the server and a fix. In this case the created objects are deleted
-    again.
+    conditions are met. If an experiment with the same name is running, raise `AlreadyExists`, or
+    replace that experiment with ``force``. A finished experiment is always replaced. Raises
+    `LaunchFailed` with the object, the reason from the server and a fix. In this case, the created
+    objects are deleted again.
     """
     jobs_only = all(unit.job for unit in manifest.roster)
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only)
     try:
         _create_or_roll_back(api, manifest, run_id, on_change)
     except _Leftovers:
-        # An earlier launch left objects but no Pods, so `remove_previous` did not find it.
+        # An earlier launch left objects but no Pods, so `remove_previous` did not find the
+        # experiment.
         delete.delete(api, manifest.scope, jobs_only=jobs_only)
         _create_or_roll_back(api, manifest, run_id, on_change)
     except AlreadyExists:
@@ -76,16 +77,16 @@ def launch(
 
 
 class _Leftovers(LaunchFailed):
-    """Raised if an object of an earlier, incomplete launch has the name of a new object."""
+    """Raised if an object from an earlier, incomplete launch has the name of a new object."""
 
 
 # --- a previous experiment with the same name ---
 
 
 def remove_previous(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
-    """Delete a finished experiment with the same name, or with ``force`` a running one.
+    """Delete a finished experiment with the same name. With ``force``, also delete a running one.
 
-    Raises `AlreadyExists` if it is running and ``force`` is not set.
+    Raises `AlreadyExists` if the experiment is running and ``force`` is not set.
     """
     if scope.shared:
         running = _is_running_in_shared_namespace(api, scope)
@@ -111,7 +112,7 @@ def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
     observation = observe.observe(scope.experiment, pods, now=time.time())
     if not observation.status.ended:
         return True
-    # The Pods have finished. If they belong to Jobs, the Jobs can create more.
+    # The Pods have finished. If they belong to Jobs, the Jobs can create more Pods.
     return _is_running(api, scope)
 
 
@@ -124,7 +125,7 @@ def _is_running_in_own_namespace(api: Api, scope: Scope) -> bool | None:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
         if exc.status == 403:
-            # A user who may not read the namespace may still be able to create it.
+            # A user who is not allowed to read the namespace may still be able to create it.
             return None
         text = error_messages.cannot_create("Namespace", scope.namespace, scope, exc, verb="read")
         raise error_messages.launch_failed(text, exc) from exc
@@ -165,7 +166,8 @@ def _wait_for_namespace(api: Api, scope: Scope, found: Object) -> None:
 def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
     """Return whether an experiment is running, according to its Pods and Jobs.
 
-    If it has neither, the age of ``other`` decides, which is another object of the experiment.
+    If the experiment has no Pods and no Jobs, the age of ``other``, another object of the
+    experiment, determines the result.
     """
     try:
         status = experiments.experiment_status(api, scope)
@@ -193,7 +195,7 @@ def _create_or_roll_back(
     try:
         _create(api, manifest, creation, run_id, on_change)
     except BaseException as exc:
-        # Ctrl-C rolls the launch back, too.
+        # The launch is also rolled back after Ctrl-C.
         error = _launch_error(api, scope, exc)
         remaining = _roll_back(api, scope, creation)
         if remaining:
@@ -210,7 +212,7 @@ def _create_or_roll_back(
 
 
 def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
-    """Return the error to raise for a failed launch, or None for a foreign exception."""
+    """Return the error for a failed launch, or None if the exception is not from symphony."""
     if isinstance(exc, NameTaken):
         return _name_taken_error(api, scope, exc)
     if isinstance(exc, (LaunchFailed, AlreadyExists)):
@@ -238,7 +240,7 @@ def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | 
 
 
 def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
-    """Delete the created objects, and wait until they are gone. Return those that remain."""
+    """Delete the created objects, and wait until they are gone. Return the objects that remain."""
     try:
         remaining = creation.roll_back()
         if not remaining:
@@ -275,14 +277,15 @@ def _create(
         units[unit.name] = to_resource(with_run_label(body, run_id), scope.namespace)
     steps: list[Callable[[], object]] = []
     if not scope.shared:
-        # Of several launches at the same time, only one can create the namespace.
+        # If several launches run at the same time, only one can create the namespace.
         namespace = creation.create(base.pop(0))
         steps.append(partial(_wait_for_service_account, api, scope, namespace))
     steps += [partial(creation.create, resource) for resource in base]
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
     first_units = [units[unit.name] for unit in manifest.roster if not unit.starts_after]
     if first_units:
-        # The first Pod has the roster. Without it the other processes cannot be reported.
+        # The first Pod contains the roster. Without the roster, the other processes cannot be
+        # reported.
         first = first_units[0]
         body = creation.create(first)
         if scope.shared:
@@ -296,10 +299,10 @@ def _call(step: Callable[[], object]) -> None:
 
 
 def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None:
-    """Wait until Pods can be created in a new namespace, with a watch of its service account.
+    """Watch the service account of a new namespace until Pods can be created there.
 
-    Before Kubernetes 1.21 Pods also need the secret of the account. Since then namespaces have a
-    label with their name, by which the version is recognized.
+    Before Kubernetes 1.21, Pods also need the secret of the account. Since that version, every
+    namespace has a label with its name, so the presence of this label identifies newer servers.
     """
     needs_secret = "kubernetes.io/metadata.name" not in labels_of(namespace)
     path = f"{NAMESPACES}/{scope.namespace}/serviceaccounts"
@@ -313,7 +316,8 @@ def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None
                 events.close()
                 return
     except BackendError:
-        # If the user may not watch service accounts, the creation of Pods is retried instead.
+        # If the user is not allowed to watch service accounts, the creation of Pods is retried
+        # instead.
         return
 
 
@@ -322,9 +326,10 @@ def _check_no_other_launch(
 ) -> None:
     """Raise `AlreadyExists` if another launch in a shared namespace created its first unit earlier.
 
-    The server lists the objects at the resource version of our own first unit. So of two launches
-    at the same time the later one sees the earlier one, and fails. Creation times cannot be used,
-    because they have a resolution of a second and are not ordered.
+    The server lists the objects at the resource version of the first unit of this launch. If two
+    launches run at the same time, the later launch therefore sees the earlier launch and fails.
+    Creation times cannot be used, because they have a resolution of one second and do not reflect
+    the order of creation.
     """
     query = {
         "labelSelector": scope.selector,
@@ -336,7 +341,8 @@ def _check_no_other_launch(
     except ApiError as exc:
         if exc.status != 403:
             raise
-        # A user who may not list Jobs gets an error later if the name of a Job is taken.
+        # If the user is not allowed to list Jobs, an error is reported later if the name of a Job
+        # is taken.
         return
     for other in items_of(answer):
         is_other_run = labels_of(other).get(RUN) != creation.run_id

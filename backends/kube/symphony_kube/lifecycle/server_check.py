@@ -1,4 +1,4 @@
-"""Check the objects of an experiment with the API server, without creating any."""
+"""Check the objects of an experiment with the API server, without creating any objects."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-# Objects of an experiment with its own namespace are checked here, because that namespace may not
-# exist yet. Most users have the same rights in it as in a new namespace.
+# The objects of an experiment with its own namespace are checked in the default namespace, because
+# the namespace of the experiment may not exist yet. Most users have the same rights in the default
+# namespace as in a new namespace.
 CHECK_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """An object to check, with the overrides that were merged into it."""
+    """An object that will be checked, with the overrides that were merged into it."""
 
     body: Object
     overrides: tuple[Override, ...] = ()
@@ -37,8 +38,8 @@ class _Candidate:
 def check_with_server(api: Api, manifest: KubeManifest) -> None:
     """Have the API server validate every object without creating it.
 
-    Raises `LaunchFailed` if the server rejects an object, or if an override has a field that the
-    server does not know.
+    Raises `LaunchFailed` if the server rejects an object, or if an override contains a field that
+    the server does not know.
     """
     scope = manifest.scope
     namespace = scope.namespace if scope.shared else CHECK_NAMESPACE
@@ -52,8 +53,8 @@ def check_with_server(api: Api, manifest: KubeManifest) -> None:
 def _check_object(api: Api, scope: Scope, namespace: str, candidate: _Candidate) -> None:
     body = candidate.body
     kind, name = body["kind"], body["metadata"]["name"]
-    # An existing object with the same name would cause an error, so another name is used. The names
-    # themselves were validated when the objects were rendered.
+    # An existing object with the same name would cause an error, so the check uses another name.
+    # The original names were validated when the objects were rendered.
     temporary_name = f"symphony-check-{secrets.token_hex(6)}"
     metadata = {**body["metadata"], "name": temporary_name}
     if kind != "Namespace":

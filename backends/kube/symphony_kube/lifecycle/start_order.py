@@ -26,7 +26,7 @@ from symphony_kube.status.pod_status import ContainerStatus
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
-# The pause between tries to read a log, and between checks of what was read.
+# The pause between attempts to read a log, and between checks for lines that were found.
 LOG_POLL_SECONDS = 0.5
 
 ContainerStates = Mapping[str, ContainerStatus]
@@ -42,10 +42,10 @@ def create_in_start_order(
 ) -> None:
     """Create the units that start after other processes, each when its conditions are met.
 
-    Units that can never start are not created. ``resources`` has the objects of the units by name.
-    ``on_change`` is called with each new status. Raises `LaunchFailed` if the experiment is deleted
-    during the launch, and if a unit waits for a process whose image cannot be pulled, because it
-    would wait forever.
+    Units that can never start are not created. ``resources`` maps the names of units to their
+    objects. ``on_change`` is called with each new status. Raises `LaunchFailed` if the experiment
+    is deleted during the launch. Also raises `LaunchFailed` if a unit waits for a process whose
+    image cannot be pulled, because the unit would wait forever.
     """
     waiting = [unit for unit in roster if unit.starts_after]
     if not waiting:
@@ -64,8 +64,8 @@ def create_in_start_order(
             creation.create_all([resources[unit.name] for unit in startable])
             if not waiting:
                 return
-            # A process that is ready because of its log changes no object if the user may not write
-            # to Pods, so there may be no observation for it.
+            # If the user is not allowed to write to Pods, no object changes when a process becomes
+            # ready because of its log, so no new observation may arrive for that process.
             next_observation = observations.next(LOG_POLL_SECONDS if logs.pending else None)
             if next_observation is None:
                 continue
@@ -79,7 +79,7 @@ def create_in_start_order(
 def _split_by_verdict(
     waiting: Sequence[Unit], states: ContainerStates
 ) -> tuple[list[Unit], list[Unit]]:
-    """Return the units that can start, and those that must continue to wait.
+    """Return the units that can start, and the units that must continue to wait.
 
     Units that can never start are in neither list.
     """
@@ -110,10 +110,10 @@ def _check_images(waiting: Sequence[Unit], states: ContainerStates) -> None:
 
 
 def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[str]]]:
-    """Return the log patterns of processes for which others wait, by process.
+    """Return the log patterns of the processes for which other processes wait, by process name.
 
-    Each entry has the unit of the process, and the regular expression of the line in its log that
-    means that the process is ready.
+    Each entry contains the unit of the process and a regular expression. The process is ready when
+    a line in its log matches this expression.
     """
     awaited = {
         name
@@ -132,20 +132,22 @@ def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[st
 class ReadyLogs:
     """Reads the logs of processes that are ready because of a line in their log.
 
-    Only processes for which others wait are read. Each process that is ready is recorded in an
-    annotation of its Pod for later observers, if the user may write to it. Use it as a context
-    manager.
+    Only the logs of processes for which other processes wait are read. If the user is allowed to
+    write to the Pod of a ready process, the process is recorded in an annotation of the Pod for
+    later observers. Use an instance as a context manager.
     """
 
     def __init__(self, api: Api, scope: Scope, roster: Roster) -> None:
         self._api = api
         self._scope = scope
         self._patterns = _awaited_log_patterns(roster)
-        # Processes whose line was found, and those of them that `add_ready` has returned.
+        # The first set contains the processes whose line was found. The second set contains the
+        # processes in the first set that `add_ready` has already returned.
         self._ready: set[str] = set()
         self._returned: set[str] = set()
-        # Runs of processes, identified by name and start time: those that are read at the moment,
-        # and those for which reading was started.
+        # These sets contain runs of processes, identified by process name and start time. The logs
+        # of the runs in the first set are currently being read. For each run in the second set,
+        # reading was started.
         self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
         self._streams: set[ResponseStream] = set()
@@ -166,17 +168,18 @@ class ReadyLogs:
         for stream in list(self._streams):
             stream.close()
         if kind is None:
-            # The launcher may exit next. Wait until the last ready process is recorded.
+            # The launcher may exit after this method returns, so wait until the last ready process
+            # is recorded.
             with self._record_lock:
                 pass
 
     @property
     def pending(self) -> bool:
-        """Whether a log is being read, or a process is ready that `add_ready` has not returned."""
+        """Whether a log is being read, or `add_ready` has not yet returned a ready process."""
         return bool(self._reading) or self._returned != self._ready
 
     def add_ready(self, states: ContainerStates) -> dict[str, ContainerStatus]:
-        """Return the states with the processes that are ready because of their log.
+        """Return the states, updated with the processes that are ready because of their log.
 
         Start to read the logs of processes that have started.
         """
@@ -214,7 +217,7 @@ class ReadyLogs:
             except Unreachable:
                 self._stopped.wait(LOG_POLL_SECONDS)
             except ApiError as exc:
-                # 400 means that the container does not have a log yet.
+                # Status 400 means that the container does not have a log yet.
                 if exc.status != 400 or self._stopped.wait(LOG_POLL_SECONDS):
                     return
             except BackendError:
@@ -229,7 +232,10 @@ class ReadyLogs:
                 self._record(pod, process)
 
     def _pod(self, unit: Unit, process: str) -> str | None:
-        """Return the name of the Pod of a process. Kubernetes chooses the names of Pods of Jobs."""
+        """Return the name of the Pod of a process.
+
+        Kubernetes generates the names of the Pods of Jobs.
+        """
         if not unit.job:
             return self._scope.object_name(unit.name)
         containers = find_pod.list_containers(self._api, self._scope, unit.name)
@@ -244,7 +250,7 @@ class ReadyLogs:
         )
         self._streams.add(stream)
         try:
-            # `__exit__` does not see a stream that is opened at the same time.
+            # If `__exit__` runs while the stream is being opened, it cannot close the stream.
             if self._stopped.is_set():
                 return False
             for line in stream.lines():
@@ -259,7 +265,8 @@ class ReadyLogs:
     def _record(self, pod: str, process: str) -> None:
         """Record in an annotation of a Pod that a process is ready.
 
-        If the user may not write to the Pod, only this launch knows.
+        If the user is not allowed to write to the Pod, only this launch knows that the process is
+        ready.
         """
         recorded = self._recorded.setdefault(pod, set())
         recorded.add(process)

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-# How long an object may exist after its grace period before it is reported as stuck.
+# How long an object can exist after its grace period before it is reported as stuck.
 STUCK_SECONDS = 120.0
-# The pause between lists if the user may not watch the objects.
+# The pause between lists if the user is not allowed to watch the objects.
 LIST_PAUSE_SECONDS = 0.5
-# The number of stuck objects that a message names.
+# The maximum number of stuck objects that a message names.
 MAX_NAMES = 5
 
 
@@ -35,7 +35,7 @@ def until_gone(
     """Wait until no object with one of the ``uids`` exists, and return the objects that are stuck.
 
     ``path`` and ``query`` select a list that contains these objects. ``timeout`` is the time in
-    addition to their grace periods in seconds, by default `STUCK_SECONDS`.
+    seconds to wait after the grace periods of the objects. The default is `STUCK_SECONDS`.
     """
     deadline = time.monotonic() + (STUCK_SECONDS if timeout is None else timeout)
     while True:

@@ -1,4 +1,4 @@
-"""Write assignments into the settings of processes. They can be changed until the launch."""
+"""Write assignments into the settings of processes. Assignments can be changed until the launch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from symphony_kube.node_pools.choose import (
 )
 from symphony_kube.node_pools.pools import MachineResources, NodePool
 
-# The owner of a Pod: a lone process, or a group.
+# The object that becomes a Pod: a lone process or a group.
 Owner = Process | ProcessGroup
 
 
 @dataclass(slots=True, kw_only=True)
 class _WrittenAssignment:
-    """The assignment of a process, and the settings that were written for it."""
+    """The assignment of a process, and the settings that were written for the assignment."""
 
     owner: Owner
     assignment: Assignment
@@ -39,7 +39,7 @@ class _WrittenAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WrittenPlacement:
-    """The pool of a Pod, and the settings that were added for it."""
+    """The pool of a Pod, and the settings that were added for the pool."""
 
     pool: NodePool
     added_selector: bool
@@ -59,9 +59,9 @@ class Placements:
     def assign(
         self, process: Process, owner: Owner, assignment: Assignment, pools: Sequence[NodePool]
     ) -> NodePool:
-        """Choose a pool for the Pod of a process, and write the settings for it.
+        """Choose a pool for the Pod of a process, and write the settings for the pool.
 
-        Raises `SpecError` if no pool fits. In this case nothing is changed.
+        Raises `SpecError` if no pool fits. In this case, nothing is changed.
         """
         unit = self._unit(process, owner, assignment)
         pool = choose_pool(pools, unit)
@@ -82,7 +82,7 @@ class Placements:
         new_member = self._member(process, owner, assignment)
         if isinstance(owner, Process):
             return PlacementUnit(description=f"process {owner.name!r}", members=(new_member,))
-        # Processes can be assigned with the group before they are added to it.
+        # A process can be assigned with a group before it is added to the group.
         processes = dict.fromkeys(owner.list_processes())
         for other, known in self._assignments.items():
             if known.owner is owner:
@@ -98,7 +98,7 @@ class Placements:
     ) -> PlacementMember:
         """Return a process with the resources that it will request.
 
-        If ``assignment`` is given, it replaces the current one.
+        If ``assignment`` is given, it replaces the current assignment of the process.
         """
         known = self._assignments.get(process)
         request = _effective(process, owner, "resource_request")
@@ -113,7 +113,7 @@ class Placements:
                     limit.pop("gpu", None)
             request.update(_request_settings(assignment))
             limit.update(_limit_settings(assignment))
-        # Kubernetes uses a limit as the request if there is no request.
+        # If a resource has a limit but no request, Kubernetes uses the limit as the request.
         requests = _resources({**limit, **request})
         return PlacementMember(name=process.name, requests=requests, assignment=current)
 
@@ -155,8 +155,8 @@ class Placements:
             request_keys=list(request),
             has_gpu_limit=bool(limit),
         )
-        # In another group the process would run without this placement, so adding it there is an
-        # error.
+        # In another group, the process would run without this placement, so adding the process to
+        # another group is an error.
         process.placed_with = owner if isinstance(owner, ProcessGroup) else None
         return owner if known is None else known.owner
 
@@ -212,7 +212,7 @@ def _cpu_text(millicores: int) -> str:
 
 
 def _effective(process: Process, owner: Owner, setting: str) -> dict[str, Any]:
-    """Return a setting of a process merged over that of its group."""
+    """Return a setting of a process, merged over the same setting of its group."""
     of_group: Mapping[str, Any] = {}
     if isinstance(owner, ProcessGroup):
         of_group = getattr(owner.settings, setting)
@@ -220,7 +220,7 @@ def _effective(process: Process, owner: Owner, setting: str) -> dict[str, Any]:
 
 
 def _resources(amounts: Mapping[str, Any]) -> MachineResources:
-    """Return the amounts of a setting, rounded up to whole units."""
+    """Return the amounts in a setting, rounded up to whole units."""
     return MachineResources(
         millicores=math.ceil(parse_quantity(amounts.get("cpu", 0)) * MILLICORES_PER_CORE),
         memory_m=math.ceil(parse_quantity(amounts.get("memory", 0)) / MEBIBYTE_BYTES),
@@ -229,9 +229,9 @@ def _resources(amounts: Mapping[str, Any]) -> MachineResources:
 
 
 def _check_limits(process: Process, owner: Owner, assignment: Assignment) -> None:
-    """Raise `SpecError` if a request would be above its limit.
+    """Raise `SpecError` if a request would exceed its limit.
 
-    Kubernetes rejects such a Pod, but not before the launch.
+    Kubernetes rejects such a Pod only at launch, so this function checks the amounts earlier.
     """
     limit = _effective(process, owner, "resource_limit")
     maximum = _resources({key: limit[key] for key in ("cpu", "memory") if key in limit})

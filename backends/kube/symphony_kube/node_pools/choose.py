@@ -1,4 +1,4 @@
-"""Choose a node pool for a lone process, or for a group, whose members share a machine. Pure."""
+"""Choose a node pool for a lone process or for a group whose members share a machine. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from symphony_kube.node_pools.pools import MachineResources, NodePool, count_gpu
 class Assignment:
     """The resources and the pool that were assigned to a process.
 
-    An amount of None keeps the setting of the process. ``gpu_type`` is the required type of GPUs. A
-    ``pool`` of None stands for any pool that fits.
+    An amount of None keeps the current setting of the process. ``gpu_type`` is the required type of
+    GPUs. A ``pool`` of None stands for any pool that fits.
     """
 
     millicores: int | None = None
@@ -28,9 +28,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementMember:
-    """A process of a placement unit, with all resources that it requests.
+    """A process in a placement unit, with all resources that it requests.
 
-    ``assignment`` is None for a process that was not assigned to machines.
+    ``assignment`` is None if the process was not assigned to machines.
     """
 
     name: str
@@ -40,7 +40,7 @@ class PlacementMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementUnit:
-    """Processes that run on one machine. ``description`` is used in messages."""
+    """Processes that run on one machine. ``description`` names the unit in messages."""
 
     description: str
     members: tuple[PlacementMember, ...]
@@ -61,10 +61,10 @@ class PlacementUnit:
 
 
 def choose_pool(pools: Sequence[NodePool], unit: PlacementUnit) -> NodePool:
-    """Return the pool to which a unit was assigned by name, or else the smallest pool that fits.
+    """Return the pool that was assigned to a unit by name, or the smallest pool that fits.
 
-    Raises `SpecError` with the reasons if the unit does not fit, and if its members were assigned
-    to different pools.
+    Raises `SpecError` with the reasons if the unit does not fit, or if its members were assigned to
+    different pools.
     """
     named = _named_pool(unit)
     candidates = [named] if named else sorted(pools, key=lambda pool: pool.size)
@@ -87,7 +87,7 @@ def choose_pool(pools: Sequence[NodePool], unit: PlacementUnit) -> NodePool:
 
 
 def find_problem(pool: NodePool, unit: PlacementUnit) -> str:
-    """Return why a unit cannot run on a machine of a pool, or ``""``."""
+    """Return why a unit cannot run on a machine of a pool, or ``""`` if it can."""
     if pool.unusable:
         return pool.unusable
     return ", ".join([*_excessive_requests(pool, unit), *_wrong_gpu_types(pool, unit)])
@@ -122,7 +122,7 @@ def _excessive_requests(pool: NodePool, unit: PlacementUnit) -> list[str]:
 
 
 def _by_member(unit: PlacementUnit, show: Callable[[MachineResources], str]) -> str:
-    """Return the amount of each member for a message, or ``""`` if there is only one member."""
+    """Return the amount for each member in words, or ``""`` if the unit has only one member."""
     if len(unit.members) < 2:
         return ""
     amounts = [(member.name, show(member.requests)) for member in unit.members]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from symphony_kube.cluster import KubeCluster
 
 _RESOURCES = ("cpu", "memory_m", "gpu_type", "gpu_count")
-# For each method of assignment: the required and the optional keys in a configuration.
+# Maps each assignment method to its required and optional keys in a configuration.
 ASSIGNMENT_KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "machine": (("node_pool_name",), ("process_group", "process_per_machine")),
     "gpu": ((), ("node_pool_name", "process_group", *_RESOURCES)),
@@ -33,18 +33,18 @@ ASSIGNMENT_KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 class NodePoolDispatcher:
     """Assigns processes to the machines of node pools, and computes their resource settings.
 
-    Each ``assign_to_...`` method sets the node selector and the tolerations of a pool, the requests
-    of CPU and memory and the limit of GPUs, and returns the pool. Shares are computed from the
-    allocatable resources of a machine, not from its capacity, so that n shares always fit on one
-    machine.
+    Each ``assign_to_...`` method sets the node selector and the tolerations for a pool, the
+    requests for CPU and memory and the limit for GPUs, and returns the pool. Shares are computed
+    from the allocatable resources of a machine, not from its capacity, so that n shares always fit
+    on one machine.
 
-    The members of a group are one Pod on one machine. The selector and the tolerations are set on
-    the group, and the requests of all members together must fit. ``process_group`` is inferred. It
-    is only needed for a process that is added to its group later. If a process is assigned again,
-    its earlier assignment and its own requests are replaced.
+    The members of a group are in one Pod on one machine. The selector and the tolerations are set
+    on the group, and the machine must satisfy the requests of all members together.
+    ``process_group`` is inferred. It is only needed for a process that is added to its group later.
+    If a process is assigned again, its earlier assignment and its own requests are replaced.
 
-    The methods raise `SpecError` if a process does not fit, and `NotFound` if there is no such
-    pool. In both cases nothing is changed.
+    The methods raise `SpecError` if a process does not fit, and `NotFound` if the requested pool
+    does not exist. In both cases, nothing is changed.
     """
 
     def __init__(self, pools: Iterable[NodePool]) -> None:
@@ -58,13 +58,13 @@ class NodePoolDispatcher:
     ) -> NodePoolDispatcher:
         """Return a dispatcher for the current nodes of a cluster.
 
-        Nodes with the same value of ``label`` form a pool. The default is the label that GKE, EKS,
-        Karpenter or AKS sets, or else ``name``. A pool counts as small as its smallest node. The
-        allocatable resources are those that the API reports, minus the requests of DaemonSets and
-        of Pods in kube-system. If a ``reserve`` is given, or if you may not list all Pods, the
-        amounts of the reserve are subtracted instead.
+        Nodes with the same value of ``label`` form a pool. By default, the label is the one that
+        GKE, EKS, Karpenter or AKS sets, or otherwise ``name``. The size of a pool is the size of
+        its smallest node. The allocatable resources are those that the API reports, minus the
+        requests of DaemonSets and of Pods in kube-system. If a ``reserve`` is given, or if you are
+        not allowed to list all Pods, the amounts in the reserve are subtracted instead.
 
-        You need the right to list nodes. Raises `BackendError`, `PluginError` if the kubernetes
+        You need permission to list nodes. Raises `BackendError`, `PluginError` if the kubernetes
         package is not installed, and `SpecError` if no node has the label.
         """
         check_reserve(reserve)
@@ -84,7 +84,10 @@ class NodePoolDispatcher:
         return list(self._pools.values())
 
     def get_node_pool(self, name: str) -> NodePool:
-        """Return the node pool with this name or alias. Raises `NotFound` if there is none."""
+        """Return the node pool with this name or alias.
+
+        Raises `NotFound` if no such pool exists.
+        """
         name = str(name)
         pool = self._pools.get(name) or self._aliases.get(name)
         if pool is None:
@@ -124,8 +127,8 @@ class NodePoolDispatcher:
     ) -> NodePool:
         """Assign a process to one GPU, with the same share of the CPU and memory of the machine.
 
-        With ``cpu``, ``memory_m``, ``gpu_type`` or ``gpu_count`` this is `assign_to_resource`, with
-        a default of one GPU.
+        With ``cpu``, ``memory_m``, ``gpu_type`` or ``gpu_count``, this method is equivalent to
+        `assign_to_resource` with a default of one GPU.
         """
         if any(value is not None for value in (cpu, memory_m, gpu_type, gpu_count)):
             count = 1
@@ -167,11 +170,11 @@ class NodePoolDispatcher:
     ) -> NodePool:
         """Assign a process to the smallest pool that has the resources.
 
-        Pools are compared by GPUs, then CPU, memory and name. ``cpu`` is in cores (``0.5`` or
-        ``"500m"``), and ``memory_m`` in MiB. ``gpu_type`` without ``gpu_count`` requests one GPU.
-        The members of a group are assigned to the smallest pool that has their resources together,
-        so the pool can change when another member is assigned. With ``node_pool_name`` only that
-        pool is considered.
+        Pools are compared by GPUs, then by CPU, memory and name. ``cpu`` is in cores (``0.5`` or
+        ``"500m"``), and ``memory_m`` is in MiB. ``gpu_type`` without ``gpu_count`` requests one
+        GPU. The members of a group are assigned to the smallest pool that has enough resources for
+        all members together, so the pool can change when another member is assigned. With
+        ``node_pool_name``, only the pool with this name is considered.
         """
         if all(value is None for value in (cpu, memory_m, gpu_type, gpu_count)):
             raise SpecError(
@@ -203,7 +206,7 @@ class NodePoolDispatcher:
     ) -> NodePool:
         """Assign a process to a pool, with optional requests.
 
-        Without requests it uses the resources that other processes leave.
+        Without requests, the process uses the resources that other processes leave.
         """
         pool = self.get_node_pool(node_pool_name)
         count = None if gpu_count is None else parse_whole_number(gpu_count, "gpu_count")
@@ -221,8 +224,8 @@ class NodePoolDispatcher:
         >>> settings = {"assign_to": "resource", "cpu": 2, "memory_m": 4096}
         >>> dispatcher.assign_to(agent, **settings)  # doctest: +SKIP
         """
-        # The parameter is positional-only, so that a key "process" of a configuration is reported
-        # as unknown if there is also a positional argument.
+        # The parameter is positional-only, so that the key "process" in a configuration is reported
+        # as unknown if a positional argument is also given.
         process = settings.pop("process", None) if process is None else process
         method = validators.one_of(assign_to, list(ASSIGNMENT_KEYS), "assign_to")
         required, optional = ASSIGNMENT_KEYS[method]
@@ -266,15 +269,15 @@ class GKEDispatcher(NodePoolDispatcher):
     """A dispatcher for a GKE cluster that is described in Terraform JSON syntax.
 
     ``tf_json`` is the path of a ``*.tf.json`` file, or its content as a mapping. From each
-    ``resource.google_container_node_pool.<pool>.node_config`` it reads ``taint``, ``machine_type``
-    and the ``labels`` ``name``, ``cpu`` (cores), ``memory_m`` (MiB), ``gpu_type`` and
-    ``gpu_count``. The amounts are numbers or numeric strings. The label ``name`` is the node
+    ``resource.google_container_node_pool.<pool>.node_config``, the dispatcher reads ``taint``,
+    ``machine_type`` and the ``labels`` ``name``, ``cpu`` (cores), ``memory_m`` (MiB), ``gpu_type``
+    and ``gpu_count``. The amounts are numbers or numeric strings. The label ``name`` is the node
     selector of the pool. A pool can be found by this label or by its key in the file. ``reserve``
-    has the resources that the system uses on each machine; see
+    contains the resources that the system uses on each machine; see
     `symphony_kube.node_pools.gke_reserve`.
 
     Raises `NotFound` if the file does not exist, and `SpecError` with the file, pool and field if
-    the content is wrong.
+    the content is not valid.
     """
 
     def __init__(
@@ -296,7 +299,7 @@ def _assignment(
     gpu_type: str | None = None,
     pool: NodePool | None,
 ) -> Assignment:
-    """Return an assignment with the amounts of a user."""
+    """Return an assignment with the amounts that a user specified."""
     return Assignment(
         millicores=None if cpu is None else parse_millicores(cpu, "cpu"),
         memory_m=None if memory_m is None else parse_mebibytes(memory_m, "memory_m"),
@@ -307,7 +310,7 @@ def _assignment(
 
 
 def _owner(process: object, process_group: object) -> Owner:
-    """Return the group of a process, or a lone process itself."""
+    """Return the group of a process, or the process itself if it is a lone process."""
     if not isinstance(process, Process):
         hint = "; assign its members one by one" if isinstance(process, ProcessGroup) else ""
         raise SpecError(f"only a Process can be assigned, not {process!r}{hint}")

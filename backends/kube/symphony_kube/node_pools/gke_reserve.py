@@ -1,20 +1,21 @@
 """The resources that GKE reserves on each machine, and those that remain allocatable. Pure.
 
-Sources, as of GKE 1.29:
+The values are from the following sources, as of GKE 1.29:
 
-* https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes has the reservations. Of
-  the memory GKE reserves 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of
-  the next 112 and 2 % of the rest, or 255 MiB on a machine with less than 1 GiB. The eviction
-  threshold of the kubelet is another 100 MiB. Of the CPU it reserves 6 % of the first core, 1 % of
-  the second, 0.5 % of the third and fourth and 0.25 % of the rest, or 1060 millicores on a
-  shared-core E2 machine. If a node may have more than 110 Pods, it reserves another 400 millicores.
-* The kernel: the percentages apply to the memory that the kernel leaves. The kernel uses a record
-  of 64 bytes for each page of 4 KiB, which is a 64th of the memory
-  (https://docs.kernel.org/mm/vmemmap_dedup.html), and on the nodes that were measured another 110
-  to 300 MiB.
-* The Pods of the system request a part of the allocatable resources. On a node of GKE the
-  DaemonSets (kube-proxy, logging, metrics, storage, DNS, metadata, GPU plug-in) request 0.3 to 0.5
-  cores and 400 to 700 MiB.
+* https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes lists the reservations.
+  Of the memory, GKE reserves 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 %
+  of the next 112 and 2 % of the rest, or 255 MiB on a machine with less than 1 GiB. The eviction
+  threshold of the kubelet is another 100 MiB. Of the CPU, GKE reserves 6 % of the first core, 1 %
+  of the second, 0.5 % of the third and fourth and 0.25 % of the rest, or 1060 millicores on a
+  shared-core E2 machine. If a node may have more than 110 Pods, GKE reserves another 400
+  millicores.
+* The percentages apply to the memory that the kernel leaves. The kernel uses a record of 64 bytes
+  for each page of 4 KiB, which is a 64th of the memory
+  (https://docs.kernel.org/mm/vmemmap_dedup.html), and another 110 to 300 MiB on the nodes that were
+  measured.
+* The Pods of the system request a part of the allocatable resources. On a GKE node, the DaemonSets
+  (kube-proxy, logging, metrics, storage, DNS, metadata, GPU plug-in) request 0.3 to 0.5 cores and
+  400 to 700 MiB.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from fractions import Fraction
 from symphony.errors import SpecError
 from symphony_kube.node_pools.pools import MachineResources
 
-GIB = 1024  # in MiB
-CORE = 1000  # in millicores
+GIB = 1024  # The unit is MiB.
+CORE = 1000  # The unit is millicores.
 
-# Each tier is the upper bound of a part of an amount, and the fraction of this part that is
+# Each tier contains the upper bound of a part of an amount, and the fraction of this part that is
 # reserved.
 Tiers = tuple[tuple[int | None, Fraction], ...]
 MEMORY_TIERS: Tiers = (
@@ -45,11 +46,11 @@ CPU_TIERS: Tiers = (
     (4 * CORE, Fraction(5, 1000)),
     (None, Fraction(25, 10000)),
 )
-# The reservation on machines with less than 1 GiB.
+# The memory that is reserved on machines with less than 1 GiB.
 SMALL_MACHINE_MEMORY_MIB = 255
 SHARED_CORE_TYPES = ("e2-micro", "e2-small", "e2-medium")
 SHARED_CORE_MILLICORES = 2 * CORE - 1060
-# If a node may have more Pods than the default, GKE reserves more CPU.
+# If a node can run more Pods than the default, GKE reserves more CPU.
 DEFAULT_MAX_PODS = 110
 MANY_PODS_MILLICORES = 400
 # The kernel needs 64 bytes for each page of 4096 bytes.
@@ -66,7 +67,7 @@ class Reserve:
       pages.
     * ``eviction_memory_m`` (in MiB): the eviction threshold of the kubelet.
 
-    The reservations of GKE itself are added to these.
+    The amounts that GKE itself reserves are added to these amounts.
     """
 
     pods_millicores: int = 500
@@ -84,7 +85,7 @@ class Reserve:
 
     @property
     def pods(self) -> MachineResources:
-        """The requests of the Pods of the system."""
+        """The resources that the Pods of the system request."""
         return MachineResources(millicores=self.pods_millicores, memory_m=self.pods_memory_m)
 
     def allocatable(
@@ -94,9 +95,9 @@ class Reserve:
         machine_type: str = "",
         max_pods: int = DEFAULT_MAX_PODS,
     ) -> MachineResources:
-        """Return the resources of a GKE machine for processes.
+        """Return the resources of a GKE machine that are available to processes.
 
-        ``capacity`` has the nominal resources of the machine type.
+        ``capacity`` contains the nominal resources of the machine type.
         """
         millicores = capacity.millicores - reserved(capacity.millicores, CPU_TIERS)
         if machine_type in SHARED_CORE_TYPES:
@@ -113,7 +114,7 @@ class Reserve:
 
 
 def check_reserve(value: object) -> Reserve | None:
-    """Return the argument ``reserve``. Raise `SpecError` if it is not a `Reserve` or None."""
+    """Return the argument ``reserve``. Raise `SpecError` if it is neither a `Reserve` nor None."""
     if value is None or isinstance(value, Reserve):
         return value
     example = "Reserve(pods_millicores=900, pods_memory_m=1500)"
@@ -121,9 +122,9 @@ def check_reserve(value: object) -> Reserve | None:
 
 
 def reserved_memory(memory_m: int) -> int:
-    """Return the memory that GKE reserves in MiB, without the eviction threshold.
+    """Return the memory in MiB that GKE reserves, without the eviction threshold.
 
-    ``memory_m`` is the memory that the kernel leaves.
+    ``memory_m`` is the memory in MiB that the kernel leaves.
 
     >>> reserved_memory(8 * GIB)
     1844

@@ -1,4 +1,4 @@
-"""Node pools and GPUs from the nodes of a running cluster."""
+"""Determine node pools and GPUs from the nodes of a running cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Object = Mapping[str, Any]
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
-# The labels with the name of the pool of a node: of GKE, EKS, Karpenter and AKS, and the label that
-# is used in Terraform files.
+# The labels that contain the name of the pool of a node. GKE, EKS, Karpenter and AKS set the first
+# four labels. The last label is used in Terraform files.
 POOL_LABELS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -49,14 +49,14 @@ TEMPORARY_TAINT_PREFIXES = (
     "cloud.google.com/impending",
 )
 TEMPORARY_TAINTS = ("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler")
-# A taint with this effect does not keep Pods away if no other node is free.
+# A taint with this effect does not repel Pods if no other node is available.
 SOFT_EFFECT = "PreferNoSchedule"
 SYSTEM_OWNERS = ("DaemonSet", "Node")
 SYSTEM_NAMESPACE = "kube-system"
 
 
 def allocatable_gpus(api: Api, resource: str) -> dict[str, int]:
-    """Return the number of GPUs that a Pod can get, by node. Raises `BackendError`."""
+    """Return the number of GPUs that a Pod can get on each node. Raises `BackendError`."""
     return gpus_by_node(items_of(api.call("GET", NODES)), resource)
 
 
@@ -83,7 +83,7 @@ def read_node_pools(
 def _system_requests(api: Api) -> dict[str, MachineResources] | None:
     """Return the requests of the Pods of the system on each node.
 
-    Return None if the user may not list all Pods.
+    Return None if the user is not allowed to list all Pods.
     """
     running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
     try:
@@ -123,10 +123,10 @@ def node_pools(
     system_requests: Mapping[str, MachineResources] | None,
     default_requests: MachineResources,
 ) -> list[NodePool]:
-    """Return the pools of nodes, sorted by name.
+    """Return the pools that the nodes form, sorted by name.
 
-    ``system_requests`` has the requests of the Pods of the system on each node. If it is None,
-    ``default_requests`` are assumed for every node.
+    ``system_requests`` maps each node to the requests of the Pods of the system on it. If it is
+    None, ``default_requests`` are assumed for every node.
     """
     by_pool: dict[tuple[str, str], list[Object]] = {}
     usable = [node for node in nodes if not _is_control_plane(node) and not _is_windows(node)]
@@ -144,7 +144,7 @@ def node_pools(
 
 
 def pool_label(node: Object, label: str | None) -> tuple[str, str] | None:
-    """Return the label with the name of the pool of a node, or None if it has none."""
+    """Return the label that names the pool of a node, or None if the node has no such label."""
     labels = _labels(node)
     for key in [label] if label else POOL_LABELS:
         if labels.get(key):
@@ -161,7 +161,7 @@ def _node_pool(
 ) -> NodePool:
     working = [node for node in nodes if not _problem(node)]
     taints = _common_taints(working or nodes)
-    # An administrator has set nodes with additional taints apart, so they are not counted.
+    # A node with additional taints was set apart by an administrator, so it is not counted.
     typical = [node for node in working or nodes if _hard(_taints(node)) <= set(taints)]
     capacities = []
     remaining = []
@@ -196,7 +196,7 @@ def _smallest(amounts: Sequence[MachineResources]) -> MachineResources:
 
 
 def _rounded_down(amounts: Object | None, gpu_resource: str) -> MachineResources:
-    """Return the amounts of a node in whole units."""
+    """Return the amounts of a node, rounded down to whole units."""
     amounts = amounts or {}
     return MachineResources(
         millicores=int(parse_quantity(amounts.get("cpu", "0")) * MILLICORES_PER_CORE),
@@ -225,7 +225,7 @@ def _gpu_type(node: Object) -> str | None:
 
 
 def _is_control_plane(node: Object) -> bool:
-    """Return whether a node is reserved for the control plane. Then it has a hard taint."""
+    """Return whether a node is reserved for the control plane. Such a node has a hard taint."""
     return any(
         taint.key in CONTROL_PLANE_TAINTS and taint.effect != SOFT_EFFECT for taint in _taints(node)
     )
@@ -236,7 +236,7 @@ def _is_windows(node: Object) -> bool:
 
 
 def _problem(node: Object) -> str:
-    """Return why a node does not accept Pods at the moment, or ``""``."""
+    """Return why a node does not accept Pods at the moment, or ``""`` if it accepts them."""
     if node.get("spec", {}).get("unschedulable"):
         return "cordoned"
     for condition in node.get("status", {}).get("conditions") or []:
@@ -251,7 +251,7 @@ def _why_unusable(nodes: Sequence[Object]) -> str:
 
 
 def _taints(node: Object) -> frozenset[Taint]:
-    """Return the taints of a node without temporary ones."""
+    """Return the taints of a node, without temporary taints."""
     return frozenset(
         Taint(key=item["key"], value=item.get("value") or "", effect=item["effect"])
         for item in node.get("spec", {}).get("taints") or []
@@ -267,7 +267,7 @@ def _hard(taints: Iterable[Taint]) -> set[Taint]:
 def _common_taints(nodes: Sequence[Object]) -> tuple[Taint, ...]:
     """Return the taints of the nodes with the fewest taints.
 
-    An administrator who takes a node out of its pool for a while adds a taint to it.
+    An administrator who temporarily takes a node out of its pool adds a taint to that node.
     """
     counts = Counter(tuple(sorted(_taints(node))) for node in nodes)
     return min(counts, key=lambda taints: (len(_hard(taints)), -counts[taints], taints))
@@ -304,7 +304,7 @@ def _check_unique_names(selectors: Iterable[tuple[str, str]]) -> None:
 def is_system_pod(pod: Object) -> bool:
     """Return whether a Pod belongs to the system.
 
-    This is the case for Pods of a DaemonSet, static Pods of the kubelet, and Pods in kube-system.
+    Pods of a DaemonSet, static Pods of the kubelet, and Pods in kube-system belong to the system.
     """
     metadata = pod["metadata"]
     owners = {owner.get("kind") for owner in metadata.get("ownerReferences") or []}
@@ -314,9 +314,9 @@ def is_system_pod(pod: Object) -> bool:
 def pod_requests(spec: Object) -> MachineResources:
     """Return the requests of a Pod as the scheduler computes them.
 
-    They are the sum of the requests of all containers, or the requests of an init container if
-    these are larger. An init container that is always restarted runs next to the other containers,
-    so it counts as one.
+    The result is the sum of the requests of all containers, or the requests of an init container if
+    these exceed the sum. An init container that is always restarted runs at the same time as the
+    other containers, so its requests are added to the sum.
     """
     together = MachineResources()
     for container in spec.get("containers") or []:

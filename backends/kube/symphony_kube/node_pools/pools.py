@@ -27,7 +27,7 @@ class MachineResources:
         )
 
     def less(self, other: MachineResources) -> MachineResources:
-        """Return these resources minus ``other``. No amount is below zero."""
+        """Return these resources minus ``other``. No amount is less than zero."""
         return MachineResources(
             millicores=max(0, self.millicores - other.millicores),
             memory_m=max(0, self.memory_m - other.memory_m),
@@ -51,7 +51,7 @@ class MachineResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Taint:
-    """A taint of a node. It repels Pods that do not tolerate it."""
+    """A taint on a node. It repels Pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -69,11 +69,12 @@ class Taint:
 class NodePool:
     """A pool of machines of one kind.
 
-    * ``selector``: the label that all nodes of the pool have, and no other nodes.
+    * ``selector``: the label that all nodes in the pool and no other nodes have.
     * ``capacity``: the resources of a machine.
-    * ``allocatable``: the resources of a machine for processes: the capacity minus the amounts that
-      are reserved for the system and that the Pods of the system request.
-    * ``unusable``: why the pool cannot take a process at the moment, or ``""``.
+    * ``allocatable``: the resources of a machine that processes can use, which are the
+      capacity minus the amounts that are reserved for the system and that the Pods of the system
+      request.
+    * ``unusable``: why the pool cannot accept a process at the moment, or ``""`` if it can.
     * ``alias``: a second name by which the pool can be found.
     """
 
@@ -89,11 +90,12 @@ class NodePool:
 
     @property
     def tolerations(self) -> list[dict[str, Any]]:
-        """The keyword arguments of `add_toleration` for processes on this pool.
+        """The keyword arguments of `add_toleration` for processes in this pool.
 
-        They tolerate each taint. Machines with GPUs usually have a taint with the name of the GPU
-        resource, so it is tolerated, too. The admission plug-in ExtendedResourceToleration of
-        Kubernetes adds the same toleration in clusters where it is enabled.
+        The tolerations match each taint of the pool. Machines with GPUs usually have a taint with
+        the name of the GPU resource, so this taint is also tolerated. The admission plug-in
+        ExtendedResourceToleration of Kubernetes adds the same toleration in clusters in which the
+        plug-in is enabled.
         """
         tolerations = [taint.toleration for taint in self.taints]
         if not self.capacity.gpus:
@@ -105,7 +107,10 @@ class NodePool:
 
     @property
     def size(self) -> tuple[int, int, int, str]:
-        """The sort key of pools, smallest first: GPUs, CPU, memory, and finally the name."""
+        """The sort key, by which pools are sorted from smallest to largest.
+
+        Pools are compared by GPUs, CPU, memory and name.
+        """
         available = self.allocatable
         return (available.gpus, available.millicores, available.memory_m, self.name)
 
@@ -120,7 +125,7 @@ def count_gpus(gpus: int) -> str:
 
 
 def share(pool: NodePool, parts: int) -> MachineResources:
-    """Return the resources of each of ``parts`` processes that share one machine of a pool.
+    """Return the resources for each of ``parts`` processes that share one machine of a pool.
 
     Raises `SpecError` if the GPUs cannot be divided evenly, or if a share has no CPU or no memory.
     """

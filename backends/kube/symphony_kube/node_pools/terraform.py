@@ -1,9 +1,10 @@
-"""Node pools from a cluster description in Terraform JSON syntax.
+"""Read node pools from a cluster description in Terraform JSON syntax.
 
-The description has them in ``resource.google_container_node_pool``. See
+The description contains the pools in ``resource.google_container_node_pool``. See
 https://developer.hashicorp.com/terraform/language/syntax/json and the documentation of the resource
-in the google provider. For a block that occurs once, an object and a list with one object mean the
-same. For a block that can occur several times, an object means a list with one object.
+in the google provider. For a block that occurs once, an object and a list with one object are
+equivalent. For a block that can occur several times, an object is equivalent to a list with one
+object.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from symphony_kube.node_pools.pools import MachineResources, NodePool, Taint
 RESOURCE_TYPE = "google_container_node_pool"
 NAME_LABEL = "name"
 COMMENT_KEY = "//"
-# The effects of taints, as Terraform and as Kubernetes write them.
+# Maps the effects of taints, in Terraform or Kubernetes notation, to Kubernetes notation.
 EFFECTS = {
     "NO_SCHEDULE": "NoSchedule",
     "PREFER_NO_SCHEDULE": "PreferNoSchedule",
@@ -53,10 +54,10 @@ class _Gpus:
 def read_terraform(
     source: str | os.PathLike[str] | Mapping[str, Any], reserve: Reserve
 ) -> list[NodePool]:
-    """Return the node pools of a description, in its order.
+    """Return the node pools in a description, in the order in which they are described.
 
     ``source`` is the path of a ``.tf.json`` file, or its content. Raises `NotFound` if the file
-    does not exist, and `SpecError` with the file, pool and field if the content is wrong.
+    does not exist, and `SpecError` with the file, pool and field if the content is not valid.
     """
     if isinstance(source, Mapping):
         where = "the description of the cluster"
@@ -106,7 +107,7 @@ def _load(path: Path) -> Any:
         raise SpecError(f"{path}: nested too deeply") from exc
     except SpecError as exc:
         raise SpecError(f"{path}: {exc}") from exc
-    except ValueError as exc:  # a number with thousands of digits
+    except ValueError as exc:  # Python rejects a number with thousands of digits.
         raise SpecError(f"{path}: not JSON: {exc}") from exc
 
 
@@ -120,7 +121,7 @@ def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _pool_blocks(data: Any, where: str) -> dict[str, Any]:
-    """Return the block of every node pool by its key."""
+    """Return the block of every node pool, by the key of the pool."""
     blocks: dict[str, Any] = {}
     with _error_context(where):
         root = _object(data, "a cluster description")
@@ -181,7 +182,7 @@ def _node_pool(key: str, value: Any, reserve: Reserve) -> NodePool:
 
 
 def _pool_name(labels: Block) -> str:
-    """Return the value of the label by which nodes of the pool are selected."""
+    """Return the value of the label that selects the nodes of the pool."""
     value = _required(labels, NAME_LABEL, "the name of the pool")
     _, name = validators.label_pair(NAME_LABEL, _terraform_text(value))
     if not name:
@@ -202,7 +203,7 @@ def _required(labels: Block, field: str, example: str) -> Any:
 
 
 def _max_pods(block: Block) -> int:
-    """Return the maximum number of Pods of a node. An expression is taken for the default."""
+    """Return the maximum number of Pods on a node. An expression is treated as the default."""
     value = block.get("max_pods_per_node")
     if value is None or _is_expression(value):
         return DEFAULT_MAX_PODS
@@ -210,7 +211,7 @@ def _max_pods(block: Block) -> int:
 
 
 def _gpus(config: Block, labels: Block) -> _Gpus:
-    """Return the GPUs according to the labels, or else according to guest_accelerator."""
+    """Return the GPUs from the labels, or otherwise from guest_accelerator."""
     accelerator = _accelerator(config)
     count = labels.get("gpu_count")
     gpu_type = labels.get("gpu_type")
@@ -256,14 +257,14 @@ def _check_accelerator(count: int, gpu_type: str | None, accelerator: Block) -> 
 
 
 def _is_same_gpu_type(one: str, other: str) -> bool:
-    """Return whether two names can mean the same type, as ``k80`` and ``nvidia-tesla-k80`` do."""
+    """Return whether two names can mean the same type, such as ``k80`` and ``nvidia-tesla-k80``."""
     words = set(re.split(r"[-_.]", one.lower()))
     other_words = set(re.split(r"[-_.]", other.lower()))
     return words <= other_words or other_words <= words
 
 
 def _accelerator(config: Block) -> Block:
-    """Return the block of the GPUs of a machine if there is exactly one."""
+    """Return the block of the GPUs of a machine if exactly one such block exists."""
     blocks = [_object(item, _ACCELERATOR) for item in _as_list(config.get("guest_accelerator"))]
     return blocks[0] if len(blocks) == 1 else {}
 
@@ -302,7 +303,10 @@ def _taint(item: Block, what: str) -> Taint:
 
 
 def _label_value(key: str, value: Any, what: str) -> str:
-    """Return the value of a label or a taint. Kubernetes has the same rules for both."""
+    """Return the value of a label or a taint.
+
+    Kubernetes has the same rules for both kinds of values.
+    """
     text = _terraform_text(value)
     if not isinstance(text, (str, int, float)):
         raise SpecError(f"{what} must be text, not {_shortened(value)}")
@@ -345,7 +349,7 @@ def _refuse_dynamic(block: Block, what: str, field: str, hint: str) -> None:
 
 
 def _terraform_text(value: Any) -> Any:
-    """Return the value of a label or a taint. Terraform writes booleans in lower case."""
+    """Return the value of a label or a taint as text. Terraform writes booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -356,7 +360,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _single_object(value: Any, what: str) -> Block:
-    """Return the object of a block that occurs once."""
+    """Return the object in a block that occurs once."""
     if isinstance(value, list):
         if len(value) != 1:
             raise SpecError(f"{what} must be one object, not a list of {len(value)}")
@@ -379,7 +383,7 @@ def _shortened(value: Any) -> str:
 
 @contextmanager
 def _error_context(where: str) -> Iterator[None]:
-    """Prefix the messages of errors with a place in the description."""
+    """Prefix error messages with a location in the description."""
     try:
         yield
     except SpecError as exc:

@@ -20,9 +20,9 @@ from symphony_kube.render.text import Object, check_variable_names, env_vars, es
 
 SHELL = "/bin/sh"
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
-# Readiness is tested every second without a limit, and a process that was ready stays ready. As on
-# every backend, the timeout of the test is checked by the observers of the experiment, not by the
-# kubelet.
+# Readiness is tested every second without a limit on the number of tests, and a process that was
+# ready stays ready. As on every backend, the observers of the experiment check the timeout of the
+# test, so the kubelet does not.
 _PROBE_SETTINGS = {"periodSeconds": 1, "failureThreshold": 2**31 - 1}
 _NETWORK_PROBE_SECONDS = 1
 _COMMAND_PROBE_SECONDS = 10
@@ -58,7 +58,7 @@ def container(
     mounts: list[Object] | None,
     context: RenderContext,
 ) -> Object:
-    """Return the container of a process."""
+    """Return the rendered container for a process."""
     settings = process.settings
     result: Object = {"name": process.name}
     image = process.container_image or context.options.image
@@ -83,7 +83,7 @@ def container(
 
 
 def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
-    """Merge container_yml over a container."""
+    """Merge container_yml over a rendered container."""
     description = f"container_yml of process {process.path!r}"
     fields = to_plain_data(process.settings.container_yml, description)
     result = merge(rendered, fields)
@@ -102,8 +102,8 @@ def _command(process: PlannedProcess) -> Object:
     """Return the command, the arguments and the working directory of a container."""
     result: Object = {}
     needs_shell = process.cmds is not None
-    # Kubernetes only accepts an absolute working directory. A relative start_dir is relative to the
-    # working directory of the image, so a shell has to change to it.
+    # Kubernetes accepts only an absolute working directory. A relative start_dir is relative to the
+    # working directory of the image, so a shell has to change to the start directory.
     relative_dir = _relative_start_dir(process)
     setup = [_change_directory(relative_dir)] if relative_dir is not None else []
     if setup or process.preamble_cmds:
@@ -128,7 +128,7 @@ def _command(process: PlannedProcess) -> Object:
 
 
 def _relative_start_dir(process: PlannedProcess) -> str | None:
-    """Return the start directory if it is relative, else None."""
+    """Return the start directory if it is relative, or None otherwise."""
     directory = process.start_dir
     if directory is None or posixpath.isabs(directory):
         return None
@@ -136,12 +136,18 @@ def _relative_start_dir(process: PlannedProcess) -> str | None:
 
 
 def _change_directory(directory: str) -> str:
-    """Return the shell command that changes to a relative directory. CDPATH does not affect it."""
+    """Return the shell command that changes to a relative directory.
+
+    CDPATH does not affect the command.
+    """
     return f"cd {shlex.quote(f'./{directory}')}"
 
 
 def _environment(process: PlannedProcess, context: RenderContext) -> list[Object]:
-    """Return the environment variables of a container. Later ones can refer to earlier ones."""
+    """Return the environment variables of a container.
+
+    A variable can refer to earlier variables.
+    """
     env = process.env
     if not env.keys() <= context.checked_variables:
         check_variable_names(env, f"process {process.path!r}")
@@ -174,7 +180,7 @@ def _secret_variable(name: str, secret: str, key: str) -> Object:
 
 
 def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[str, str]]:
-    """Return the requests and limits. GPUs are left out if ``gpu_resource`` is None."""
+    """Return the requests and limits. GPUs are omitted if ``gpu_resource`` is None."""
     limits = {key: str(value) for key, value in settings.resource_limit.items() if key != "gpu"}
     if gpu_resource and "gpu" in settings.resource_limit:
         limits[gpu_resource] = str(settings.resource_limit["gpu"])
@@ -192,10 +198,10 @@ def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[st
 def _readiness_probe(
     process: PlannedProcess, ready: Mapping[str, Any], context: RenderContext
 ) -> Object:
-    """Return the readiness probe of a container.
+    """Return the readiness probe of a container, or an empty mapping.
 
-    There is no probe for a line in the log, because the launcher reads the log itself. An HTTP
-    probe of Kubernetes accepts every status from 200 to 399.
+    A process that is ready because of a line in its log gets no probe, because the launcher reads
+    the log itself. An HTTP probe in Kubernetes accepts every status from 200 to 399.
     """
     addresses = context.plan.addresses
     if "tcp" in ready:
@@ -220,10 +226,10 @@ def _readiness_probe(
 
 
 def _probe_command(process: PlannedProcess, command: list[str]) -> list[str]:
-    """Return the command of a probe.
+    """Return the command that a probe runs.
 
-    The kubelet runs it in the working directory of the container. A shell changes to a relative
-    start_dir and runs the preamble before it, as for the process itself.
+    The kubelet runs the command in the working directory of the container. A shell changes to a
+    relative start_dir and runs the preamble before the command, as for the process itself.
     """
     setup = list(process.preamble_cmds)
     relative_dir = _relative_start_dir(process)
@@ -239,9 +245,9 @@ def _probe_command(process: PlannedProcess, command: list[str]) -> list[str]:
 
 
 def ports(unit: PlannedUnit, context: RenderContext) -> dict[str, list[Object]]:
-    """Return the ports of each container of a Pod.
+    """Return the ports of each container in a Pod.
 
-    The ports of services that belong to a group are set on its first container.
+    If a service belongs to a group, its port is set on the first container of the group.
     """
     owners = [(process.name, process.name) for process in unit.processes]
     if unit.is_group:

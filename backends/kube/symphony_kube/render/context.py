@@ -1,4 +1,4 @@
-"""Data that is shared by all objects of an experiment while it is rendered. Pure."""
+"""Data that all objects of an experiment share during rendering. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PlannedUnit:
 
     @property
     def description(self) -> str:
-        """The unit in words, for messages."""
+        """The kind and name of the unit, in the form that messages use."""
         return f"{'group' if self.is_group else 'process'} {self.name!r}"
 
 
@@ -34,12 +34,12 @@ class RenderContext:
     """A plan with its scope and options, and data that is computed once for all objects.
 
     * ``file_objects``: the names of the Secrets and ConfigMaps that are created from files, by kind
-      and name in the specification.
+      and by name in the specification.
     * ``endpoints``: the services that each process or group serves.
     * ``common_env``: the variables of every container, as items of its ``env`` list.
     * ``common_names``: the names of these variables.
-    * ``checked_variables``: the names of variables that were checked already. Most processes have
-      the same variables, so this saves time.
+    * ``checked_variables``: the names of variables that have already been checked. Most
+      processes have the same variables, so checking each variable only once saves time.
     """
 
     plan: Plan

@@ -1,6 +1,6 @@
 """Rendering of a plan to Kubernetes objects, as plain dictionaries. Pure, except for `read_files`.
 
-The same plan, scope, options and file contents give the same objects, byte for byte.
+The same plan, scope, options and file contents always produce the same objects, byte for byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["read_files", "render"]
 def render(
     plan: Plan, scope: Scope, options: RenderOptions, files: Mapping[str, bytes]
 ) -> KubeManifest:
-    """Return the objects of a plan. ``files`` is the result of `read_files`.
+    """Return the manifest for a plan. ``files`` is the result of `read_files`.
 
     Raises `SpecError` if Kubernetes does not support a setting of the plan.
     """
@@ -48,8 +48,8 @@ def render(
 def _garbage_collection_disabled() -> Iterator[None]:
     """Disable the garbage collector of Python.
 
-    Rendering creates many objects and no cycles, so each collection would visit all of them in
-    vain.
+    Rendering creates many objects but no reference cycles, so a collection would traverse all
+    objects and free none.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -73,7 +73,8 @@ def _render(
     roster = tuple(
         _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
     )
-    # The roster is on the first Pod that is created, which is one that waits for no other process.
+    # The roster is on the first Pod that is created. This Pod belongs to a unit that does not wait
+    # for other processes.
     first = 0
     for index, entry in enumerate(roster):
         if not entry.starts_after:
@@ -106,7 +107,7 @@ def _check_secrets_in_variables(plan: Plan, files: Mapping[str, bytes]) -> None:
 
 
 def _namespace(scope: Scope) -> list[Object]:
-    """Return the Namespace of the experiment, if it is not shared."""
+    """Return the Namespace of the experiment, or an empty list if the namespace is shared."""
     if scope.shared:
         return []
     metadata = {"name": scope.namespace, "labels": scope.labels}
@@ -118,7 +119,7 @@ def _unit_body(unit: PlannedUnit, context: RenderContext) -> Object:
 
 
 def _overrides(unit: PlannedUnit, context: RenderContext) -> Iterator[Override]:
-    """Yield the overrides of a unit: of its Pod, and of its containers."""
+    """Yield the override of the Pod of a unit, and the overrides of its containers."""
     pod_path = ("spec", "template") if pods.is_job(unit, context) else ()
     pod_yml = unit.processes[0].pod.pod_yml
     if pod_yml:
@@ -140,7 +141,7 @@ def _overrides(unit: PlannedUnit, context: RenderContext) -> Iterator[Override]:
 
 
 def _roster_entry(unit: PlannedUnit, body: Object, context: RenderContext) -> Unit:
-    """Return the entry of a unit in the roster."""
+    """Return the roster entry for a unit."""
     is_job = body["kind"] == "Job"
     spec = body["spec"]["template"]["spec"] if is_job else body["spec"]
     ready: dict[str, float] = {}

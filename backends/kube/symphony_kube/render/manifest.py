@@ -26,7 +26,7 @@ _REDACTED_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeManifest(Manifest):
-    """The objects of an experiment as the API takes them.
+    """The objects of an experiment in the form that the API accepts.
 
     * ``base_objects``: the objects that are created before the Pods: the Namespace (unless it is
       shared), Secrets, ConfigMaps and Services.
@@ -34,8 +34,8 @@ class KubeManifest(Manifest):
     * ``overrides``: the overrides that users set on the units.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
 
-    Its text is YAML for ``kubectl create -f -`` or ``kubectl apply -f -``, without the values of
-    secrets.
+    The text of the manifest is YAML for ``kubectl create -f -`` or ``kubectl apply -f -``. It does
+    not contain the values of secrets.
     """
 
     experiment: str
@@ -52,7 +52,7 @@ class KubeManifest(Manifest):
         yield from self.units
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the manifest as JSON data with the values of secrets redacted."""
+        """Return the manifest as JSON data in which the values of secrets are redacted."""
         return {
             "experiment": self.experiment,
             "backend": "kube",
@@ -73,11 +73,11 @@ class KubeManifest(Manifest):
         return f"{_REDACTED_NOTE}{text}" if has_secrets else text
 
     def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
-        """Write the YAML with the values of secrets to a file that only its owner can read.
+        """Write the YAML, including the values of secrets, to a file that only its owner can read.
 
-        An existing regular file is replaced. With ``dry_run`` the path is checked and nothing is
-        written. Raises `SpecError` if the path is not a regular file or is a source of the
-        experiment, `NotFound` if its directory does not exist, and OSError.
+        An existing regular file is replaced. With ``dry_run``, the path is checked and nothing is
+        written. Raises `SpecError` if the path is not a regular file or is a source file of the
+        experiment, `NotFound` if its directory does not exist, and OSError if writing fails.
         """
         target = secret_file.check_target(os.fspath(path), self.source_files)
         if not dry_run:
@@ -89,7 +89,8 @@ class KubeManifest(Manifest):
 def redacted(item: Object) -> Object:
     """Return an object without the values of secrets.
 
-    A redacted Secret is still valid for the API. Other objects are returned unchanged.
+    A redacted Secret is still valid for the API. An object that is not a Secret is returned
+    unchanged.
     """
     if item["kind"] != "Secret":
         return item

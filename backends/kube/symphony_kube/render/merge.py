@@ -9,16 +9,18 @@ from typing import Any
 from symphony.errors import SpecError
 from symphony_kube.render.overrides import MERGE_KEYS
 
-# The items of these lists have exactly one of several fields: a variable has a value or a source,
-# and a volume has a type. If an override uses another field, it replaces the old one.
+# In these lists, each item must contain exactly one of several alternative fields: a variable has a
+# value or a source, and a volume has a type. If an override contains a different alternative, it
+# replaces the original field.
 _ALTERNATIVES = frozenset({"env", "volumes"})
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` with ``over`` merged over it. The arguments are not changed.
 
-    Mappings are merged key by key, and null removes a key. Lists whose items have names are merged
-    by ``name``, or by path for mounts, and new items are appended. All other lists are replaced.
+    Mappings are merged key by key, and a null value removes a key. A list of named items is merged
+    by ``name`` (a list of mounts by path), and new items are appended. All other lists are
+    replaced.
     """
     result = dict(base)
     for key, value in over.items():
@@ -65,7 +67,8 @@ def _merge_lists(base: list[Any], over: list[Any], key: str, name_key: str) -> l
 def to_plain_data(value: Any, where: str) -> Any:
     """Return user data as plain JSON data.
 
-    ``where`` leads to the value, for the message. Raises `SpecError` if it is not JSON data.
+    ``where`` describes the location of the value in messages. Raises `SpecError` if the value is
+    not JSON data.
     """
     if value is None or isinstance(value, (str, bool, int)):
         return value

@@ -15,13 +15,13 @@ GIT_IMAGE = "alpine/git"
 class RenderOptions:
     """Options for rendering plans.
 
-    * ``image``: the image of processes that have none.
-    * ``expose``: the type of the Services of exposed services. With ``none`` they are reached with
-      port forwarding.
+    * ``image``: the image for processes that specify none.
+    * ``expose``: the type of the Services of exposed services. With ``none``, port forwarding is
+      used to reach the services.
     * ``jobs_only``: render every Pod as a Job.
-    * ``service_account`` and ``image_pull_secrets``: set on every Pod.
+    * ``service_account`` and ``image_pull_secrets``: the values that are set on every Pod.
     * ``gpu_resource``: the name of the extended resource for GPUs.
-    * ``git_image``: an image with git, which checks out repositories.
+    * ``git_image``: the image that contains git and is used to check out repositories.
     """
 
     image: str | None = None

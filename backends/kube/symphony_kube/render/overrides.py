@@ -1,7 +1,7 @@
-"""Overrides (pod_yml and container_yml), and the fields in them that a server does not know. Pure.
+"""Overrides (pod_yml and container_yml), and their fields that a server does not know. Pure.
 
-Servers before Kubernetes 1.25 silently drop fields that they do not know. Such a field is missing
-in the response.
+Servers before Kubernetes 1.25 silently drop fields that they do not know. Dropped fields are
+missing in the response.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from symphony.names import did_you_mean
 
-# The field that identifies the items of a list, if it is not ``name``.
+# For lists whose items are not identified by ``name``, the field that identifies the items.
 MERGE_KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 
 
@@ -22,8 +22,8 @@ class Override:
 
     * ``unit``: the unit to which the object belongs.
     * ``description``: the override in words, such as ``pod_yml of process 'db'``.
-    * ``path``: the path to the part of the object that is overridden, as keys and as names of list
-      items.
+    * ``path``: the path to the overridden part of the object, as a sequence of keys and names of
+      list items.
     * ``fields``: the content of the override.
     """
 
@@ -36,7 +36,8 @@ class Override:
 def dropped_fields(override: Override, answer: Mapping[str, Any]) -> list[str]:
     """Return the fields of an override that are missing in the object that the server returned.
 
-    Each field is its path in the override, with a hint if the server knows a similar name.
+    Each field is described by its path in the override. If the server knows a field with a similar
+    name, a hint names it.
     """
     target: Any = answer
     for key in override.path:
@@ -44,7 +45,7 @@ def dropped_fields(override: Override, answer: Mapping[str, Any]) -> list[str]:
             target = _find_item(target, key, "name")
         else:
             target = target.get(key)
-        if target is None:  # the server returned something unexpected
+        if target is None:  # The server returned an object with an unexpected structure.
             return []
     return list(_missing(override.fields, target, "", ""))
 
@@ -52,7 +53,8 @@ def dropped_fields(override: Override, answer: Mapping[str, Any]) -> list[str]:
 def _missing(fields: Any, answer: Any, key: str, path: str) -> Iterator[str]:
     """Yield the paths of fields that are not in the answer.
 
-    ``key`` is the name of the field that contains ``fields``, and ``path`` is its path.
+    ``key`` is the name of the field that contains ``fields``, and ``path`` is the path of that
+    field.
     """
     if isinstance(fields, Mapping) and isinstance(answer, Mapping):
         for name, value in fields.items():
@@ -68,10 +70,10 @@ def _missing(fields: Any, answer: Any, key: str, path: str) -> Iterator[str]:
 
 
 def _missing_in_list(item: Any, answer: list[Any], key: str, path: str) -> list[str]:
-    """Return the fields of a list item that are missing in its counterpart.
+    """Return the fields of a list item that are missing in its counterpart in the response.
 
-    The counterpart has the same name. If items have no names, it is the item with the fewest
-    missing fields.
+    The counterpart is the item with the same name. If the items have no names, the counterpart is
+    the item with the fewest missing fields.
     """
     name_key = MERGE_KEYS.get(key, "name")
     candidates = answer
@@ -90,9 +92,9 @@ def _find_item(items: list[Any], name: Any, name_key: str) -> Any:
 
 
 def _has_content(value: Any) -> bool:
-    """Return whether a server keeps a value of a field that it knows.
+    """Return whether a server keeps the value of a field that it knows.
 
-    A server may omit empty values.
+    A server can omit empty values.
     """
     if isinstance(value, Mapping):
         return any(_has_content(item) for item in value.values())

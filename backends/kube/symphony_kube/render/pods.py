@@ -18,11 +18,11 @@ from symphony_kube.render.volumes import pod_volumes
 DEFAULT_GRACE_SECONDS = 30
 MAX_GRACE_SECONDS = 2**63 - 1
 MAX_BACKOFF_LIMIT = 2**31 - 1
-# The labels by which symphony finds its Pods.
+# The labels that symphony uses to find its Pods.
 _SYMPHONY_LABELS = (MANAGED_BY, EXPERIMENT, UNIT)
 _POD_KEYS = ("apiVersion", "kind", "metadata", "spec")
 
-# The settings of a job: its name in the specification, the field of the Job, and the largest value.
+# Each setting of a job: its name in the specification, the field of the Job, and the maximum value.
 _JOB_FIELDS = (
     ("backoff_limit", "backoffLimit", MAX_BACKOFF_LIMIT),
     ("active_deadline", "activeDeadlineSeconds", 2**63 - 1),
@@ -31,17 +31,20 @@ _JOB_FIELDS = (
 
 
 def is_job(unit: PlannedUnit, context: RenderContext) -> bool:
-    """Return whether a unit becomes a Job."""
+    """Return whether a unit is rendered as a Job."""
     return context.options.jobs_only or unit.processes[0].pod.job is not None
 
 
 def pod(unit: PlannedUnit, context: RenderContext) -> Object:
-    """Return the Pod of a unit."""
+    """Return the Pod for a unit."""
     return {"apiVersion": "v1", "kind": "Pod", **_pod_body(unit, context)}
 
 
 def job(unit: PlannedUnit, context: RenderContext) -> Object:
-    """Return the Job of a unit. Raises `SpecError` if a Job cannot have its settings."""
+    """Return the Job for a unit.
+
+    Raises `SpecError` if a Job does not support the settings of the unit.
+    """
     body = _pod_body(unit, context)
     policy = body["spec"].get("restartPolicy")
     if policy not in ("Never", "OnFailure"):
@@ -52,7 +55,7 @@ def job(unit: PlannedUnit, context: RenderContext) -> Object:
             f"because it runs to completion: set OnFailure or Never, or {alternative}"
         )
     template_metadata = dict(body["metadata"])
-    # The Job names its Pods itself.
+    # A Job generates the names of its Pods.
     del template_metadata["name"], template_metadata["namespace"]
     return {
         "apiVersion": "batch/v1",
@@ -76,9 +79,9 @@ def annotate(body: Object, key: str, value: str) -> None:
 
 def _job_settings(unit: PlannedUnit, policy: str) -> Object:
     settings = dict(unit.processes[0].pod.job or {})
-    # By default Kubernetes retries a failed Job six times. On every backend of symphony, a process
-    # with the policy Never is not started again, and one with OnFailure is restarted without a
-    # limit.
+    # By default, Kubernetes retries a failed Job six times. On every backend of symphony, a process
+    # with the policy Never is not started again, and a process with the policy OnFailure is
+    # restarted without a limit.
     settings.setdefault("backoff_limit", 0 if policy == "Never" else MAX_BACKOFF_LIMIT)
     result = {}
     for name, field, maximum in _JOB_FIELDS:
@@ -95,7 +98,7 @@ def _job_settings(unit: PlannedUnit, policy: str) -> Object:
 
 
 def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
-    """Return the metadata and the spec of a Pod."""
+    """Return the metadata and the spec of the Pod for a unit."""
     settings = unit.processes[0].pod
     mounted = pod_volumes(unit, context)
     ports_of = ports(unit, context)
@@ -104,8 +107,9 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
         "restartPolicy": settings.restart_policy or "Never",
         "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
-        # A program with process id 1 ignores TERM unless it handles it, and it would have to reap
-        # orphans. With a shared process namespace no program has this id.
+        # A program with process ID 1 ignores TERM unless it handles the signal, and it would have
+        # to reap orphans. With a shared process namespace, no program in the containers has this
+        # ID.
         "shareProcessNamespace": True,
         **_scheduling(settings, context),
     }
@@ -127,7 +131,10 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
 
 
 def _user_labels(settings: Settings, unit: PlannedUnit) -> dict[str, str]:
-    """Return the labels that the user set. Raises `SpecError` for labels of symphony."""
+    """Return the labels that the user set.
+
+    Raises `SpecError` if they include labels of symphony.
+    """
     for key in settings.labels:
         if key == MANAGED_BY or key.startswith(f"{SYMPHONY}/"):
             raise SpecError(
@@ -173,10 +180,10 @@ def _toleration(settings: Mapping[str, Any]) -> Object:
 
 
 def _apply_override(unit: PlannedUnit, body: Object, pod_yml: Mapping[str, Any]) -> Object:
-    """Merge pod_yml over a Pod.
+    """Merge pod_yml over a rendered Pod.
 
-    Raises `SpecError` if it is not a part of a Pod, or if it changes a field by which symphony
-    finds its objects.
+    Raises `SpecError` if pod_yml is not a valid part of a Pod, or if it changes a field that
+    symphony uses to find its objects.
     """
     description = f"pod_yml of {unit.description}"
     for key in pod_yml:

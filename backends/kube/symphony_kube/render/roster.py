@@ -1,6 +1,6 @@
 """The roster: all processes of an experiment, stored in an annotation of its first Pod. Pure.
 
-Because of the roster, a list of the Pods is enough to report processes whose Pods do not exist yet.
+With the roster, a list of the Pods is enough to report processes whose Pods do not exist yet.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A lone process, or a group with its members. It becomes one Pod or one Job.
+    """A lone process, or a group with its members. Each unit becomes one Pod or one Job.
 
-    * ``starts_after``: the processes for which it waits, with the condition for each.
-    * ``ready``: for processes with a readiness test, the time in which they must become ready, in
-      seconds.
+    * ``starts_after``: the processes for which the unit waits, with the condition for each process.
+    * ``ready``: for processes with a readiness test, the time in seconds within which they must
+      become ready.
     * ``logs``: for processes that are ready because of a line in their log, the regular expression
       of that line.
     * ``connects``: the services to which each process connects.
-    * ``serves``: the services that each member of a group serves. For other processes the Services
-      of the cluster have this information.
+    * ``serves``: the services that each member of a group serves. For other processes, the Services
+      in the cluster contain this information.
     """
 
     name: str
@@ -45,7 +45,8 @@ Roster = tuple[Unit, ...]
 def encode_roster(roster: Roster) -> str:
     """Return the roster as the text of an annotation.
 
-    The text is compressed, so that ten thousand processes stay far below the limit of 256 KiB.
+    The text is compressed, so that the roster of ten thousand processes is far smaller than the
+    limit of 256 KiB.
     """
     units = [{key: value for key, value in asdict(unit).items() if value} for unit in roster]
     data = json.dumps(units, separators=(",", ":"), sort_keys=True).encode()
@@ -53,7 +54,10 @@ def encode_roster(roster: Roster) -> str:
 
 
 def decode_roster(text: str) -> Roster:
-    """Return the roster that `encode_roster` wrote. Raises ValueError if it is not a roster."""
+    """Return the roster that `encode_roster` wrote.
+
+    Raises ValueError if the text is not a roster.
+    """
     try:
         units: list[Mapping[str, Any]] = json.loads(
             zlib.decompress(base64.b64decode(text, validate=True))

@@ -1,4 +1,4 @@
-"""Write a file that only its owner can read. Nothing but a regular file is replaced."""
+"""Write a file that only its owner can read. Only a regular file can be replaced."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _FILE_TYPES = {
 
 
 def check_target(path: str, sources: Iterable[Path]) -> Path:
-    """Return the path to which `write_private_file` may write.
+    """Return the path to which `write_private_file` will write.
 
-    Raises `SpecError` if the path exists and is not a regular file, or is one of the ``sources``,
-    which must not be overwritten. Raises `NotFound` if its directory does not exist.
+    Raises `SpecError` if the path exists and is not a regular file, or if it is one of the
+    ``sources``, which must not be overwritten. Raises `NotFound` if the directory of the path does
+    not exist.
     """
     if path in ("", "-") or path.endswith("/"):
         raise SpecError(
@@ -55,7 +56,7 @@ def check_target(path: str, sources: Iterable[Path]) -> Path:
 
 
 def write_private_file(target: Path, text: str) -> None:
-    """Write a file, or replace it, in one step. Raises OSError with ``target`` as the file name."""
+    """Create or replace a file in one step. Raises OSError with ``target`` as the file name."""
     temporary = target.with_name(f".symphony-{secrets.token_hex(6)}")
     with _errors_name(target, instead_of=temporary):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -70,19 +71,19 @@ def write_private_file(target: Path, text: str) -> None:
 
 
 def _file_type(path: Path, found: os.stat_result) -> str:
-    """Return what a path or the target of a link is, in words, or ``""`` for a regular file."""
+    """Return the type of a file or of the target of a link, or ``""`` for a regular file."""
     if not stat.S_ISLNK(found.st_mode):
         return _FILE_TYPES.get(stat.S_IFMT(found.st_mode), "")
     try:
         link_target = _FILE_TYPES.get(stat.S_IFMT(path.stat().st_mode), "")
-    except OSError:  # the target of the link does not exist
+    except OSError:  # The target of the link does not exist.
         link_target = ""
     return link_target or f"a link to {path.resolve()}"
 
 
 @contextlib.contextmanager
 def _errors_name(target: Path, *, instead_of: Path) -> Iterator[None]:
-    """Replace the name of the temporary file in errors by the name of the target."""
+    """In errors, replace the name of the temporary file with the name of the target."""
     try:
         yield
     except OSError as exc:

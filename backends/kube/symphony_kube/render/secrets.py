@@ -1,4 +1,7 @@
-"""Secrets and ConfigMaps that are created from files. Pure: the contents of the files are given."""
+"""Secrets and ConfigMaps that are created from files.
+
+Pure: the caller provides the contents of the files.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from symphony_kube.api.labels import KEYS, SECRETS, Scope
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.text import Object, check_file_name, check_object_name
 
-# The files of each object by file name, by the kind ("secret" or "config") and name of the object.
+# Maps the kind ("secret" or "config") and name of each object to its source files by file name.
 FileSources = dict[tuple[str, str], dict[str, str]]
 
 
 def file_sources(plan: Plan) -> FileSources:
-    """Return the files of every Secret and ConfigMap that a plan creates.
+    """Return the files for every Secret and ConfigMap that a plan creates.
 
     Raises `SpecError` if two processes create the same object from different files.
     """
@@ -55,9 +58,9 @@ def file_object_name(scope: Scope, kind: str, name: str) -> str:
 
 
 def file_objects(sources: FileSources, scope: Scope, files: Mapping[str, bytes]) -> list[Object]:
-    """Return the Secrets and ConfigMaps. ``files`` has the contents of all files by path.
+    """Return the Secrets and ConfigMaps. ``files`` maps the paths of all files to their contents.
 
-    Raises `SpecError` if one is too large, or has a file name that is not valid on Kubernetes.
+    Raises `SpecError` if an object is too large, or if a file name is not valid in Kubernetes.
     """
     objects = []
     for (kind, name), file_paths in sources.items():
@@ -92,7 +95,7 @@ def _secret(metadata: Object, contents: Mapping[str, bytes]) -> Object:
 
 
 def _config(metadata: Object, contents: Mapping[str, bytes]) -> Object:
-    """Return a ConfigMap. Text is kept as text so that it can be read; other content is encoded."""
+    """Return a ConfigMap. Text is stored as readable text, and other content is encoded."""
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
     for key, content in contents.items():

@@ -1,4 +1,4 @@
-"""The Services through which the processes of an experiment reach each other. Pure."""
+"""The Services that connect the processes of an experiment. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def render_services(units: tuple[PlannedUnit, ...], context: RenderContext) -> l
     for unit in units:
         for process in unit.processes:
             unit_of[process.name] = unit.name
-    # A group owns the services that are declared on the group itself.
+    # A service that is declared on a group belongs to the group itself.
     unit_of.update({unit.name: unit.name for unit in units})
     return [
         _service(endpoint, unit_of[endpoint.owner], context)
@@ -37,8 +37,9 @@ def _service(endpoint: Endpoint, unit: str, context: RenderContext) -> Object:
             "ports": [
                 {"name": endpoint.service, "port": endpoint.port, "targetPort": endpoint.port}
             ],
-            # A process can be reached before it is ready, as on a single machine. Readiness only
-            # decides the start order, and some processes become ready only after others connect.
+            # A process can be reached before it is ready, as on a single machine. Readiness
+            # determines only the start order, and some processes become ready only after other
+            # processes connect to them.
             "publishNotReadyAddresses": True,
         },
     }

@@ -12,7 +12,8 @@ from symphony.errors import SpecError
 
 Object = dict[str, Any]
 
-# See IsDNS1123Subdomain and IsValidPortName in k8s.io/apimachinery/pkg/util/validation.
+# These rules are defined by IsDNS1123Subdomain and IsValidPortName in
+# k8s.io/apimachinery/pkg/util/validation.
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 _MAX_SUBDOMAIN_LENGTH = 253
@@ -21,7 +22,7 @@ _MAX_LABEL_LENGTH = 63
 
 
 def escape(text: str) -> str:
-    """Return an argument or a value in which Kubernetes does not expand ``$(NAME)``."""
+    """Escape an argument or a value so that Kubernetes does not expand ``$(NAME)`` in it."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
@@ -33,7 +34,7 @@ def env_vars(env: Mapping[str, str]) -> list[Object]:
 def check_variable_names(names: Iterable[str], owner: str) -> None:
     """Raise `SpecError` for variable names that Kubernetes rejects because they look like paths.
 
-    ``owner`` is used in the message, for example ``process 'db'``.
+    ``owner`` names the owner of the variables in messages, for example ``process 'db'``.
     """
     for name in names:
         if name == "." or name.startswith(".."):
@@ -47,7 +48,7 @@ def short_hash(value: object) -> str:
 
 
 def unique_name(name: str, taken: Collection[str], limit: int = _MAX_LABEL_LENGTH) -> str:
-    """Return ``name``, or a similar name if it is taken or longer than ``limit``.
+    """Return ``name``, or a similar name if ``name`` is taken or longer than ``limit``.
 
     The same arguments always give the same name.
     """
@@ -65,7 +66,7 @@ def unique_name(name: str, taken: Collection[str], limit: int = _MAX_LABEL_LENGT
 
 
 def port_name(service: str, taken: Collection[str]) -> str:
-    """Return a name of at most 15 characters for the port of a service, unique in its Pod."""
+    """Return a port name for a service, unique in its Pod and at most 15 characters long."""
     if is_port_name(service) and service not in taken:
         return service
     name = re.sub(r"-+", "-", service)
@@ -78,7 +79,10 @@ def is_port_name(name: str) -> bool:
 
 
 def check_object_name(name: str, what: str) -> str:
-    """Return the name of a Secret, a ConfigMap or a claim. Raise `SpecError` if it is not valid."""
+    """Return the name of a Secret, ConfigMap or claim.
+
+    Raises `SpecError` if the name is not valid.
+    """
     if len(name) > _MAX_SUBDOMAIN_LENGTH or not _SUBDOMAIN.fullmatch(name):
         raise SpecError(
             f"{what} {name!r} is not valid on Kubernetes: use a-z, 0-9, '-' and '.', at most "
@@ -88,7 +92,10 @@ def check_object_name(name: str, what: str) -> str:
 
 
 def check_file_name(name: str, what: str) -> str:
-    """Return the name of a file in a Secret or ConfigMap. Raise `SpecError` if it is not valid."""
+    """Return the name of a file in a Secret or ConfigMap.
+
+    Raises `SpecError` if the name is not valid.
+    """
     if name.startswith("..") or len(name) > _MAX_SUBDOMAIN_LENGTH:
         raise SpecError(
             f"{what} has a file {name!r}: on Kubernetes a file name has at most "
@@ -100,7 +107,8 @@ def check_file_name(name: str, what: str) -> str:
 def check_label_keys(keys: Iterable[str], owner: str) -> None:
     """Raise `SpecError` for label keys whose prefix is not a domain name.
 
-    The rest of the key was checked when the label was set. ``owner`` is used in the message.
+    The rest of each key was checked when the label was set. ``owner`` names the owner
+    of the labels in messages.
     """
     for key in keys:
         prefix, slash, _ = key.rpartition("/")

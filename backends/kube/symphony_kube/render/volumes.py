@@ -1,14 +1,14 @@
 """The volumes of a Pod and the mounts of its containers. Pure.
 
-Mounts of the same thing share a volume: the same export of the same NFS server, the same path of
+Mounts of the same source share a volume: the same export of the same NFS server, the same path on
 the node with the same type, or the same claim. A mount can be read-only while another mount of the
-same volume is not. An empty directory without a name is shared by all containers that mount it at
-the same path with the same size and medium. An empty directory with a name is shared by all
+same volume is writable. An empty directory without a name is shared by all containers that mount it
+at the same path with the same size and medium. An empty directory with a name is shared by all
 containers that use this name. A checkout is shared by all containers that mount the same revision
 of the same repository.
 
-A volume has the name that the user gave it, or a name made of its type and a hash. If the same name
-is used for two different volumes, both names get a hash.
+A volume has the name that the user gave it, or a name that consists of its type and a hash. If the
+user gave the same name to two different volumes, both names get a hash.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from symphony_kube.render.text import Object, check_object_name, escape, short_h
 
 _REPOSITORY = "repository"
 _CHECKOUT_PATH = f"/checkout/{_REPOSITORY}"
-# "$1" is the repository, "$2" the revision and "$3" the target. The shell does not expand them
-# again. git creates the directory itself, because it does not trust a directory of another owner.
-# The directory is renamed when it is complete, so that the script can be repeated after a failure.
+# "$1" is the repository, "$2" the revision and "$3" the target. The shell does not expand their
+# values again. git creates the directory itself, because it does not trust a directory that belongs
+# to another user. The directory is renamed when the checkout is complete, so that the script can be
+# repeated after a failure.
 CHECKOUT_SCRIPT = (
     '[ -d "$3" ] || { rm -rf "$3.new" && git clone -- "$1" "$3.new" && '
     '{ [ -z "$2" ] || git -C "$3.new" checkout "$2" --; } && mv "$3.new" "$3"; }'
 )
-# A volume name has at most 63 characters, of which the hash and its hyphen take nine.
+# A volume name has at most 63 characters. The hash and its hyphen take nine of these characters.
 _MAX_VOLUME_PREFIX_LENGTH = 54
 
 
@@ -41,8 +42,8 @@ _MAX_VOLUME_PREFIX_LENGTH = 54
 class PodVolumes:
     """The volumes of a Pod.
 
-    ``mounts`` has the mounts of each process. ``init_containers`` are the containers that check
-    repositories out.
+    ``mounts`` maps each process to its mounts. ``init_containers`` contains the containers that
+    check out repositories.
     """
 
     volumes: list[Object] = field(default_factory=list)
@@ -54,8 +55,8 @@ class PodVolumes:
 class _Volume:
     """One volume with its mounts.
 
-    ``settings`` are those of the first process that mounts it. ``identity`` is plain data that is
-    equal for mounts of the same thing.
+    ``settings`` are the settings of the first process that mounts the volume. ``identity`` is plain
+    data that is equal for all mounts of the same source.
     """
 
     kind: str
@@ -76,7 +77,7 @@ _NO_VOLUMES = PodVolumes()
 
 
 def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
-    """Return the volumes of a Pod. Raises `SpecError` if Kubernetes cannot mount one."""
+    """Return the volumes of a Pod. Raises `SpecError` if Kubernetes cannot mount a volume."""
     has_secrets = bool(context.plan.secrets)
     if not has_secrets and not any(process.settings.volumes for process in unit.processes):
         return _NO_VOLUMES
@@ -112,7 +113,7 @@ def _mount(
     context: RenderContext,
     owner: str,
 ) -> Object:
-    """Return a mount without a name. Its volume is added to ``volumes`` if it is new."""
+    """Return a mount without a name. If its volume is new, the volume is added to ``volumes``."""
     ((kind, details),) = entry.items()
     path = details.get("mount_path", SHARED_MEMORY)
     if ":" in path:
@@ -148,7 +149,7 @@ def _mount(
 def _with_names(volumes: Iterable[_Volume]) -> list[tuple[_Volume, str]]:
     """Return every volume with its name.
 
-    A volume keeps the name of the user if no other volume has the same name.
+    A volume keeps the name that the user gave it unless another volume has the same name.
     """
     volumes = list(volumes)
     user_names = [volume.user_name for volume in volumes if volume.user_name]
@@ -170,12 +171,13 @@ def _volume_source(volume: _Volume) -> Object:
     is_read_only = all(mount.get("readOnly") for mount in volume.mounts)
     if volume.kind != "pvc" or not is_read_only:
         return volume.source
-    # Some claims can only be attached read-only. For these the volume must be read-only, too.
+    # Some claims can only be attached read-only. For such a claim, the volume must also be
+    # read-only.
     return {"persistentVolumeClaim": {**volume.source["persistentVolumeClaim"], "readOnly": True}}
 
 
 def _checkout(volume: _Volume, name: str, container: str, context: RenderContext) -> Object:
-    """Return the init container that checks a repository out."""
+    """Return the init container that checks out a repository."""
     arguments = [volume.details["repository"], volume.details.get("revision", ""), _CHECKOUT_PATH]
     result: Object = {
         "name": container,
@@ -249,7 +251,7 @@ def _object_name(name: str, kind: str, context: RenderContext, owner: str) -> st
 def _git_repo(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
     del context
     revision = details.get("revision", "")
-    # git would take it for an option.
+    # git would interpret the revision as an option.
     if revision.startswith("-"):
         raise SpecError(
             f"{owner} checks out the revision {revision!r}: no branch, tag or commit begins with "

@@ -1,8 +1,8 @@
-"""Rules that find problems of an experiment on a backend without launching it.
+"""Rules that find problems in an experiment on a backend without launching it.
 
 Each rule is a function of an experiment and a target that yields findings. All findings are
-reported at once, each with its position and a hint. The rules only read; a cluster is queried only
-for its GPUs.
+reported at once, each with its position and a hint. The rules change nothing, and query a cluster
+only for its GPUs.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ def lint(
     offline: bool = False,
     load_errors: Collection[SpecError] = (),
 ) -> list[Finding]:
-    """Return the problems of an experiment on some backends, in the order of its file.
+    """Return the problems in an experiment on the given backends, in the order of the file.
 
-    ``machine`` describes this machine, whose paths do not exist on others. If ``offline`` is true,
-    no cluster is queried. ``load_errors`` are the errors in the parts of the file that
-    ``experiment`` does not contain; problems that may be their consequences are left out.
+    ``machine`` describes this machine, whose paths may not exist on other machines. If ``offline``
+    is true, no cluster is queried. ``load_errors`` are the errors in the parts of the file that
+    ``experiment`` does not contain; problems that could be consequences of these errors are left
+    out.
     """
     error_paths = [error.path for error in load_errors]
     if any(_is_structural(path) for path in error_paths):
@@ -60,9 +61,9 @@ def lint(
 
 
 def _is_structural(path: DocumentPath) -> bool:
-    """Return whether an error at a path may hide services or processes.
+    """Return whether an error at a path can hide services or processes.
 
-    The path of an unknown key ends with that key, which may be a misspelled structural key.
+    The path of an unknown key ends with that key, which can be a misspelled structural key.
     """
     from symphony.model.settings import SETTINGS
 

@@ -20,7 +20,8 @@ Member = Process | ProcessGroup
 def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[Finding]:
     """Yield the processes and groups that request more GPUs than are available.
 
-    A group is placed on one node. On this machine, all processes run at the same time.
+    A group is placed on one node, so the requests of its members are added. On this machine, the
+    requests of all processes are added, because all processes run at the same time.
     """
     requests: dict[Member, int] = {}
     for member in experiment.list_members():
@@ -45,7 +46,7 @@ def rules(experiment: Experiment, target: Target, *, offline: bool) -> Iterator[
 
 
 def requested_gpus(member: Member) -> int:
-    """Return the number of GPUs of a process, or of all members of a group."""
+    """Return the number of GPUs that a process, or all members of a group, request."""
     group_limit = member.settings.resource_limit.get("gpu", 0)
     if isinstance(member, Process):
         return int(group_limit)

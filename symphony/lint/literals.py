@@ -1,4 +1,4 @@
-"""Rules on texts that have another meaning on other machines: local addresses and local paths."""
+"""Rules on texts that have a different meaning on other machines: local addresses and paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _LOCAL_ADDRESS = re.compile(
 ANY_ADDRESS = "0.0.0.0"
 # How a program uses an address.
 Purpose = Literal["connect", "listen", "either"]
-# Names of options and variables whose address is always one to connect to, or to listen on.
+# Names of options and variables that contain only addresses to connect to, or only addresses to
+# listen on.
 _CONNECT_OPTION = re.compile(
     r"connect|master|coordinator|upstream|target|remote|peer|broker", re.IGNORECASE
 )
@@ -34,12 +35,12 @@ _LISTEN_OPTION = re.compile(r"bind|listen", re.IGNORECASE)
 # The scheme and the user of a URL, in front of its host.
 _URL_SCHEME = re.compile(r"([a-z][-+.a-z0-9]*)://(?:[^\s/@]*@)?$", re.IGNORECASE)
 _MAX_SCHEME_LENGTH = 80
-# ZeroMQ uses URLs with these schemes to listen too. Other URLs are always for clients.
+# ZeroMQ also listens on URLs with these schemes. URLs with other schemes are always for clients.
 _SOCKET_SCHEMES = ("tcp", "udp")
-# An absolute path at the beginning of a word, a value or a list element. Two slashes belong to a
+# An absolute path at the beginning of a word, a value or a list element. Two slashes are part of a
 # URL.
 _ABSOLUTE_PATH = re.compile(r"(?:^|(?<=[\s=:,;'\"(<>]))(/(?!/)[^\s=:,;'\"()<>|&]*)")
-# Directories that every machine and most images have.
+# Directories that exist on every machine and in most images.
 _SYSTEM_DIRECTORIES = (
     "/bin",
     "/dev",
@@ -61,10 +62,10 @@ _PERSONAL_DIRECTORIES = ("/home", "/Users", "/mnt", "/media", "/Volumes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """This machine.
+    """The properties of this machine that the rules use.
 
-    ``home`` is the home directory of the user, ``base`` the directory of the experiment file, and
-    ``exists`` returns whether there is a path.
+    ``home`` is the home directory of the user, ``base`` is the directory of the experiment file,
+    and ``exists`` returns whether a path exists.
     """
 
     home: str
@@ -74,7 +75,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """A local address in a text. ``scheme`` and ``port`` are empty if the text has none."""
+    """A local address in a text. ``scheme`` and ``port`` are empty if the text omits them."""
 
     scheme: str
     host: str
@@ -85,7 +86,7 @@ class _Address:
 
 
 def rules(experiment: Experiment, machine: Machine) -> Iterator[Finding]:
-    """Yield the addresses and paths of this machine in the texts of each process."""
+    """Yield the addresses and paths of this machine in the texts that apply to each process."""
     owners = _owners_of_fixed_ports(experiment)
     bound = {
         name for component in experiment.list_components() for name in component.settings.binds
@@ -102,7 +103,7 @@ def rules(experiment: Experiment, machine: Machine) -> Iterator[Finding]:
 
 
 def _owners_of_fixed_ports(experiment: Experiment) -> dict[int, tuple[str, str]]:
-    """Return, by fixed port, the service and the name of the component that serves it."""
+    """Map each fixed port to its service and the name of the component that serves the service."""
     owners: dict[int, tuple[str, str]] = {}
     for component in experiment.list_components():
         for ports in (component.settings.exposes, component.settings.binds):
@@ -129,11 +130,11 @@ def _local_addresses(
     for address in _addresses_in(text.content):
         is_server_address = address.host == ANY_ADDRESS and bool(served)
         if is_server_address and not _CONNECT_OPTION.search(text.option):
-            # A server listens on this address on every machine.
+            # A server can listen on this address on every machine.
             continue
         service, owner = owners.get(int(address.port or 0), ("", ""))
         is_own = bool(service) and owner in own_names
-        # A port that none of the services of the process has belongs to another process.
+        # If none of the services of the process has this port, the port belongs to another process.
         has_other_port = bool(address.port) and not is_own and all(served.values())
         purpose = _purpose(text.option, address.scheme, has_other_port=has_other_port)
         is_foreign_service = bool(service) and not is_own
@@ -150,7 +151,8 @@ def _local_addresses(
 def _addresses_in(content: str) -> list[_Address]:
     addresses: dict[_Address, None] = {}
     for match in _LOCAL_ADDRESS.finditer(content):
-        # The search for the scheme is limited, so that it takes linear time in long texts.
+        # The search for the scheme covers a limited number of characters, so that it takes linear
+        # time in long texts.
         before = content[max(0, match.start() - _MAX_SCHEME_LENGTH) : match.start()]
         scheme = _URL_SCHEME.search(before)
         address = _Address(
@@ -195,7 +197,7 @@ def _purpose(option: str, scheme: str, *, has_other_port: bool) -> Purpose:
 def _address_hint(
     service: str, is_own: bool, purpose: Purpose, served: Sequence[str], connected: Sequence[str]
 ) -> str:
-    """Return how to write an address that is valid on every machine.
+    """Return a hint on how to write an address that is valid on every machine.
 
     If the purpose of the address is not clear, the hint covers both purposes.
     """
@@ -249,9 +251,9 @@ def _local_paths(
 
 
 def _is_local(path: str, machine: Machine) -> bool:
-    """Return whether a path belongs to the user, or exists here and not on every machine."""
+    """Return whether a path belongs to the user, or exists here but may not exist elsewhere."""
     own_directories = (machine.home, machine.base, *_PERSONAL_DIRECTORIES)
-    # A home directory of `/`, as in some containers, contains every path.
+    # A home directory of `/`, which some containers have, contains every path.
     if any(_is_below(path, own) for own in own_directories if own.strip("/")):
         return True
     if any(_is_below(path, system) for system in _SYSTEM_DIRECTORIES):
@@ -265,7 +267,7 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _describe(text: Text) -> str:
-    """Return the name of a text: ``start_dir``, ``variable DATA``, ``--data``, ``a shell line``."""
+    """Describe a text as ``start_dir``, ``variable DATA``, ``--data`` or ``a shell line``."""
     if text.key == "env":
         return f"variable {text.option}"
     if text.option:

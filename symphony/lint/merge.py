@@ -1,4 +1,4 @@
-"""Merge equal findings of several processes and targets, and sort them by their position."""
+"""Merge equal findings about several processes and targets, and sort them by their position."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def merge_findings(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with equal ones merged.
+    """Return the findings, with equal findings merged.
 
-    Findings that differ only in their targets are merged first, and then those that differ only in
-    their processes and paths. A merged finding has the path of the first one.
+    Findings that differ only in their targets are merged first, and then findings that differ only
+    in their processes and paths. A merged finding has the path of the first finding that it
+    replaces.
     """
     by_target: dict[Finding, Finding] = {}
     for finding in findings:

@@ -1,7 +1,7 @@
 """Rules that a backend enforces itself when it renders an experiment.
 
-A backend reports only the first error of an experiment. To find all of them, each part is rendered
-by itself.
+A backend reports only the first error in an experiment. To find all errors, each part of the
+experiment is rendered separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield the errors that a backend reports, except those that every backend reports."""
+    """Yield the errors that a backend reports, except for errors that every backend reports."""
     yield from _missing_images(experiment, target)
     yield from _rendering_errors(experiment, target)
 
@@ -61,7 +61,7 @@ def _rendering_errors(experiment: Experiment, target: Target) -> Iterator[Findin
     if message is None:
         return
     name_findings = list(_invalid_names(experiment, target, image))
-    # A name that is not valid is an error of every part, which would hide other errors.
+    # A name that is not valid causes an error in every part, which would hide other errors.
     option_findings = [] if name_findings else list(_invalid_options(whole, target, image))
     if option_findings:
         whole = without_experiment_options(whole)
@@ -100,7 +100,7 @@ def _invalid_options(
 
 
 def _errors_of_member(part: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield the error of a process, of each member of a group, or of the group."""
+    """Yield the errors of the members of a group, or else the error of the group or process."""
     message = _error_message(part, target)
     if message is None:
         return
@@ -136,11 +136,11 @@ def _finding_from(
     *,
     path: DocumentPath | None = None,
 ) -> Finding:
-    """Return the finding of an error message: the problem, and the hint after the semicolon."""
+    """Return the finding for an error message, in which the hint follows the semicolon."""
     problem, _, hint = message.partition("; ")
     if component is None:
         return Finding(rule=rule, level=ERROR, problem=problem, hint=hint, path=path or ())
-    # The name of the component is in the finding already.
+    # The finding already contains the name of the component.
     subject = re.escape(repr(component.path))
     problem = re.sub(rf"^(process|group) {subject}:? ", "", problem)
     return finding_of(component, rule, problem, hint, path=path)

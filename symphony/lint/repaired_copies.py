@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 # Settings that refer to other parts of the experiment, which a copy may not contain.
 _CONNECTING_SETTINGS = ("connects", "starts_after", "binds", "exposes", "encrypted", "ready")
-# Options of an experiment that a backend may refuse. Secrets are options too, one by one.
+# Options of an experiment that a backend can refuse. Each secret is also treated as an option.
 _EXPERIMENT_OPTIONS = ("start_dir", "preamble_cmds", "env", "port_range", "images")
 
 
 def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
-    """Return a copy without the errors that every backend reports, and without connections.
+    """Return a copy without connections and without the errors that every backend reports.
 
-    Each service is bound once, without a fixed port, and no process connects to it or waits for
-    another. Processes without an image get ``image``. Groups without processes are left out.
+    Each service is bound once, without a fixed port. No process connects to a service or waits for
+    another process. Processes without an image get ``image``. Groups without processes are left
+    out.
     """
     data = _without_reported_errors(experiment).dump_dict()
     bound: set[str] = set()
@@ -41,7 +42,7 @@ def repaired(experiment: Experiment, *, image: str | None = None) -> Experiment:
 
 
 def _without_reported_errors(experiment: Experiment) -> Experiment:
-    """Return a copy without the values to which the errors in the experiment lead."""
+    """Return a copy without the values at the paths of the errors in the experiment."""
     copy = _loaded(experiment, experiment.dump_dict())
     while True:
         paths = [finding.path for finding in check_experiment(copy) if finding.level == ERROR]
@@ -49,7 +50,8 @@ def _without_reported_errors(experiment: Experiment) -> Experiment:
         if not removable:
             return copy
         data = copy.dump_dict()
-        # Remove the last elements of a list first, because the indexes of later elements change.
+        # Remove the last elements of a list first, because a removal changes the indexes of later
+        # elements.
         for path in sorted(removable, key=_by_index, reverse=True):
             _remove(data, path)
         copy = _loaded(experiment, data)
@@ -60,7 +62,7 @@ def _by_index(path: DocumentPath) -> int:
 
 
 def _remove(data: Any, path: DocumentPath) -> None:
-    """Remove the value at a path, if it is still there."""
+    """Remove the value at a path, if the value still exists."""
     for key in path[:-1]:
         if isinstance(data, dict) and key not in data:
             return
@@ -73,14 +75,14 @@ def _remove(data: Any, path: DocumentPath) -> None:
 
 
 def each_member(experiment: Experiment) -> Iterator[tuple[str, Experiment]]:
-    """Yield each group and each process without a group, as an experiment of its own."""
+    """Yield each group and each process without a group as a separate experiment."""
     data = experiment.dump_dict()
     for name, description in data["processes"].items():
         yield name, _loaded(experiment, {**data, "processes": {name: description}})
 
 
 def only_member(part: Experiment, process: Process) -> Experiment:
-    """Return a copy of an experiment with one group, in which the group has only one process."""
+    """Return a copy of an experiment with one group, which keeps only one process in the group."""
     data = part.dump_dict()
     (group,) = data["processes"].values()
     group["processes"] = {process.name: group["processes"][process.name]}
@@ -90,7 +92,7 @@ def only_member(part: Experiment, process: Process) -> Experiment:
 def minimal_experiment(
     experiment: Experiment, name: str, *, image: str | None, service: str | None = None
 ) -> Experiment:
-    """Return an experiment of the same name with one process, and perhaps a service."""
+    """Return an experiment with the same name, one process, and the service if one is given."""
     description = _minimal_process(image)
     if service is not None:
         description["binds"] = service
@@ -100,7 +102,7 @@ def minimal_experiment(
 def each_experiment_option(
     experiment: Experiment, *, image: str | None
 ) -> Iterator[tuple[DocumentPath, Experiment]]:
-    """Yield each option of the experiment by its path, in an experiment with a minimal process."""
+    """Yield the path of each option, and an experiment with that option and a minimal process."""
     data = experiment.dump_dict()
     first_process = experiment.list_all_processes()[0].name
     minimal = {"name": experiment.name, "processes": {first_process: _minimal_process(image)}}

@@ -1,13 +1,13 @@
-"""Rules on the size of arguments and environments.
+"""Rules on the sizes of arguments and environments.
 
-* On Linux, an argument or a variable (``NAME=value`` with a NUL at its end) may have at most 32
-  pages, which are 128 KiB. Their total size is limited to a quarter of the stack limit, which is
-  2 MiB for the usual stack limit of 8 MiB. See execve(2), "Limits on size of arguments and
-  environment".
-* Kubernetes stores an object in etcd, whose requests have at most 1.5 MiB by default. See
+* On Linux, the size of an argument or a variable (``NAME=value`` with a NUL at its end) is limited
+  to 32 pages, which are 128 KiB. The total size of all arguments and variables is limited to a
+  quarter of the stack limit, which is 2 MiB for the usual stack limit of 8 MiB. See execve(2),
+  "Limits on size of arguments and environment".
+* Kubernetes stores an object in etcd, which limits requests to 1.5 MiB by default. See
   ``--max-request-bytes`` in https://etcd.io/docs/latest/dev-guide/limit/.
 
-A warning begins at 80 % of a limit, because the launcher adds variables of its own, and Kubernetes
+Warnings begin at 80 % of a limit, because the launcher adds variables of its own, and Kubernetes
 adds fields to an object.
 """
 
@@ -36,21 +36,22 @@ MAX_OBJECT_BYTES = 3 * 512 * 1024
 WARNING_FRACTION = 0.8
 POINTER_BYTES = 8
 SHELL = "/bin/sh"
-# The characters of a variable in JSON, apart from its name and value: {"name":"","value":""},
+# The number of characters that JSON adds to the name and the value of a variable:
+# {"name":"","value":""}
 _JSON_BYTES_PER_VARIABLE = 23
 
 
 def rules(experiment: Experiment, target: Target) -> Iterator[Finding]:
-    """Yield the arguments and variables that are near a limit.
+    """Yield the arguments and variables whose sizes are near a limit.
 
     The limits are those of a process and, on a remote backend, those of the object that contains
-    it.
+    the process.
     """
     scheme = AddressScheme(backend=target.name, host=lambda name: name, bind_host="0.0.0.0")
     try:
         plan = resolve(repaired(experiment), scheme, target.cluster.defaults)
     except SpecError:
-        # Other rules report this error.
+        # Other rules report the error in the experiment.
         return
     processes = {process.name: process for process in experiment.list_all_processes()}
     shared_bytes = _env_bytes(plan.shared_env)
@@ -131,7 +132,7 @@ def _argument_bytes(words: Iterable[str]) -> int:
 
 
 def _env_bytes(env: Mapping[str, str]) -> int:
-    """Return the bytes of variables in memory, with an equals sign, a NUL and a pointer each."""
+    """Return the size of variables in memory, each with an equals sign, a NUL and a pointer."""
     return sum(
         len(name.encode()) + len(value.encode()) + 2 + POINTER_BYTES for name, value in env.items()
     )

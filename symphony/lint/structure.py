@@ -1,4 +1,4 @@
-"""Rules that hold on every backend: the errors that a launch reports, and unused services."""
+"""Rules that apply to every backend: the errors that a launch reports, and unused services."""
 
 from __future__ import annotations
 

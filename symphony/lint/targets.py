@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from symphony.cluster import Cluster
 
-# The image of processes without one, while other errors are looked for.
+# The image for processes without an image while the rules look for other errors.
 PLACEHOLDER_IMAGE = "probe"
 
 
@@ -19,7 +19,7 @@ class NodeGpus(Protocol):
     """A cluster that reports the GPUs of its nodes."""
 
     def node_gpus(self) -> Mapping[str, int]:
-        """Return, by node, the GPUs that one process or group can get there.
+        """Return a mapping of nodes to the number of GPUs that one process or group can use there.
 
         Raises `BackendError` if the cluster cannot be queried.
         """
@@ -34,7 +34,7 @@ class Target:
 
     @property
     def is_remote(self) -> bool:
-        """Whether processes run on other machines, with other files and addresses."""
+        """Whether processes run on other machines, which have other files and addresses."""
         return not self.cluster.commands_run_here
 
     @property

@@ -28,7 +28,7 @@ class Text:
 
 
 def texts(experiment: Experiment, process: Process) -> Iterator[Text]:
-    """Yield all texts of a process: those of the experiment, of its group and its own."""
+    """Yield all texts that apply to a process: from the experiment, the group and the process."""
     levels: list[tuple[DocumentPath, str | None, list[str]]] = [
         ((), experiment.start_dir, experiment.preamble_cmds)
     ]
@@ -51,7 +51,7 @@ def _program(process: Process) -> Iterator[Text]:
         for index, word in enumerate(words or ()):
             path = (*process.document_path, key, index)
             yield Text(content=word, key=key, path=path, option=option)
-            # The next word may be the value of this option.
+            # The next word can be the value of this option.
             option = word if word.startswith("-") and "=" not in word else ""
     for index, line in enumerate(process.cmds or ()):
         yield Text(content=line, key="cmds", path=(*process.document_path, "cmds", index))

@@ -1,4 +1,4 @@
-"""The common part of a process and a group: a name, and the methods that change its settings."""
+"""The common part of processes and groups: a name, and the methods that change settings."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 class Component:
     """A named part of an experiment.
 
-    The methods that change a setting return the component, so that calls can be chained. They
-    raise `SpecError` for values that no backend can use. Settings that a backend does not support
-    are kept, and the dry run of that backend lists them as ignored.
+    The methods that change a setting return the component, so that calls can be chained. They raise
+    `SpecError` for values that no backend can use. Settings that a backend does not support are
+    kept, and a dry run on that backend lists them as ignored.
     """
 
     kind: ClassVar[str] = "component"
@@ -53,7 +53,7 @@ class Component:
 
     @property
     def path(self) -> str:
-        """The name, with the group before it if there is one: ``group/process``."""
+        """The name, preceded by the name of the group if there is one: ``group/process``."""
         return self._name
 
     @property
@@ -74,8 +74,9 @@ class Component:
     def binds(self, services: ServiceSpec, *, encrypted: bool = False) -> Self:
         """Declare services that the process listens on.
 
-        ``services`` is a name, a list of names, or ``{name: port}``, in which None lets symphony
-        choose the port. If ``encrypted`` is true, the services are encrypted as by `encrypts`.
+        ``services`` is a name, a list of names, or ``{name: port}``. If a port is None, symphony
+        chooses one. If ``encrypted`` is true, the services are encrypted in the same way as by
+        `encrypts`.
         """
         ports = validators.services(services, "binds")
         is_encrypted = validators.flag(encrypted, "encrypted")
@@ -85,24 +86,24 @@ class Component:
         return self
 
     def encrypts(self, services: ServiceSpec) -> Self:
-        """Encrypt services that the process binds: a name or a list of names.
+        """Encrypt services that the process binds, given as a name or a list of names.
 
         Every launch creates new keys. Only processes that bind or connect to an encrypted service
-        receive them. The classes of `symphony.addons.zmq` use the keys; a program with its own
-        sockets reads them from its environment.
+        receive the keys. The classes of `symphony.addons.zmq` use the keys; a program with its own
+        sockets reads the keys from its environment.
         """
         _add_new(self._settings.encrypted, SERVICE_NAMES.parse(services, "encrypts"))
         return self
 
     def connects(self, services: ServiceSpec) -> Self:
-        """Declare services of other processes that the process uses: a name or a list of names."""
+        """Declare services that the process uses, given as a name or a list of names."""
         _add_new(self._settings.connects, SERVICE_NAMES.parse(services, "connects"))
         return self
 
     def exposes(self, services: ServiceSpec) -> Self:
         """Make services reachable from outside the experiment.
 
-        ``services`` has the same forms as in `binds`.
+        ``services`` can have the same forms as in `binds`.
         """
         self._settings.exposes.update(validators.services(services, "exposes"))
         return self
@@ -143,8 +144,8 @@ class Component:
     ) -> Self:
         """Set the resources that must be available for the process to start.
 
-        ``cpu`` is in cores. ``memory`` is in bytes, or text with a unit such as ``"4Gi"``.
-        Resources of earlier calls are kept.
+        ``cpu`` is an amount in cores. ``memory`` is an amount in bytes, or text with a unit such as
+        ``"4Gi"``. Resources from earlier calls are kept.
         """
         self._settings.resource_request.update(_resources(cpu=cpu, memory=memory, mem=mem))
         return self
@@ -157,10 +158,10 @@ class Component:
         mem: int | str | None = None,
         gpu: int | None = None,
     ) -> Self:
-        """Set the resources that the process may use at most.
+        """Set the maximum resources that the process can use.
 
-        ``gpu`` is a number of whole devices, and the others are as in `resource_request`. Resources
-        of earlier calls are kept.
+        ``gpu`` is a number of whole devices. The other arguments are as in `resource_request`.
+        Resources from earlier calls are kept.
         """
         self._settings.resource_limit.update(_resources(cpu=cpu, memory=memory, mem=mem, gpu=gpu))
         return self
@@ -175,7 +176,7 @@ class Component:
     # --- life cycle ---
 
     def restart_policy(self, policy: str) -> Self:
-        """Set the restart policy: ``Always``, ``OnFailure`` or ``Never``, which is the default."""
+        """Set the restart policy: ``Always``, ``OnFailure`` or ``Never`` (the default)."""
         self._refuse_pod_setting("restart_policy")
         self._settings.restart_policy = validators.one_of(
             policy, RESTART_POLICIES, "restart_policy"
@@ -183,7 +184,7 @@ class Component:
         return self
 
     def termination_grace_period(self, seconds: int) -> Self:
-        """Set the seconds between SIGTERM and SIGKILL. The default is 30."""
+        """Set the number of seconds between SIGTERM and SIGKILL. The default is 30."""
         self._refuse_pod_setting("termination_grace_period")
         self._settings.termination_grace_period = validators.whole_number(
             seconds, "termination_grace_period"
@@ -199,8 +200,9 @@ class Component:
     ) -> Self:
         """Run the process to completion.
 
-        ``backoff_limit`` is the number of retries after a failure, ``active_deadline`` the seconds
-        for all attempts, and ``ttl`` the seconds until the finished job is deleted.
+        ``backoff_limit`` is the number of retries after a failure. ``active_deadline`` is the time
+        limit in seconds for all attempts together. ``ttl`` is the number of seconds after which the
+        finished job is deleted.
         """
         self._refuse_pod_setting("job")
         given = {"backoff_limit": backoff_limit, "active_deadline": active_deadline, "ttl": ttl}
@@ -216,13 +218,15 @@ class Component:
         log: str | None = None,
         timeout: float = 60,
     ) -> Self:
-        """Set the test that decides when the process is ready.
+        """Set the test that determines when the process is ready.
 
-        Give exactly one test. ``tcp`` is a service of the process that accepts a connection.
-        ``http`` is ``(service, path)``: a GET request is answered with status 200. ``command``
-        exits with 0 in the environment and the directory of the process. ``log`` is a regular
-        expression that matches in a line of the output. The process fails to become ready if the
-        test has not succeeded after ``timeout`` seconds.
+        Give exactly one test. ``tcp`` is a service of the process; the test succeeds if the service
+        accepts a connection. ``http`` is ``(service, path)``; the test succeeds if the service
+        answers a GET request for the path with status 200. ``command`` runs in the environment and
+        the directory of the process; the test succeeds if the command exits with status 0. ``log``
+        is a regular expression; the test succeeds if the expression matches part of a line of the
+        output. If the test has not succeeded after ``timeout`` seconds, the process fails to become
+        ready.
         """
         given = {"tcp": tcp, "http": http, "command": command, "log": log}
         tests = {name: value for name, value in given.items() if value is not None}
@@ -260,7 +264,7 @@ class Component:
         read_only: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Mount a directory or a file of the node. ``type`` is the check that Kubernetes makes."""
+        """Mount a path of the node. ``type`` is the check of the path that Kubernetes performs."""
         return self._mount(
             "host_path",
             mount_path=mount_path,
@@ -286,20 +290,20 @@ class Component:
         size: int | str | None = None,
         name: str | None = None,
     ) -> Self:
-        """Mount an empty directory that exists as long as the Pod.
+        """Mount an empty directory that exists as long as the Pod does.
 
         If ``memory`` is true, the files are stored in memory.
         """
         return self._mount("empty_dir", mount_path=mount_path, memory=memory, size=size, name=name)
 
     def mount_shared_memory(self, size: int | str | None = None) -> Self:
-        """Mount /dev/shm with a size in bytes (or ``"8Gi"``), or without a limit."""
+        """Mount /dev/shm with a size in bytes (or text such as ``"8Gi"``), or without a limit."""
         return self._mount("shared_memory", size=size)
 
     def mount_secret(
         self, secret: str, mount_path: str, *, files: Any = None, name: str | None = None
     ) -> Self:
-        """Mount a Secret that exists, or one created from ``files``.
+        """Mount an existing Secret, or a new one that is created from ``files``.
 
         ``files`` is a path, a list of paths, or ``{name: path}``.
         """
@@ -308,7 +312,7 @@ class Component:
     def mount_config(
         self, config: str, mount_path: str, *, files: Any = None, name: str | None = None
     ) -> Self:
-        """Mount a ConfigMap that exists, or one created from ``files``, as in `mount_secret`."""
+        """Mount an existing ConfigMap, or a new one from ``files``, as in `mount_secret`."""
         return self._mount("config", mount_path=mount_path, config=config, files=files, name=name)
 
     def mount_git_repo(
@@ -327,7 +331,7 @@ class Component:
     # --- placement ---
 
     def node_selector(self, key: str, value: object) -> Self:
-        """Run only on nodes that have a label. Labels of earlier calls are kept."""
+        """Run only on nodes that have a label. Labels from earlier calls are kept."""
         self._refuse_pod_setting("node_selector")
         name, content = validators.label_pair(key, value)
         self._settings.node_selector[name] = content
@@ -342,7 +346,7 @@ class Component:
         effect: str | None = None,
         toleration_seconds: int | None = None,
     ) -> Self:
-        """Accept nodes that have a taint."""
+        """Allow the use of nodes that have a taint."""
         self._refuse_pod_setting("add_toleration")
         given = {
             "key": key,
@@ -378,9 +382,10 @@ class Component:
 
     @property
     def pod_yml(self) -> dict[str, Any]:
-        """Fields that are merged over the rendered Pod.
+        """The fields that are merged into the rendered Pod and take precedence there.
 
-        Mappings are merged at every depth, and lists of objects by their ``name``.
+        Mappings are merged at every depth, and lists of objects are merged by the ``name`` of the
+        objects.
         """
         self._refuse_pod_setting("pod_yml")
         return self._settings.pod_yml
@@ -392,7 +397,7 @@ class Component:
 
     @property
     def container_yml(self) -> dict[str, Any]:
-        """Fields that are merged over the rendered container, in the same way as `pod_yml`."""
+        """The fields that are merged into the rendered container, in the same way as `pod_yml`."""
         return self._settings.container_yml
 
     @container_yml.setter
@@ -429,7 +434,7 @@ class Component:
 
 
 def mount_path_of(volume: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the path at which a volume, in its file form, is mounted."""
+    """Return the mount path of a volume that is given in its file form."""
     (details,) = volume.values()
     return str(details.get("mount_path", SHARED_MEMORY))
 
@@ -444,5 +449,5 @@ def _resources(*, cpu: object, memory: object, mem: object, gpu: object = None) 
 
 
 def _add_new(existing: list[Any], items: Iterable[Any]) -> None:
-    """Append the items that the list does not contain."""
+    """Append the items that the list does not contain yet."""
     existing.extend(item for item in items if item not in existing)

@@ -1,4 +1,4 @@
-"""Paths in the file form of an experiment, and how the value at a path is read.
+"""Paths in the file form of an experiment, and the rules for reading the value at a path.
 
 A path leads from the root of the document to a value: ``("processes", "db", "env", "A")``.
 """
@@ -32,8 +32,8 @@ TEXT_KEYS = frozenset(
     }
 )
 SHELL_KEYS = frozenset({"cmd", "cmds", "preamble_cmds"})
-# The user defines the keys below these: they are names of services or processes, or fields of
-# Kubernetes. A key such as `name` has no special meaning there.
+# The user defines the keys below these keys: names of services or processes, or fields of
+# Kubernetes objects. In these places, a key such as `name` has no special meaning.
 USER_DEFINED_KEYS = frozenset(
     {"binds", "connects", "exposes", "starts_after", "pod_yml", "container_yml"}
 )
@@ -42,11 +42,11 @@ USER_DEFINED_KEYS = frozenset(
 def is_text(path: DocumentPath, key: str, inherited: bool) -> bool:
     """Return whether the value of ``key`` in the mapping at ``path`` is read as text.
 
-    ``inherited`` is whether the mapping itself is below a key whose values are read as text.
+    ``inherited`` is true if the mapping itself is below a key whose values are read as text.
     """
     local_path = _path_in_component(path)
     if local_path is None or local_path == ("images",):
-        # The keys of this mapping are names of processes or images.
+        # The keys of this mapping are the names of processes or images.
         return False
     if inherited:
         return True
@@ -66,7 +66,7 @@ def is_component(path: DocumentPath) -> bool:
 
 
 def _path_in_component(path: DocumentPath) -> DocumentPath | None:
-    """Return the part of a path below the experiment, group or process that the path is in.
+    """Return the part of a path that follows the path of its experiment, group or process.
 
     Return None if the path leads to a mapping of names to processes.
     """

@@ -16,12 +16,12 @@ _UNIT = r"ms|s|m|h|d"
 _PLAIN_PATTERN = re.compile(_NUMBER)
 _PART_PATTERN = re.compile(rf"({_NUMBER})({_UNIT})")
 _WITH_UNITS_PATTERN = re.compile(rf"(?:{_NUMBER}(?:{_UNIT}))+")
-# The formats of the option --time of sbatch(1): [days-]field[:field[:field]].
+# The formats that the option --time of sbatch(1) accepts: [days-]field[:field[:field]].
 _SLURM_PATTERN = re.compile(r"(?:([0-9]+)-)?([0-9]+(?::[0-9]+){0,2})")
 
 
 def parse_duration(value: float | str, subject: str = "a duration") -> float:
-    """Return a duration in seconds.
+    """Convert a duration to seconds.
 
     ``value`` is a number of seconds, the same number as text, or text with units such as
     ``"90s"`` or ``"1h30m"``. ``subject`` names the value in the error message. Raises `SpecError`
@@ -47,12 +47,12 @@ def parse_duration(value: float | str, subject: str = "a duration") -> float:
 
 
 def has_units(text: str) -> bool:
-    """Return whether text is a duration in which every number has a unit, such as ``1h30m``."""
+    """Return whether ``text`` is a duration in which every number has a unit, such as ``1h30m``."""
     return _WITH_UNITS_PATTERN.fullmatch(text) is not None
 
 
 def parse_whole_seconds(value: float | str, subject: str = "a duration") -> int:
-    """Return a duration in whole seconds, rounded up and at most `MAX_TIME_LIMIT_SECONDS`.
+    """Convert a duration to whole seconds, rounded up and at most `MAX_TIME_LIMIT_SECONDS`.
 
     Raises `SpecError` if ``value`` is not a duration.
     """
@@ -60,12 +60,12 @@ def parse_whole_seconds(value: float | str, subject: str = "a duration") -> int:
 
 
 def parse_time_limit(text: str) -> int:
-    """Return a time limit in seconds. 0 means that there is no limit.
+    """Convert a time limit to seconds. A result of 0 means that there is no limit.
 
-    The formats are those of sbatch(1): minutes, minutes:seconds, hours:minutes:seconds,
-    days-hours, days-hours:minutes and days-hours:minutes:seconds. Text with units such as ``90s``
-    or ``1h30m`` is accepted too. Raises `SpecError` if ``text`` has none of these formats or is
-    above `MAX_TIME_LIMIT_SECONDS`.
+    The formats are those of sbatch(1): minutes, minutes:seconds, hours:minutes:seconds, days-hours,
+    days-hours:minutes and days-hours:minutes:seconds. Text with units such as ``90s`` or ``1h30m``
+    is also accepted. Raises `SpecError` if ``text`` has none of these formats or exceeds
+    `MAX_TIME_LIMIT_SECONDS`.
 
     >>> parse_time_limit("30"), parse_time_limit("30:00"), parse_time_limit("90s")
     (1800, 1800, 90)
@@ -89,7 +89,8 @@ def parse_time_limit(text: str) -> int:
 
 def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
     if any(len(field) > 10 for field in (days or "", *fields)):
-        # Python refuses to convert very long texts to integers. The caller refuses the value.
+        # Python refuses to convert very long texts to integers. The caller refuses the returned
+        # value because it exceeds the limit.
         return MAX_TIME_LIMIT_SECONDS + 1
     numbers = [int(field) for field in fields]
     largest_first = MAX_TIME_LIMIT_SECONDS if days is None else 23
@@ -100,7 +101,7 @@ def _slurm_seconds(text: str, days: str | None, fields: list[str]) -> int:
             "and hours after '-' at most 23"
         )
     if days is None and len(numbers) < 3:
-        # Without days and hours, the first field is minutes.
+        # If the text contains neither days nor hours, the first field is the number of minutes.
         numbers.insert(0, 0)
     padded = [*numbers, 0, 0]
     hours, minutes, seconds = padded[:3]

@@ -10,9 +10,9 @@ from symphony.model.document_path import DocumentPath
 
 
 class ErrorCollector:
-    """The errors that are found in a document, in order.
+    """The errors found in a document, in the order in which they were added.
 
-    There is at most one error for each path, because several copies of a process may have the same
+    There is at most one error for each path, because several copies of a process can have the same
     error.
     """
 
@@ -23,14 +23,14 @@ class ErrorCollector:
         self._unusable: list[DocumentPath] = []
 
     def at(self, *keys: str | int) -> AbstractContextManager[object, bool]:
-        """Return a context that adds a `SpecError` of its block, and continues after it.
+        """Return a context manager that adds a `SpecError` from its block, and then continues.
 
-        The paths of errors in the block begin with ``keys``.
+        ``keys`` are prepended to the paths of the errors in the block.
         """
         return _Context(self, keys)
 
     def enter(self, path: DocumentPath) -> DocumentPath:
-        """Append to the current path, and return the previous path."""
+        """Append ``path`` to the current path, and return the previous path."""
         outer_path = self._current_path
         self._current_path = (*outer_path, *path)
         return outer_path
@@ -40,7 +40,7 @@ class ErrorCollector:
         self._current_path = outer_path
 
     def add(self, error: SpecError) -> None:
-        """Add an error. Its path is relative to the current path."""
+        """Add an error, whose path is relative to the current path."""
         error.path = (*self._current_path, *error.path)
         if error.path in self._reported:
             return
@@ -50,13 +50,13 @@ class ErrorCollector:
         self.errors.append(error)
 
     def add_unusable(self, error: SpecError) -> None:
-        """Add an error, and ignore later errors of the same value, which follow from it."""
+        """Add an error, and ignore later errors in the same value, because they follow from it."""
         self.add(error)
         self._unusable.append(error.path)
 
 
 class _Context:
-    """A part of a document, whose first error is added to a collector."""
+    """A context manager for a part of a document that adds its first error to a collector."""
 
     def __init__(self, collector: ErrorCollector, path: DocumentPath) -> None:
         self._collector = collector
@@ -79,6 +79,6 @@ class _Context:
 
 
 def _is_related(path: DocumentPath, other: DocumentPath) -> bool:
-    """Return whether one of the paths is a prefix of the other."""
+    """Return whether one of two paths is a prefix of the other."""
     length = min(len(path), len(other))
     return path[:length] == other[:length]

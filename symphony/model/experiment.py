@@ -24,13 +24,13 @@ Member = Process | ProcessGroup
 
 
 class Experiment:
-    """Processes that are launched together, described once for every backend.
+    """A set of processes that are launched together, described once for all backends.
 
     ``secrets`` are files (a path, a list of paths, or ``{name: path}``) that every process can
-    read. ``port_range`` has the first and the last port for services without a fixed port; the
+    read. ``port_range`` contains the first and the last port for services without a fixed port; the
     default is 7000 to 8999. ``preamble_cmds`` and ``start_dir`` apply to every process, before
-    those of its group and its own. Relative paths are relative to ``base_dir``: the directory of
-    the file that the experiment was read from, or else the working directory.
+    those of its group and those of the process itself. Relative paths are relative to ``base_dir``:
+    the directory of the file that the experiment was read from, or else the working directory.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Experiment:
 
     @property
     def base_dir(self) -> Path | None:
-        """The directory of relative paths, or None for the working directory."""
+        """The directory that relative paths start from, or None for the working directory."""
         return self._base_dir
 
     @base_dir.setter
@@ -84,13 +84,13 @@ class Experiment:
     # --- environment ---
 
     def set_env(self, key: str, value: object) -> Self:
-        """Set an environment variable of every process."""
+        """Set an environment variable for every process."""
         name, content = validators.env_pair(key, value)
         self.env[name] = content
         return self
 
     def set_envs(self, envs: Mapping[str, object]) -> Self:
-        """Set several environment variables of every process."""
+        """Set several environment variables for every process."""
         self.env.update(ENV.parse(envs, "env"))
         return self
 
@@ -107,10 +107,10 @@ class Experiment:
     ) -> Self:
         """Declare an image that a launch with ``--build`` builds.
 
-        Processes use it with ``container_image=repository``. ``context_directories`` are the files
-        and directories that ``dockerfile`` can copy from, as
-        ``{"name": ..., "path": ..., "force_update": ...}``. `ImageBuild` describes the other
-        arguments. A launch without ``--build`` uses the name of the image without changes.
+        Processes use the image with ``container_image=repository``. ``context_directories`` lists
+        the files and directories that ``dockerfile`` can copy from, each as ``{"name": ..., "path":
+        ..., "force_update": ...}``. `ImageBuild` describes the other arguments. A launch without
+        ``--build`` uses the name of the image without changes.
         """
         image = image_build(
             repository,
@@ -135,7 +135,7 @@ class Experiment:
     # --- construction ---
 
     def new_process(self, name: str, **options: Unpack[ProcessOptions]) -> Process:
-        """Create a process in no group and add it. The keywords are those of `Process`."""
+        """Create and add a process in no group. The keyword arguments are those of `Process`."""
         process = Process(name, **options)
         self.add_process(process)
         return process
@@ -147,13 +147,13 @@ class Experiment:
         start_dir: str | None = None,
         preamble_cmds: validators.Strings | None = None,
     ) -> ProcessGroup:
-        """Create an empty group and add it."""
+        """Create an empty group and add it to the experiment."""
         group = ProcessGroup(name, start_dir=start_dir, preamble_cmds=preamble_cmds)
         self.add_process_group(group)
         return group
 
     def add_process(self, process: Process) -> None:
-        """Add a process that is in no group and no experiment."""
+        """Add a process that does not belong to a group or an experiment yet."""
         if process.group is not None:
             raise SpecError(
                 f"process {process.name!r} is in group {process.group.name!r}; add the group"
@@ -173,7 +173,7 @@ class Experiment:
             self.add_process(process)
 
     def add_process_group(self, group: ProcessGroup) -> None:
-        """Add a group with its members."""
+        """Add a group and its members."""
         if group.experiment is not None and group.experiment is not self:
             raise SpecError(
                 f"group {group.name!r} is already in experiment {group.experiment.name!r}"
@@ -189,7 +189,7 @@ class Experiment:
             self.add_process_group(group)
 
     def _refuse_taken_name(self, name: str) -> None:
-        """Raise `SpecError` if a process or a group has the name; names are unique."""
+        """Raise `SpecError` if a process or a group already has the name. Names are unique."""
         other = self._members.get(name)
         if other is not None:
             raise SpecError(
@@ -205,7 +205,7 @@ class Experiment:
     # --- access ---
 
     def list_members(self) -> list[Member]:
-        """Return the processes in no group, and the groups, in declaration order."""
+        """Return the groups and the processes that are in no group, in declaration order."""
         return list(self._members.values())
 
     def list_components(self) -> list[Process | ProcessGroup]:
@@ -230,9 +230,9 @@ class Experiment:
         return [component for component in self.list_components() if isinstance(component, Process)]
 
     def get_process(self, name: str) -> Process:
-        """Return the process with a name, in a group or not.
+        """Return the process with the given name, whether or not it is in a group.
 
-        Raises `NotFound`, with a suggestion, if there is none.
+        Raises `NotFound`, with a suggestion, if no process has the name.
         """
         processes = {process.name: process for process in self.list_all_processes()}
         if name not in processes:
@@ -241,9 +241,9 @@ class Experiment:
         return processes[name]
 
     def get_process_group(self, name: str) -> ProcessGroup:
-        """Return the group with a name.
+        """Return the group with the given name.
 
-        Raises `NotFound`, with a suggestion, if there is none.
+        Raises `NotFound`, with a suggestion, if no group has the name.
         """
         if name not in self._groups:
             hint = did_you_mean(name, self._groups)
@@ -273,9 +273,9 @@ class Experiment:
     ) -> Experiment:
         """Return the experiment that `dump_dict` or a file describes.
 
-        ``parameters`` has the values of declared parameters. A parameter that is not given has its
-        value from the environment, or else its declared default. Raises `SpecError` for the first
-        error, with its path.
+        ``parameters`` contains the values of declared parameters. If a parameter is not given, its
+        value is taken from the environment, or else from its declared default. Raises `SpecError`
+        for the first error, with the path of the error.
         """
         from symphony.model.load import load_experiment
 
@@ -294,7 +294,7 @@ class Experiment:
         """Return the experiment in a YAML or JSON file.
 
         ``parameters`` is as in `load_dict`. Raises `SpecError` for the first error, with the file,
-        the line and the column.
+        the line and the column of the error.
         """
         from symphony.model.files import load
 

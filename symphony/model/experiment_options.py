@@ -1,4 +1,4 @@
-"""The table of options that an experiment itself has, in Python and in a file."""
+"""The table of the options of an experiment itself, in Python and in a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Read and write experiments as YAML or JSON files.
 
 In YAML, values that become arguments or variables are read as text: ``yes`` stays ``yes`` and
-``010`` stays ``010``. Every error names the file, and for YAML the line and the column.
+``010`` stays ``010``. Every error names the file and, for YAML, the line and the column.
 """
 
 from __future__ import annotations
@@ -30,20 +30,22 @@ _NULL_TAG = "tag:yaml.org,2002:null"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _TIMESTAMP_TAG = "tag:yaml.org,2002:timestamp"
 
-# Returns the position of a value as `file:line:column`, or the file if there are no lines.
+# A function that returns the position of a value as `file:line:column`, or only the file if the
+# line is not known.
 Locator = Callable[[DocumentPath], str]
-# Returns whether a value is read as text: see `symphony.model.document_path.is_text`.
+# A function that returns whether a value is read as text: see
+# `symphony.model.document_path.is_text`.
 IsText = Callable[[DocumentPath, str, bool], bool]
 
 
 def load(
     experiment_class: type[Experiment], path: Path, parameters: Mapping[str, object] | None = None
 ) -> LoadResult:
-    """Read an experiment. Relative paths in it are relative to the directory of the file.
+    """Read an experiment. Relative paths in the file are relative to its directory.
 
-    ``parameters`` has the values of declared parameters. A parameter that is not given has its
-    value from the environment, or else its default in the file. Raises `NotFound` or `SpecError`
-    if the file cannot be read or parsed; the result has all other errors.
+    ``parameters`` contains the values of declared parameters. If a parameter is not given, its
+    value is taken from the environment, or else from its default in the file. Raises `NotFound` or
+    `SpecError` if the file cannot be read or parsed; the result contains all other errors.
     """
     data, locate = _parser(path)(path, _read_experiment_file(path))
     result = load_experiment(experiment_class, data, parameters)
@@ -55,7 +57,7 @@ def load(
 
 @contextmanager
 def errors_with_position(locate: Locator) -> Iterator[None]:
-    """Add the position in a file to every `SpecError` of the block."""
+    """Add the position in a file to every `SpecError` that is raised in the block."""
     try:
         yield
     except SpecError as exc:
@@ -73,7 +75,7 @@ def _with_position(error: SpecError, locate: Locator) -> SpecError:
 
 
 def write(data: dict[str, Any], path: Path) -> None:
-    """Write the dump of an experiment as JSON or YAML, depending on the name of the file."""
+    """Write the dump of an experiment as JSON or YAML, depending on the file name."""
     if _is_json(path):
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
     else:
@@ -83,7 +85,7 @@ def write(data: dict[str, Any], path: Path) -> None:
 
 
 def to_yaml(data: Any) -> str:
-    """Return plain data as YAML, with keys in their order."""
+    """Return plain data as YAML, with the keys in their original order."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=LINE_WIDTH)
 
 
@@ -114,7 +116,8 @@ def _read_experiment_file(path: Path) -> str:
 def read_text(path: Path) -> str:
     """Return the content of a text file.
 
-    Raises `NotFound` or `SpecError`, with the name of the file, if it cannot be read as UTF-8 text.
+    Raises `NotFound` or `SpecError`, with the name of the file, if the file cannot be read as UTF-8
+    text.
     """
     try:
         return path.read_text(encoding="utf-8")
@@ -147,7 +150,8 @@ def _is_json(path: Path) -> bool:
 def from_json(path: Path, text: str) -> tuple[Any, Locator]:
     """Parse a JSON file. Return its data and a function that locates values.
 
-    Raises `SpecError` if the text is not JSON, has a duplicate key, or is nested too deeply.
+    Raises `SpecError` if the text is not valid JSON, contains a duplicate key, or is nested too
+    deeply.
     """
 
     def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -196,14 +200,16 @@ def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
     """Parse a YAML file. Return its data and a function that locates values.
 
     The data is None if the file is empty. Values for which ``is_text`` returns true are read as
-    text. Raises `SpecError` if the text is not YAML, has a duplicate key, or is nested too deeply.
+    text. Raises `SpecError` if the text is not valid YAML, contains a duplicate key, or is nested
+    too deeply.
     """
     reader = _Reader(text, is_text)
     try:
         try:
             data = reader.read(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:
-            # The loader of libyaml is fast, but the messages of the Python loader are better.
+            # The loader of libyaml is faster, but the Python loader produces better error messages.
+            # The text is therefore parsed again after an error.
             data = reader.read(yaml.SafeLoader)
     except _UnsupportedYaml as exc:
         raise SpecError(f"{_position(path, exc.problem_mark)}: {exc.problem}") from exc
@@ -223,11 +229,11 @@ def _position(path: Path, mark: yaml.Mark | None) -> str:
 
 
 class _UnsupportedYaml(yaml.MarkedYAMLError):
-    """The text is valid YAML that the file of an experiment cannot contain."""
+    """An error in text that is valid YAML but that the file of an experiment cannot contain."""
 
 
 class _Reader:
-    """Reads a YAML document and records the position of each of its values."""
+    """A reader that parses a YAML document and records the position of each value."""
 
     def __init__(self, text: str, is_text: IsText) -> None:
         self._text = text
@@ -240,7 +246,7 @@ class _Reader:
         return None if root is None else self._plain_data(root, (), as_text=False)
 
     def nearest_mark(self, path: DocumentPath) -> yaml.Mark | None:
-        """Return the position of a value, or of the nearest value around it."""
+        """Return the position of a value, or else of the nearest value that contains it."""
         while path and path not in self._marks:
             path = path[:-1]
         return self._marks.get(path)
@@ -259,7 +265,7 @@ class _Reader:
                 self._plain_data(item, (*path, index), as_text=as_text)
                 for index, item in enumerate(node.value)
             ]
-        # A timestamp stays text, so that the same data can be written as JSON.
+        # Timestamps remain text, so that the same data can be written as JSON.
         if node.tag == _TIMESTAMP_TAG or (as_text and node.tag != _NULL_TAG):
             return node.value
         return self._loader.construct_object(node, deep=True)
@@ -284,7 +290,7 @@ def _refuse_duplicate_keys(node: yaml.MappingNode) -> None:
     keys: set[str] = set()
     for key_node, _ in node.value:
         key = _key_text(key_node)
-        # A mapping may merge several others with the key `<<`.
+        # A mapping can contain the key `<<` several times, to merge several other mappings.
         if key in keys and key != "<<":
             raise yaml.MarkedYAMLError(
                 problem=f"duplicate key {key!r}", problem_mark=key_node.start_mark
@@ -293,9 +299,10 @@ def _refuse_duplicate_keys(node: yaml.MappingNode) -> None:
 
 
 def _key_text(node: yaml.Node) -> str:
-    """Return a key as it is written.
+    """Return a key as it is written in the file.
 
-    Raises an error for a placeholder of a template, ``{{ name }}``, which is a mapping in YAML.
+    Raises an error if the key is a mapping or a list. YAML reads a template placeholder, ``{{ name
+    }}``, as a mapping.
     """
     if isinstance(node, yaml.ScalarNode):
         return str(node.value)
@@ -307,7 +314,7 @@ def _key_text(node: yaml.Node) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes YAML as people do: with indented lists, and without anchors and aliases."""
+    """A YAML dumper that indents lists, and does not use anchors and aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
@@ -316,7 +323,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-# PyYAML folds these line breaks of Unicode, and so loses them, unless they are escaped.
+# When PyYAML folds text, it loses these Unicode line breaks unless they are escaped.
 _UNICODE_LINE_BREAKS = {"\x85", "\u2028", "\u2029"}
 
 
@@ -332,22 +339,24 @@ _Dumper.add_representer(str, _represent_text)
 
 
 _FastestDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# Text that a block can contain without changes: several lines, of which the first is not indented.
+# Text that a YAML block can contain without changes: several lines, the first of which is not
+# indented.
 _BLOCK_TEXT = re.compile(r"[!-~][\t\n -~]*\n[\t\n -~]*")
-# Text that every YAML parser reads as text. Some parsers read `y` and `1e3` as other types.
+# Text that every YAML parser reads as text. Some parsers read `y` as a boolean and `1e3` as a
+# number.
 _UNAMBIGUOUS_TEXT = re.compile(
     r"(?!(y|n|yes|no|on|off|true|false|null)$)(--?|\./)?[a-z/_]", re.IGNORECASE
 )
 
 
 class _FastDumper(_FastestDumper):  # type: ignore[misc]
-    """Writes YAML with libyaml if it is installed, without aliases, and quotes ambiguous text."""
+    """A YAML dumper that uses libyaml if it is installed, and quotes ambiguous text."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
 
     def represent_data(self, data: Any) -> yaml.Node:
-        """Return the node of a value. Most values are text, which needs no further analysis."""
+        """Return the YAML node for a value. Most values are text and need no further analysis."""
         if type(data) is str:
             return yaml.ScalarNode(_TEXT_TAG, data, style=_unambiguous_style(data))
         node: yaml.Node = super().represent_data(data)
@@ -355,7 +364,7 @@ class _FastDumper(_FastestDumper):  # type: ignore[misc]
 
 
 def _unambiguous_style(text: str) -> str | None:
-    """Return the style in which every parser reads the text as text: plain, quoted or a block."""
+    """Return the style (plain, quoted or block) in which every parser reads the text as text."""
     if "\n" in text and _BLOCK_TEXT.fullmatch(text):
         return "|"
     if not text.isascii():

@@ -1,4 +1,4 @@
-"""A group: processes that start, stop and are placed together. On Kubernetes it is one Pod."""
+"""Groups of processes that start, stop and are placed together, as one Pod on Kubernetes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ GROUP_OPTIONS = field_table(START_DIR, PREAMBLE_CMDS)
 
 
 class ProcessGroup(Component):
-    """Several processes that are treated as one.
+    """Several processes that start, stop and are placed together.
 
-    Settings of a container (resources, volumes, environment) apply to all members, including those
-    that are added later. Settings of a Pod (node selectors, restart policy) belong to the group.
-    Any member may serve a service that the group binds.
+    Settings of a container (resources, volumes, environment) apply to all members, including
+    members that are added later. Settings of a Pod (node selectors, restart policy) belong to the
+    group. Any member can serve a service that the group binds.
     """
 
     kind: ClassVar[str] = "group"
@@ -47,7 +47,7 @@ class ProcessGroup(Component):
         self._processes: dict[str, Process] = {}
 
     def new_process(self, name: str, **options: Unpack[ProcessOptions]) -> Process:
-        """Create a process and add it to the group. The keywords are those of `Process`."""
+        """Create a process in the group. The keyword arguments are those of `Process`."""
         process = Process(name, **options)
         self.add_process(process)
         return process
@@ -55,7 +55,8 @@ class ProcessGroup(Component):
     def add_process(self, process: Process) -> None:
         """Add a process that is in no other group.
 
-        Raises `SpecError` if its name is taken, or if it has settings that belong to the group.
+        Raises `SpecError` if the name of the process is taken, or if the process has settings that
+        belong to the group.
         """
         if process.group is not None and process.group is not self:
             raise SpecError(f"process {process.name!r} is already in group {process.group.name!r}")
@@ -90,7 +91,7 @@ class ProcessGroup(Component):
             self.add_process(process)
 
     def get_process(self, name: str) -> Process:
-        """Return a member by name.
+        """Return the member with the given name.
 
         Raises `NotFound`, with a suggestion, if the group has no such process.
         """

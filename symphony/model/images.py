@@ -25,9 +25,10 @@ DOCKERFILE = "Dockerfile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEntry:
-    """A file or a directory of a build context: ``path`` under the name ``name``.
+    """A file or a directory in a build context: ``path`` is copied there as ``name``.
 
-    If ``force_update`` is true, every build copies it again. Otherwise unchanged files are kept.
+    If ``force_update`` is true, every build copies the entry again. Otherwise, unchanged files are
+    kept.
     """
 
     name: str
@@ -44,12 +45,12 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageBuild:
-    """The description of how the image of a repository is built.
+    """A description of how to build the image of a repository.
 
-    Paths are as the user wrote them: a relative path is relative to the ``base_dir`` of the
+    Paths are stored as the user wrote them: a relative path is relative to the ``base_dir`` of the
     experiment, and a leading ``~`` is the home directory of the user. ``temp_directory`` is the
-    directory in which the build context is assembled; the default is in the cache of the user.
-    ``build_options`` are further arguments of the ``build`` command, such as
+    directory in which the build context is assembled; the default is a directory in the cache of
+    the user. ``build_options`` are further arguments of the ``build`` command, such as
     ``--platform=linux/amd64``.
     """
 
@@ -71,7 +72,7 @@ class ImageBuild:
 
 
 def image_build(repository: object, options: Mapping[str, Any]) -> ImageBuild:
-    """Return the description of an image. An option that is missing or None has its default.
+    """Return the description of an image. Options that are missing or None have their defaults.
 
     Raises `SpecError` if a value is not valid.
     """
@@ -81,7 +82,7 @@ def image_build(repository: object, options: Mapping[str, Any]) -> ImageBuild:
 
 
 def context_entries(value: Iterable[Any]) -> tuple[ContextEntry, ...]:
-    """Return the entries of a build context, from a list of ``{name, path, force_update}``.
+    """Return the entries of a build context, given as a list of ``{name, path, force_update}``.
 
     Raises `SpecError` if an entry is not valid or two entries have the same name.
     """

@@ -1,8 +1,8 @@
 """Build an experiment from its file form.
 
-Every key of the file form is a keyword of a constructor or a setting of the table in
+Every key of the file form is a keyword argument of a constructor or a setting in the table of
 `symphony.model.settings`, so that a file is checked in the same way as calls in Python. Loading
-continues after an error, so that all errors of a document are reported together.
+continues after an error, so that all errors in a document are reported together.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Editors look for the schema of a JSON file in this key.
+# The key in which editors look for the schema of a JSON file.
 SCHEMA_KEY = "$schema"
 EXPERIMENT_KEYS = ("name", *EXPERIMENT_OPTIONS, "images", "processes", parameters.KEY)
-# The name of an experiment whose own name is not valid, while its other errors are collected.
+# The temporary name of an experiment without a valid name, while its other errors are collected.
 _PLACEHOLDER_NAME = "experiment"
 
 
@@ -39,14 +39,14 @@ _PLACEHOLDER_NAME = "experiment"
 class LoadResult:
     """The valid parts of an experiment, and the errors in the other parts.
 
-    ``experiment`` is None if there is no valid name.
+    ``experiment`` is None if the experiment has no valid name.
     """
 
     experiment: Experiment | None
     errors: list[SpecError]
 
     def experiment_or_error(self) -> Experiment:
-        """Return the experiment. Raises the first error if there is one."""
+        """Return the experiment, or raise the first error if there is one."""
         for error in self.errors:
             raise error
         if self.experiment is None:
@@ -59,11 +59,11 @@ def load_experiment(
     data: Mapping[str, Any],
     given_parameters: Mapping[str, object] | None = None,
 ) -> LoadResult:
-    """Return the experiment that a document describes, with all errors of the document.
+    """Return the experiment that a document describes, with all errors in the document.
 
-    ``experiment_class`` is a parameter because `Experiment` imports this module.
-    A parameter has its value from ``given_parameters``, or else from the environment, or else from
-    its declaration.
+    ``experiment_class`` is a parameter because `Experiment` imports this module. The value of a
+    parameter of the document is taken from ``given_parameters``, or else from the environment, or
+    else from its declaration.
     """
     errors = ErrorCollector()
     experiment = None
@@ -74,7 +74,7 @@ def load_experiment(
 
 
 class _Loader:
-    """Loads one document, and adds its errors to a collector."""
+    """A loader that loads one document and adds its errors to a collector."""
 
     def __init__(self, experiment_class: type[Experiment], errors: ErrorCollector) -> None:
         self._experiment_class = experiment_class
@@ -100,7 +100,7 @@ class _Loader:
         return None if name is None else experiment
 
     def _experiment_name(self, document: Mapping[str, Any]) -> str | None:
-        """Return the name of the experiment, or None if there is no valid name."""
+        """Return the name of the experiment, or None if it has no valid name."""
         if "name" not in document:
             self._errors.add(
                 SpecError("an experiment needs a name; for example name: my-experiment")
@@ -163,7 +163,7 @@ class _Loader:
     def _known_keys(
         self, data: Mapping[str, Any], known: Iterable[str], subject: str
     ) -> dict[str, Any]:
-        """Return the items with known keys, and add an error for each other key."""
+        """Return the items with known keys, and add an error for each unknown key."""
         known = list(known)
         result: dict[str, Any] = {}
         for key, value in data.items():
@@ -180,14 +180,15 @@ class _Loader:
         fields: Mapping[str, Field],
         options: Mapping[str, Any],
     ) -> T | None:
-        """Return a new object with the options that are valid, or None if there can be none."""
+        """Return a new object with the valid options, or None if no object can be created."""
         try:
             return constructor(name, **options)
         except SpecError as exc:
             first_error = exc
         valid = self._valid_options(fields, options)
         if len(valid) == len(options):
-            # Every option is valid by itself, so either the combination or the name is not.
+            # Every option is valid by itself, so the error is in the combination of the options or
+            # in the name.
             self._errors.add(first_error)
             valid = {}
         with self._errors.at():
@@ -197,7 +198,7 @@ class _Loader:
     def _valid_options(
         self, fields: Mapping[str, Field], options: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the options that are valid, and add an error for each other option."""
+        """Return the options that are valid, and add an error for each invalid option."""
         valid: dict[str, Any] = {}
         for key, value in options.items():
             with self._errors.at():
@@ -255,7 +256,7 @@ class _Loader:
     def _call_with_keywords(
         self, method: Callable[..., Any], fields: Mapping[str, Field], value: Any, subject: str
     ) -> None:
-        """Call a method with the items of a mapping, if all of them are valid."""
+        """Call a method with the items of a mapping, if all the items are valid."""
         given = validators.mapping(value, subject)
         known = self._known_keys(given, fields, subject)
         missing = [

@@ -1,8 +1,8 @@
 """Parameters of a file: their declaration, their values, and the replacement of ``${name}``.
 
-References are replaced only in a file that declares parameters. There, ``${name}`` is a reference
-in every value except shell lines (``cmd``, ``cmds``, ``preamble_cmds``), in which a name that is
-not declared is a variable of the shell. ``$${`` stands for the text ``${``.
+References are replaced only in a file that declares parameters. In such a file, ``${name}`` is a
+reference to a parameter. However, in shell lines (``cmd``, ``cmds``, ``preamble_cmds``), a name
+that is not declared is a variable of the shell. ``$${`` stands for the text ``${``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from symphony.model.error_collector import ErrorCollector
 from symphony.names import did_you_mean, join_names
 
 KEY = "parameters"
-# References to the numbers of copies, which `symphony.model.replicas` replaces.
+# The names of the references to the numbers of copies. `symphony.model.replicas` replaces these
+# references.
 INDEX, GROUP_INDEX = "index", "group_index"
 INDEX_REFERENCES = (INDEX, GROUP_INDEX)
 PARAMETER_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Variables that symphony sets in the environment of processes.
+# The prefixes of the variables that symphony sets in the environment of processes.
 _RESERVED_PREFIX = re.compile(r"SYMPH_|SYMPHONY_")
 _REFERENCE = re.compile(r"(\$+)\{([^}]*)(\}?)")
 _NAME_WITH_DEFAULT = re.compile(rf"({PARAMETER_NAME_PATTERN.pattern})(?::-(.*))?", re.DOTALL)
@@ -38,7 +39,7 @@ def substitute(
 ) -> dict[str, Any]:
     """Return a document with the values of its parameters, and without their declaration.
 
-    A parameter has its value from ``given``, or else from ``environ``, or else from its
+    The value of a parameter is taken from ``given``, or else from ``environ``, or else from its
     declaration. A value that cannot be determined is None, and its error is added to ``errors``.
     """
     rest = {key: value for key, value in document.items() if key != KEY}
@@ -69,7 +70,7 @@ def substitute(
 
 
 def _declared_defaults(declared: Any, errors: ErrorCollector) -> dict[str, str | None]:
-    """Return the default of each parameter as text, or None if it has no default."""
+    """Return the default of each parameter as text, or None for a parameter without a default."""
     defaults: dict[str, str | None] = {}
     for name, default in validators.mapping(declared, KEY).items():
         # A declaration that is not valid still declares the name.
@@ -96,14 +97,14 @@ def _check_name(name: str) -> None:
 
 
 def text_of_value(value: object, subject: str) -> str:
-    """Return a value as a file contains it."""
+    """Return a value as the text that a file would contain."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return validators.text(value, subject)
 
 
 def value_of_text(text: str) -> Any:
-    """Return the number or the boolean that a text stands for, or else the text itself.
+    """Return the number or the boolean that a text represents, or else the text itself.
 
     >>> value_of_text("8"), value_of_text("0.5"), value_of_text("true"), value_of_text("4Gi")
     (8, 0.5, True, '4Gi')
@@ -114,7 +115,7 @@ def value_of_text(text: str) -> Any:
 
 
 class _Substitution:
-    """Replaces the references to parameters in a document."""
+    """The replacement of the references to parameters in a document."""
 
     def __init__(
         self,
@@ -142,8 +143,8 @@ class _Substitution:
     ) -> Any:
         """Return the value at ``path`` with its references replaced.
 
-        ``as_text`` is whether the value is text in any case. ``in_copies`` is whether it is in the
-        description of a process or a group with a count.
+        ``as_text`` is true if the value is always read as text. ``in_copies`` is true if the value
+        is in the description of a process or a group with a count.
         """
         if isinstance(value, Mapping):
             has_count = is_component(path) and value.get("count") is not None
@@ -203,7 +204,8 @@ class _Substitution:
             return match[0]
         if in_shell_line and name not in self._defaults:
             return match[0]
-        # Two dollar signs stand for one, so an even number of them leaves no reference.
+        # Two dollar signs represent one, so there is no reference after an even number of dollar
+        # signs.
         escaped_dollars = "$" * (len(dollars) // 2)
         if len(dollars) % 2 == 0:
             return f"{escaped_dollars}{{{content}{closing_brace}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class ProcessOptions(TypedDict, total=False):
-    """The keywords of `Process`."""
+    """The keyword arguments of `Process`."""
 
     container_image: str | None
     command: validators.Strings | None
@@ -86,12 +86,12 @@ PROCESS_OPTIONS = field_table(
 class Process(Component):
     """One program of an experiment.
 
-    ``command`` is a string, which is one argument and never split, or a list of arguments.
-    ``args`` has the same forms, and every element is converted to text. ``cmd`` is one shell line
-    instead, and ``cmds`` are several, joined by ``&&``. The shell is ``/bin/sh`` in a container
-    and bash elsewhere, or sh if bash is not installed. ``start_dir`` is the directory that the
-    process starts in. ``preamble_cmds`` are shell lines that run before it in the same shell, for
-    example to activate an environment.
+    ``command`` is a list of arguments, or a string, which is one argument and is never split.
+    ``args`` has the same forms, and every element is converted to text. Instead of ``command``,
+    ``cmd`` is one shell line, or ``cmds`` contains several shell lines that are joined by ``&&``.
+    The shell is ``/bin/sh`` in a container and bash elsewhere, or sh if bash is not installed.
+    ``start_dir`` is the directory in which the process starts. ``preamble_cmds`` are shell lines
+    that run before the command in the same shell, for example to activate an environment.
     """
 
     kind: ClassVar[str] = "process"
@@ -110,12 +110,13 @@ class Process(Component):
         self._settings.env.update(parsed.get("env", {}))
         self.group: ProcessGroup | None = None
         self.experiment: Experiment | None = None
-        # The group for which a dispatcher has placed the process, before it is added to the group.
+        # The group for which a dispatcher has placed the process. The process is added to this
+        # group later.
         self.placed_with: ProcessGroup | None = None
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` if it is in no group."""
+        """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group.name}/{self.name}" if self.group else self.name
 
     @property

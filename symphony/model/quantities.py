@@ -17,17 +17,18 @@ from symphony.errors import SpecError
 
 MEBIBYTE_BYTES = 2**20
 MILLICORES_PER_CORE = 1000
-# The upper bound of a plain number. No machine has more, so a larger number is a typing error.
+# The upper bound of a plain number. No machine has a larger amount, so a larger number is a typing
+# error.
 MAX_NUMBER = 10**15
-# The limit on the length of a number. No real amount needs more, and Python refuses to parse
+# The maximum length of a number. No real amount needs more characters, and Python refuses to parse
 # integers of thousands of digits.
 MAX_NUMBER_LENGTH = 40
 
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
 _EXPONENT = r"[eE][-+]?[0-9]{1,2}"
-# The notation that an experiment may use. The schema of the file form contains this pattern.
+# The notation that an experiment can use. The schema of the file form contains this pattern.
 QUANTITY_PATTERN = re.compile(rf"{_NUMBER}(m|k|[MGTPE]|[KMGTPE]i|{_EXPONENT})?")
-# The notation that a cluster may report: it also has nano and micro units.
+# The notation that a cluster can report. This notation also includes nano and micro units.
 _REPORTED_PATTERN = re.compile(rf"{_NUMBER}([numkMGTPE]|[KMGTPE]i|{_EXPONENT})?")
 _PLAIN_NUMBER_PATTERN = re.compile(_NUMBER)
 
@@ -62,7 +63,7 @@ def parse_quantity(value: object, subject: str = "the amount") -> Fraction:
 
 
 def quantity_text(value: object, subject: str) -> str:
-    """Return an amount as the text that Kubernetes accepts, without changing its notation.
+    """Return an amount as text that Kubernetes accepts, without changing its notation.
 
     Raises `SpecError` if ``value`` is not a quantity. Nano and micro units are refused, because no
     resource of an experiment can be divided that finely.
@@ -78,7 +79,7 @@ def quantity_text(value: object, subject: str) -> str:
 
 
 def parse_number(value: object, subject: str) -> Fraction:
-    """Return a plain number of at least 0, given as a number or as text without a suffix.
+    """Return a plain number of at least 0 that is given as a number or as text without a suffix.
 
     Raises `SpecError` if ``value`` is not such a number, or is above `MAX_NUMBER`.
 
@@ -104,7 +105,7 @@ def parse_number(value: object, subject: str) -> Fraction:
 
 
 def parse_whole_number(value: object, subject: str, *, least: int = 0) -> int:
-    """Return a whole number of at least ``least``, given as a number or as text.
+    """Return a whole number of at least ``least`` that is given as a number or as text.
 
     Raises `SpecError` if ``value`` is not such a number.
     """
@@ -130,7 +131,7 @@ def parse_millicores(value: object, subject: str) -> int:
 
 
 def parse_mebibytes(value: object, subject: str) -> int:
-    """Return an amount of memory that is given in MiB, rounded up to a whole number of MiB.
+    """Round an amount of memory in MiB up to a whole number.
 
     Raises `SpecError` if ``value`` is not a number.
     """
@@ -138,7 +139,7 @@ def parse_mebibytes(value: object, subject: str) -> int:
 
 
 def format_cores(millicores: int) -> str:
-    """Return thousandths of a core as a decimal number of cores.
+    """Convert thousandths of a core to a decimal number of cores.
 
     >>> format_cores(1930)
     '1.93'
@@ -147,7 +148,7 @@ def format_cores(millicores: int) -> str:
 
 
 def _as_text(value: object) -> str | None:
-    """Return a number or text as text without an exponent, or None if it is neither."""
+    """Return a number or text as text, or None for other values. A float gets no exponent."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     if isinstance(value, float):
@@ -176,7 +177,7 @@ def _parse_number_text(text: str, subject: str) -> Fraction:
 
 
 def _shortened(value: object) -> str:
-    """Return the representation of a value for a message, cut off if it is long."""
+    """Return the representation of a value for a message, shortened if it is long."""
     if isinstance(value, int) and abs(value) >= 10**MAX_NUMBER_LENGTH:
         return "a number of more than 40 digits"
     text = repr(value)

@@ -1,9 +1,9 @@
-"""Replicas: one process or group of a file that describes several copies.
+"""Replicas: a process or group in a file can describe several copies.
 
-``agent`` with ``count: 3`` describes ``agent-0`` to ``agent-2``. In its description, ``${index}``
-is the number of the copy. If a group has a count, the names of its members end with the number of
-the group, because names are unique in an experiment. Its members use ``${group_index}`` for that
-number, or ``${index}`` if they have no count of their own.
+``agent`` with ``count: 3`` describes ``agent-0`` to ``agent-2``. In the description of the process,
+``${index}`` is the number of the copy. If a group has a count, the names of its members end with
+the number of the group, because names are unique in an experiment. The members use
+``${group_index}`` for the number of the group, or ``${index}`` if they have no count of their own.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from symphony.model.value_types import MAX_REPLICAS
 KEY = "count"
 MEMBERS = "processes"
 
-# The names of the copies, by the name in the file.
+# Maps each name in the file to the names of its copies.
 Copies = dict[str, list[str]]
-# The number of a copy, by the name of its reference: `index` or `group_index`.
+# Maps the names of references, `index` and `group_index`, to the numbers of a copy.
 Indexes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A process or a group of the experiment.
+    """A process or a group in the experiment.
 
-    ``origin`` is its name in the file, and ``data`` its description with all indexes filled in.
+    ``origin`` is the name in the file, and ``data`` is the description with all indexes filled in.
     ``members`` is None for a process.
     """
 
@@ -43,10 +43,10 @@ class Entry:
 
 
 def entries(processes: Mapping[str, Any], errors: ErrorCollector) -> list[Entry]:
-    """Return the processes and groups that a file describes, with each copy as an entry.
+    """Return the processes and groups that a file describes, with a separate entry for each copy.
 
-    A process that starts after a replicated process starts after all its copies. Descriptions that
-    are not valid are left out, and their errors are added to ``errors``.
+    A process that starts after a replicated process starts after all copies of that process.
+    Descriptions that are not valid are left out, and their errors are added to ``errors``.
     """
     return _Replication(errors).expand(processes)
 
@@ -66,7 +66,7 @@ class _Replication:
         names = {entry.name for entry in result}
         for entry in result:
             names.update(member.name for member in entry.members or ())
-        # A name that is in the experiment as it is written is not replaced by copies.
+        # If the experiment contains a name as it is written, that name is not replaced by copies.
         copies = {name: copied for name, copied in self._copies.items() if name not in names}
         return [_start_after_copies(entry, copies) for entry in result]
 
@@ -83,7 +83,7 @@ class _Replication:
         return [self._entry(origin, data, dict.fromkeys(references, number)) for number in numbers]
 
     def _entry(self, origin: str, data: Mapping[str, Any], indexes: Indexes) -> Entry:
-        """Return a process or a group, or the copy of it with these indexes."""
+        """Return a process or a group, or the copy of the component with the given indexes."""
         suffix = list(indexes.values())[:1]
         if MEMBERS not in data:
             return self._copy(origin, data, indexes, suffix)
@@ -118,7 +118,7 @@ class _Replication:
     def _copy(
         self, origin: str, data: Mapping[str, Any], indexes: Indexes, suffix: Iterable[int]
     ) -> Entry:
-        """Return one component, whose name is the origin with the numbers of ``suffix``."""
+        """Return one component, whose name is ``origin`` with the numbers of ``suffix``."""
         name = "-".join([origin, *map(str, suffix)])
         if name != origin:
             self._copies.setdefault(origin, []).append(name)
@@ -128,7 +128,7 @@ class _Replication:
         return Entry(name=name, origin=origin, data=own_data)
 
     def _declare_copies(self, origin: str) -> None:
-        """Allow other processes to start after the copies, even if there are no copies."""
+        """Allow other processes to start after the copies, even if no copies exist."""
         self._copies.setdefault(origin, [])
 
 
@@ -137,7 +137,7 @@ def _description(value: Any, origin: str) -> dict[str, Any]:
 
 
 def _copy_numbers(data: Mapping[str, Any]) -> range | None:
-    """Return the numbers of the copies, or None if there is no count."""
+    """Return the numbers of the copies, or None if the description contains no count."""
     if data.get(KEY) is None:
         return None
     with error_path(KEY):
@@ -148,7 +148,7 @@ def _copy_numbers(data: Mapping[str, Any]) -> range | None:
 
 
 def _start_after_copies(entry: Entry, copies: Copies) -> Entry:
-    """Return the entry with the copies of each replicated process that it starts after."""
+    """Return the entry with replicated processes in ``starts_after`` replaced by their copies."""
     value = entry.data.get("starts_after")
     awaited = [value] if isinstance(value, str) else value
     if not isinstance(awaited, (list, Mapping)):
@@ -172,7 +172,7 @@ _REFERENCE = re.compile(rf"(\$+)\{{({INDEX}|{GROUP_INDEX})\}}")
 
 
 def _with_indexes(value: Any, indexes: Indexes) -> Any:
-    """Return a value with the references to indexes replaced, in keys too."""
+    """Return a value in which the references to indexes are replaced, including those in keys."""
     if isinstance(value, Mapping):
         return {
             _replace_references(key, indexes, is_text=True): _with_indexes(item, indexes)
@@ -197,7 +197,7 @@ def _replacement(match: re.Match[str], indexes: Indexes) -> str:
     dollars, name = match.groups()
     if name not in indexes:
         return match[0]
-    # Two dollar signs stand for one, so an even number of them leaves no reference.
+    # Two dollar signs represent one, so there is no reference after an even number of dollar signs.
     escaped_dollars = "$" * (len(dollars) // 2)
     if len(dollars) % 2 == 0:
         return f"{escaped_dollars}{{{name}}}"

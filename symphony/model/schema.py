@@ -1,11 +1,11 @@
 """The JSON Schema (draft 2020-12) of the file form, for editors.
 
-`build` returns the schema from the tables of settings and options. The package contains it as
-``experiment.schema.json``, which ``python -m symphony.model.schema`` writes. A YAML file refers to
-it in its first line: ``# yaml-language-server: $schema=<path>``.
+`build` returns the schema from the tables of settings and options. The package contains the schema
+as ``experiment.schema.json``, which ``python -m symphony.model.schema`` writes. A YAML file refers
+to the schema in its first line: ``# yaml-language-server: $schema=<path>``.
 
 The schema accepts everything that the loader accepts. It cannot express rules that concern several
-parts of a document, such as services that no process binds.
+parts of a document; for example, it accepts services that no process binds.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def write(target: Path) -> None:
 
 
 def _process_schema() -> Schema:
-    """Return the schema of a process, or of null for a process without options."""
+    """Return the schema of a process, which is null for a process without options."""
     schema = object_schema(
         {name: option for name, option in PROCESS_OPTIONS.items() if name not in SETTINGS}
     )
@@ -138,7 +138,7 @@ def _setting_references() -> dict[str, Schema]:
 
 
 def _member_schema() -> Schema:
-    """Return the schema of a group if there is the key ``processes``, or else of a process."""
+    """Return the schema of a group if the key ``processes`` is present, or else of a process."""
     return {
         "properties": {replicas.MEMBERS: {"description": _MEMBERS["description"]}},
         "if": {"type": "object", "required": [replicas.MEMBERS]},

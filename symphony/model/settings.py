@@ -48,8 +48,9 @@ from symphony.model.value_types import (
     whole_match,
 )
 
-# A setting belongs to the Pod (to the group as a whole), reaches every container of a group (every
-# member), or applies only to the component on which it is set.
+# The levels of settings. A setting of the Pod applies to the group as a whole, a setting of the
+# container applies to every member of the group, and any other setting applies only to the
+# component on which it is set.
 POD, CONTAINER, OWN = "pod", "container", "own"
 
 CONDITIONS = ("ready", "started", "succeeded")
@@ -71,7 +72,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 class FileForm(enum.Enum):
-    """How the value of a setting in a file becomes calls of the method that sets it."""
+    """How the value of a setting in a file is converted to calls of the method that sets it."""
 
     VALUE = "one call with the value"
     PAIRS = "one call with each key and value of a mapping"
@@ -87,8 +88,9 @@ class FileForm(enum.Enum):
 class Setting:
     """The declaration of a setting.
 
-    ``method`` is the method of `Component` that sets it, or the attribute. ``schema`` is that of
-    the value in a file. ``fields`` are the keys of the value if it is a mapping with fixed keys.
+    ``method`` is the name of the `Component` method or attribute that sets the value. ``schema`` is
+    the schema of the value in a file. ``fields`` contains the keys of the value if the value is a
+    mapping with fixed keys.
     """
 
     name: str
@@ -101,7 +103,7 @@ class Setting:
     reports_parts: bool
 
     def reported_names(self, value: Any) -> list[str]:
-        """Return the names under which a backend supports or ignores a value of the setting."""
+        """Return the names under which a backend lists the value as supported or ignored."""
         if not self.reports_parts:
             return [self.name]
         if self.form is FileForm.VOLUMES:
@@ -390,7 +392,7 @@ def _setting(
     fields: dict[str, Field] | None = None,
     reports_parts: bool = False,
 ) -> Any:
-    """Declare a setting as a field of `Settings`. ``unset`` creates the value that it has first."""
+    """Declare a setting as a field of `Settings`. ``unset`` creates its initial value."""
     declaration = {
         "level": level,
         "description": description,
@@ -571,9 +573,9 @@ class Settings:
         )
 
     def under(self, inner: Settings) -> Settings:
-        """Return a copy of ``inner`` with these settings as defaults.
+        """Return a copy of ``inner`` in which these settings are the defaults.
 
-        Mappings are merged and lists are joined. A single value of ``inner`` replaces the default.
+        Mappings are merged and lists are joined. Any other value of ``inner`` replaces the default.
         """
         return Settings(**_merged(self.dump(), inner.dump()))
 
@@ -599,7 +601,7 @@ def _merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
 
 
 def deep_merged(outer: dict[str, Any], inner: dict[str, Any]) -> dict[str, Any]:
-    """Return ``outer`` with the values of ``inner``; mappings are merged at every depth."""
+    """Return ``outer`` with the values of ``inner``. Mappings are merged at every depth."""
     result = dict(outer)
     for key, value in inner.items():
         existing = result.get(key)

@@ -22,14 +22,16 @@ MIN_PORT, MAX_PORT = 1, 65535
 Strings = str | Sequence[Any]
 ServiceSpec = str | Iterable[str] | Mapping[str, "int | None"]
 
-# Kubernetes, apimachinery/pkg/util/validation: IsEnvVarName, IsQualifiedName, IsValidLabelValue
+# These patterns follow IsEnvVarName, IsQualifiedName and IsValidLabelValue in
+# apimachinery/pkg/util/validation of Kubernetes.
 ENV_NAME_PATTERN = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 LABEL_KEY_PATTERN = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 )
 LABEL_VALUE_PATTERN = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 FILE_NAME_PATTERN = re.compile(r"[-._a-zA-Z0-9]+")
-# The reference grammar of the OCI distribution: [domain[:port]/]path/to/repository
+# These patterns follow the reference grammar of the OCI distribution:
+# [domain[:port]/]path/to/repository
 _DOMAIN = (
     r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*(:[0-9]+)?"
 )
@@ -89,7 +91,7 @@ def shell_line(value: object, subject: str) -> list[str]:
 
 
 def absolute_path(value: object, subject: str) -> str:
-    """Return an absolute path, as Kubernetes requires it in a container."""
+    """Return an absolute path. Kubernetes requires absolute paths in containers."""
     result = nonempty_text(value, subject)
     if not result.startswith("/"):
         example = "/" + result.lstrip("./")
@@ -132,7 +134,7 @@ def one_of(value: object, choices: Sequence[str], subject: str) -> str:
 
 
 def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
-    """Return services as ``{name: port or None}``, from a name, several names or that mapping."""
+    """Return services as ``{name: port or None}``, from a name, several names or a mapping."""
     if isinstance(value, str):
         return {check_name(value, "service"): None}
     if isinstance(value, Mapping):
@@ -144,7 +146,7 @@ def services(value: ServiceSpec, subject: str) -> dict[str, int | None]:
     if isinstance(value, (list, tuple)):
         names = list(value)
     elif isinstance(value, (set, frozenset)):
-        # A set has no order, and the order decides which ports are assigned.
+        # The order of the names determines which ports are assigned, and a set has no order.
         names = sorted(value)
     else:
         raise SpecError(
@@ -193,13 +195,13 @@ def label_pair(key: object, value: object) -> tuple[str, str]:
 
 
 def repository(value: object) -> str:
-    """Return the name of an image without tag and digest: ``registry.example:5000/team/rl``."""
+    """Return the name of an image without its tag and digest: ``registry.example:5000/team/rl``."""
     name = nonempty_text(value, "the repository of an image")
     if REPOSITORY_PATTERN.fullmatch(name):
         return name
     without_digest = name.partition("@")[0]
     head, colon, tag = without_digest.rpartition(":")
-    # A colon before the last slash begins the port of the registry, not a tag.
+    # A colon before the last slash introduces the port of the registry, not a tag.
     without_tag = head if colon and "/" not in tag else without_digest
     if REPOSITORY_PATTERN.fullmatch(without_tag):
         raise SpecError(
@@ -224,9 +226,9 @@ def mapping(value: object, subject: str) -> dict[str, Any]:
 
 
 def files(value: object, subject: str) -> dict[str, str]:
-    """Return files as ``{name: path}``, from a path, several paths or that mapping.
+    """Return files as ``{name: path}``, from a path, several paths or a mapping.
 
-    A path without a name has the name of the file that it leads to.
+    A path that is given without a name gets the name of the file that it leads to.
     """
     if isinstance(value, Mapping):
         pairs = [

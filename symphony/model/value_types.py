@@ -1,8 +1,8 @@
-"""The types of the values in an experiment: how a value is checked, and its JSON Schema.
+"""The types of the values in an experiment: their checks and their JSON Schemas.
 
-The schemas refer to `DEFINITIONS`. They accept numbers and booleans as text, because the loader
-reads YAML values as text in these places. They also accept a reference to a parameter
-(``${name}``) as any value.
+The schemas refer to `DEFINITIONS`. Schemas of text also accept numbers and booleans, because the
+loader reads YAML values as text in these places. A reference to a parameter (``${name}``) is
+accepted for any value.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_REPLICAS = 10_000
 class ValueType:
     """A type of values.
 
-    ``parse`` takes a value and its name for error messages, and returns the value in its normal
-    form or raises `SpecError`.
+    ``parse`` takes a value and the name of the value for error messages, and returns the value in
+    its normal form or raises `SpecError`.
     """
 
     schema: Schema
@@ -40,8 +40,9 @@ class ValueType:
 class Field:
     """A key of a mapping in the file form.
 
-    ``subject`` names the value in error messages, if it is not the name of the field. None means
-    that the field is not set, unless it is required or not ``nullable``.
+    ``subject`` names the value in error messages, if its name there differs from the name of the
+    field. The value None means that the field is not set, unless the field is required or not
+    ``nullable``.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Field:
     nullable: bool = True
 
     def parse(self, value: object) -> Any:
-        """Return the value in its normal form. Raises `SpecError`."""
+        """Return the value in its normal form, or raise `SpecError`."""
         with error_path(self.name):
             return self.type.parse(value, self.subject or self.name)
 
@@ -62,12 +63,12 @@ class Field:
 
 
 def field_table(*fields: Field) -> dict[str, Field]:
-    """Return fields by name."""
+    """Return a mapping of field names to fields."""
     return {field.name: field for field in fields}
 
 
 def parse_fields(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are set, in their normal form. Raises `SpecError`."""
+    """Return the values that are set, in their normal form, or raise `SpecError`."""
     result: dict[str, Any] = {}
     for name, value in given.items():
         is_unset = value is None and fields[name].nullable
@@ -80,12 +81,12 @@ def parse_fields(fields: Mapping[str, Field], given: Mapping[str, Any]) -> dict[
 
 
 def whole_match(pattern: re.Pattern[str]) -> str:
-    """Return the regular expression that matches a whole text."""
+    """Return the regular expression that matches a text only as a whole."""
     return f"^({pattern.pattern})$"
 
 
 def or_reference(pattern: str = "") -> str:
-    """Return a regular expression for texts that match, or that contain a parameter reference."""
+    """Return a regular expression for texts that match the pattern or contain a reference."""
     return rf"{pattern}|{PARAMETER_REFERENCE}" if pattern else PARAMETER_REFERENCE
 
 
@@ -95,17 +96,17 @@ def definition(name: str) -> Schema:
 
 
 def any_of(*schemas: Schema) -> Schema:
-    """Return a schema that accepts every value that one of the schemas accepts."""
+    """Return a schema that accepts every value that at least one of the schemas accepts."""
     return {"anyOf": list(schemas)}
 
 
 def mapping_of(keys: Schema, items: Schema) -> Schema:
-    """Return the schema of a mapping."""
+    """Return the schema of a mapping with these schemas for its keys and values."""
     return {"type": "object", "propertyNames": keys, "additionalProperties": items}
 
 
 def list_of(items: Schema) -> Schema:
-    """Return the schema of a list."""
+    """Return the schema of a list with this schema for its items."""
     return {"type": "array", "items": items}
 
 
@@ -115,7 +116,7 @@ def described(description: str, schema: Schema) -> Schema:
 
 
 def or_null(schema: Schema) -> Schema:
-    """Return a schema that accepts null too, in the simplest form, because editors display it."""
+    """Return a schema that also accepts null, in the simplest form because editors display it."""
     if "enum" in schema:
         return {**schema, "enum": [*schema["enum"], None]}
     if "type" in schema and "oneOf" not in schema:
@@ -148,7 +149,7 @@ def has_key(key: str) -> Schema:
 
 
 def not_both(first: str, *others: str) -> Schema:
-    """Return the schema that refuses a key together with any of the others."""
+    """Return a schema that refuses ``first`` together with any of ``others``."""
     return {"not": {"allOf": [has_key(first), any_of(*(has_key(other) for other in others))]}}
 
 
@@ -333,7 +334,7 @@ TIMEOUT_SECONDS = ValueType(
 
 
 def choice(words: Iterable[str]) -> ValueType:
-    """Return the type of values that are one of several words."""
+    """Return the type of values that must be one of the given words."""
     choices = tuple(words)
 
     def parse(value: object, subject: str) -> str:

@@ -1,8 +1,8 @@
-"""The addresses of services, and the environment variables that tell processes about them.
+"""The addresses of services, and the environment variables that contain them.
 
 For each bound or exposed service, every process of the experiment gets the variables
-``SYMPH_<NAME>_HOST``, ``_PORT`` and ``_ADDR`` (``host:port``), which are the address to connect to,
-and ``_BIND_HOST``, which is the address that the server listens on.
+``SYMPH_<NAME>_HOST``, ``_PORT`` and ``_ADDR`` (``host:port``), which contain the address to connect
+to, and ``_BIND_HOST``, which contains the address on which the server listens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from symphony.names import did_you_mean, join_names, service_env_name
 
 PREFIX = "SYMPH_"
 
-# Returns why a port is not available, such as "is in use", or None if it is.
+# A function that returns why a port is not available, such as "is in use", or None if the port is
+# available.
 PortCheck = Callable[[int], "str | None"]
 
 
@@ -45,7 +46,7 @@ class Endpoint:
 
     @property
     def addr(self) -> str:
-        """``host:port``."""
+        """The address ``host:port`` to which clients connect."""
         return f"{self.host}:{self.port}"
 
     def environment(self) -> dict[str, str]:
@@ -61,7 +62,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class AddressBook(Mapping[str, Endpoint]):
-    """The endpoints of an experiment by service name, in declaration order."""
+    """A mapping of service names to the endpoints of an experiment, in declaration order."""
 
     endpoints: tuple[Endpoint, ...] = field(default=())
 
@@ -100,10 +101,10 @@ class AddressBook(Mapping[str, Endpoint]):
 class AddressScheme:
     """The rules by which a backend assigns addresses.
 
-    ``host`` returns the host of a service for its clients. ``bind_host`` is the address that
-    servers listen on. ``refuse`` returns why a port is not available (``"is in use"``), or None if
-    it is. It is called at most once for each port, and may reserve a port that is available. By
-    default, every port is available.
+    ``host`` returns the host to which the clients of a service connect. ``bind_host`` is the
+    address on which servers listen. ``refuse`` returns why a port is not available (``"is in
+    use"``), or None if the port is available. ``refuse`` is called at most once for each port, and
+    can reserve an available port. By default, every port is available.
     """
 
     backend: str
@@ -115,9 +116,9 @@ class AddressScheme:
 def assign_addresses(
     requests: Iterable[ServiceRequest], scheme: AddressScheme, pool: tuple[int, int]
 ) -> AddressBook:
-    """Return an address for each service. ``pool`` has the first and the last port to choose from.
+    """Return an address for each service. ``pool`` contains the first and the last usable port.
 
-    Raises `SpecError` as `choose_ports` does.
+    Raises `SpecError` in the same cases as `choose_ports`.
     """
     requests = list(requests)
     ports = choose_ports(requests, pool, scheme.refuse)
@@ -140,9 +141,10 @@ def choose_ports(
 ) -> dict[str, int]:
     """Return a port for each service.
 
-    Fixed ports are assigned first, then ports of the pool in declaration order, so that the same
-    requests get the same ports. No two services may request the same port. Raises `SpecError` if a
-    fixed port is not available or the pool has no available port left.
+    Fixed ports are assigned first. The other services then get ports of the pool in declaration
+    order, so that the same requests get the same ports. Two services cannot request the same port.
+    Raises `SpecError` if a fixed port is not available or the pool contains no more available
+    ports.
     """
     requests = list(requests)
     services: dict[int, str] = {}
@@ -174,7 +176,7 @@ def choose_ports(
 def _next_available(
     candidates: Iterator[int], services: Mapping[int, str], refuse: PortCheck, refused: list[str]
 ) -> int | None:
-    """Return the next candidate that is available, or None. Add the others to ``refused``."""
+    """Return the next available candidate, or None. Add unavailable candidates to ``refused``."""
     for port in candidates:
         if port in services:
             reason: str | None = f"is assigned to {services[port]!r}"

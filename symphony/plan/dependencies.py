@@ -1,4 +1,4 @@
-"""The start dependencies of an experiment: which process waits for which others."""
+"""The start dependencies of an experiment: which processes each process waits for."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from symphony.plan.findings import ERROR, Finding, finding_of, suggestion
 if TYPE_CHECKING:
     from symphony.model import Experiment, Process
 
-# The condition that a process waits for, by the name of the other process.
+# Maps the name of each process that must be waited for to the condition that it must meet.
 Conditions = dict[str, str]
 
 
 def start_dependencies(experiment: Experiment) -> dict[str, Conditions]:
     """Return, for each process, the processes that it waits for and their conditions.
 
-    A group is replaced by its members, on both sides. Names that are not in the experiment are
-    left out; `check_start_order` reports them.
+    A group is replaced by its members, both if it waits and if others wait for it. Names that are
+    not in the experiment are left out; `check_start_order` reports these names.
     """
     components = {component.name: component for component in experiment.list_components()}
     dependencies: dict[str, Conditions] = {
@@ -61,7 +61,7 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
                     suggestion(name, names) or f"processes and groups: {join_names(names)}",
                     below=("starts_after", name),
                 )
-    # A process that waits for itself is a cycle too, and is reported already.
+    # A process that waits for itself is also a cycle, but the loop above has already reported it.
     cycle = find_cycle(start_dependencies(experiment)) if is_valid else []
     if cycle:
         links = " waits for ".join(map(repr, cycle))
@@ -77,13 +77,13 @@ def check_start_order(experiment: Experiment) -> Iterator[Finding]:
 def find_cycle(dependencies: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return the names along one cycle, with the first name repeated at the end, or an empty list.
 
-    The search is iterative, because a chain of dependencies may be longer than the recursion limit.
+    The search is iterative, because a chain of dependencies can be longer than the recursion limit.
     """
     finished: set[str] = set()
     for start in dependencies:
         if start in finished:
             continue
-        # The names on the path from `start` to the current process, each with its position.
+        # Maps each name on the path from `start` to the current process to its position.
         positions: dict[str, int] = {start: 0}
         pending = [iter(dependencies[start])]
         while pending:

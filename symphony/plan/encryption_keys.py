@@ -1,10 +1,10 @@
-"""The keys of encrypted services: which process gets which keys, in which variables.
+"""The keys of encrypted services, and the variables in which processes receive the keys.
 
 An experiment with encrypted services has two CURVE key pairs (CurveZMQ,
-https://rfc.zeromq.org/spec/26): one of the servers and one of the clients. Every launch creates
+https://rfc.zeromq.org/spec/26): one for the servers and one for the clients. Every launch creates
 new pairs. A process that binds an encrypted service receives both pairs. A process that connects to
-one receives the client pair and the public key of the servers. Other processes receive no keys. A
-server accepts only clients that use the client pair.
+an encrypted service receives the client pair and the public key of the servers. Other processes
+receive no keys. A server accepts only clients that use the client pair.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Keys:
     """The keys of one side of an encrypted service, encoded in Z85.
 
     ``public`` and ``secret`` are the key pair of this side, and ``other`` is the public key of the
-    other side. ``serves`` is whether this side is the server.
+    other side. ``serves`` is true if this side is the server.
     """
 
     serves: bool
@@ -38,14 +38,15 @@ class Keys:
 
 
 def variable(service: str) -> str:
-    """Return the variable that marks a service as encrypted. Its value is ``curve``."""
+    """Return the name of the variable that is set to ``curve`` if a service is encrypted."""
     return f"{PREFIX}{service_env_name(service)}_ENCRYPTED"
 
 
 def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys | None:
     """Return the keys for a service from the environment, or None if the service is not encrypted.
 
-    Raises `NotFound` if the service is encrypted and the environment has no keys for this side.
+    Raises `NotFound` if the service is encrypted and the environment contains no keys for this
+    side.
     """
     if variable(service) not in environ:
         return None
@@ -68,7 +69,7 @@ def keys_for(service: str, environ: Mapping[str, str], *, serves: bool) -> Keys 
 def generate(variables: Iterable[str]) -> dict[str, str]:
     """Return new keys for the given variables.
 
-    Raises `PluginError` if there are variables and pyzmq is missing or was built without
+    Raises `PluginError` if ``variables`` is not empty and pyzmq is missing or was built without
     encryption.
     """
     requested = frozenset(variables)

@@ -1,4 +1,4 @@
-"""A problem in the description of an experiment, as the rules of plan and lint report it."""
+"""Problems in the description of an experiment that the rules of plan and lint report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ ERROR, WARNING, NOTE = "error", "warning", "note"
 class Finding:
     """One problem that a rule reports.
 
-    An ``error`` prevents the launch or makes the experiment fail, a ``warning`` may do so, and a
-    ``note`` reports a check that was skipped. ``problem`` describes the problem and ``hint`` how to
-    fix it (or is empty); neither ends with a full stop. ``path`` leads to the value in the file
-    form. ``processes`` has the paths of the processes or groups that have the problem, and is empty
-    if the whole experiment has it. ``kind`` is ``process`` or ``group`` if there is one of them.
-    ``targets`` are the backends on which the finding holds.
+    An ``error`` prevents the launch or makes the experiment fail, a ``warning`` reports a problem
+    that can have these effects, and a ``note`` reports a check that was skipped. ``problem``
+    describes the problem, and ``hint`` describes how to fix it or is empty; neither text ends with
+    a full stop. ``path`` leads to the value in the file form. ``processes`` contains the paths of
+    the processes or groups that have the problem, and is empty if the whole experiment has the
+    problem. ``kind`` is ``process`` or ``group`` if a process or a group has the problem.
+    ``targets`` contains the backends on which the problem exists.
     """
 
     rule: str
@@ -40,11 +41,11 @@ class Finding:
 
     @property
     def message(self) -> str:
-        """The problem and the hint in one line."""
+        """The problem and the hint on one line."""
         return f"{self.problem}; {self.hint}" if self.hint else self.problem
 
     def for_target(self, target: str) -> Finding:
-        """Return the finding for one backend."""
+        """Return a copy of the finding for one backend."""
         return replace(self, targets=(target,))
 
     def to_error(self) -> SpecError:
@@ -77,9 +78,10 @@ def finding_of(
     path: DocumentPath | None = None,
     level: str = ERROR,
 ) -> Finding:
-    """Return a finding of one process or group.
+    """Return a finding about one process or group.
 
-    Its path leads to ``below`` in the description of the component, unless ``path`` is given.
+    The path of the finding leads to ``below`` in the description of the component, unless ``path``
+    is given.
     """
     return Finding(
         rule=rule,

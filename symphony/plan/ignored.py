@@ -1,4 +1,4 @@
-"""The settings of a plan that a backend keeps but does not support."""
+"""The settings in a plan that a backend ignores because it does not support them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ignored:
-    """A setting that a backend ignores, and the paths of the processes that have it."""
+    """A setting that a backend ignores, and the paths of the processes that use the setting."""
 
     setting: str
     processes: tuple[str, ...]
@@ -25,9 +25,9 @@ class Ignored:
 
 
 def ignored_settings(plan: Plan, honoured: frozenset[str]) -> tuple[Ignored, ...]:
-    """Return the settings of a plan that a backend ignores.
+    """Return the settings in a plan that a backend ignores.
 
-    ``honoured`` has the settings that the backend supports, as a whole (``"env"``) or in part
+    ``honoured`` contains the settings that the backend supports, as a whole (``"env"``) or in part
     (``"resource_limit.gpu"``).
     """
     processes: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The effective settings of a process, and the rules that only they can break."""
+"""The effective settings of a process, and the rules that apply to these settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def effective_settings(process: Process) -> Settings:
-    """Return the settings of a process, on top of those that its group gives to every member."""
+    """Return the settings of a process, on top of the defaults that its group provides."""
     if process.group is None:
         return Settings().under(process.settings)
     return process.group.settings.at_level(CONTAINER).under(process.settings)
@@ -27,7 +27,7 @@ def effective_settings(process: Process) -> Settings:
 def check_process_settings(
     experiment: Experiment, settings: Mapping[str, Settings], encrypted: Collection[str]
 ) -> Iterator[Finding]:
-    """Yield the errors in the effective settings of the processes, which are given by name."""
+    """Yield the errors in ``settings``, which maps process names to effective settings."""
     for process in experiment.list_all_processes():
         effective = settings[process.name]
         yield from _volumes_with_one_mount_path(process, effective)
@@ -102,7 +102,7 @@ def _variables_of_keys(
 
 
 def _path_of_variable(process: Process, setting: str, key: str) -> DocumentPath:
-    """Return the path of a variable, which is set on the process or on its group."""
+    """Return the path of a variable that is set on the process or on its group."""
     holder = process if key in getattr(process.settings, setting) else process.group or process
     return (*holder.document_path, setting, key)
 
@@ -110,9 +110,9 @@ def _path_of_variable(process: Process, setting: str, key: str) -> DocumentPath:
 def encryption_key_variables(
     process: Process, effective: Settings, encrypted: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the variables with encryption keys that a process receives.
+    """Return the names of the variables with encryption keys that a process receives.
 
-    They depend on which encrypted services the process or its group binds and connects to.
+    The variables depend on which encrypted services the process or its group binds or connects to.
     """
     bound = set(effective.binds)
     if process.group is not None:
@@ -127,7 +127,8 @@ def encryption_key_variables(
 def secret_text(name: str, content: bytes) -> str:
     """Return the content of a secret as the value of a variable.
 
-    Raises `SpecError` if it is not UTF-8 text. The message does not contain the content.
+    Raises `SpecError` if the content is not UTF-8 text. The error message does not contain the
+    content.
     """
     try:
         text = content.decode()

@@ -1,8 +1,8 @@
-"""Turn an experiment into a plan, in which everything is decided and nothing is rendered.
+"""Turn an experiment into a plan, in which all values are determined but nothing is rendered.
 
-Resolving an experiment checks the rules that concern several of its parts: that services are bound,
-that no two share a port, that the start order has no cycle. It does no input or output, except that
-an address scheme may check which ports are free.
+Resolving an experiment checks the rules that concern several of its parts: services must be bound,
+services must not share a port, and the start order must not contain a cycle. Resolving does no
+input or output, except that an address scheme can check which ports are free.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from symphony.plan.services import check_services, encrypted_services, service_r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """Settings that a cluster gives to all its experiments.
+    """The default settings that a cluster gives to all its experiments.
 
-    The settings of an experiment take precedence. ``resource_request`` is by resource, and applies
-    to processes that neither request nor limit that resource.
+    The settings of an experiment take precedence over the defaults. ``resource_request`` maps
+    resources to amounts, and each amount applies to processes that neither request nor limit that
+    resource.
     """
 
     preamble_cmds: tuple[str, ...] = ()
@@ -45,13 +46,14 @@ class Defaults:
 class PlannedProcess:
     """A process with all settings that apply to it.
 
-    The process runs either ``command`` with ``args``, or the shell lines ``cmds``. ``env`` has the
-    variables of the user only; `Plan.environment` returns the complete environment. ``start_dir``
-    joins those of the cluster, the experiment, the group and the process, and is absolute or
-    relative to the base directory of the experiment. ``settings`` are those of the process on top
-    of those that its group gives to every member. ``pod`` are the Pod-level settings of the group,
-    or of the process if it is in no group. ``starts_after`` has the condition to wait for by
-    process. ``keys`` are the variables that hold keys of encrypted services.
+    The process runs either ``command`` with ``args``, or the shell lines ``cmds``. ``env`` contains
+    only the variables of the user; `Plan.environment` returns the complete environment.
+    ``start_dir`` joins the start directories of the cluster, the experiment, the group and the
+    process, and is absolute or relative to the base directory of the experiment. ``settings``
+    contains the settings of the process on top of the settings that its group gives to every
+    member. ``pod`` contains the Pod-level settings of the group, or of the process if it is in no
+    group. ``starts_after`` maps processes to the conditions to wait for. ``keys`` contains the
+    names of the variables that hold keys of encrypted services.
     """
 
     name: str
@@ -70,7 +72,7 @@ class PlannedProcess:
 
     @property
     def path(self) -> str:
-        """``group/process``, or ``process`` if it is in no group."""
+        """The path ``group/process``, or ``process`` if the process is in no group."""
         return f"{self.group}/{self.name}" if self.group else self.name
 
 
@@ -78,10 +80,10 @@ class PlannedProcess:
 class Plan:
     """An experiment, resolved for one backend.
 
-    ``secrets`` has a path by file name. ``shared_env`` has the variables that are the same for
-    every process. A launch creates the keys of encrypted services, so a plan has only the names of
-    their variables. ``base_dir`` is the directory of relative paths, and is ignored when plans are
-    compared.
+    ``secrets`` maps file names to paths. ``shared_env`` contains the variables that are the same
+    for every process. A launch creates the keys of encrypted services, so a plan contains only the
+    names of the variables for these keys. ``base_dir`` is the directory that relative paths start
+    from, and is ignored when plans are compared.
     """
 
     experiment: str
@@ -98,13 +100,13 @@ class Plan:
     def environment(self, process: PlannedProcess) -> dict[str, str]:
         """Return the variables that symphony adds to the environment of a process.
 
-        Addresses take precedence over the variables of the user.
+        Addresses of services take precedence over the variables of the user.
         """
         identity = {"SYMPHONY_ROLE": process.name, "SYMPHONY_GROUP": process.group or ""}
         return {**process.env, **self.shared_env, **identity}
 
     def env_secrets(self, process: PlannedProcess) -> dict[str, str]:
-        """Return, by variable, the secret whose content is the value of the variable."""
+        """Return a mapping of variables to the secrets whose contents are the values."""
         env_secrets = process.settings.env_secrets
         if not env_secrets:
             return env_secrets
@@ -112,7 +114,7 @@ class Plan:
 
     @property
     def key_variables(self) -> tuple[str, ...]:
-        """The variables of all keys that a launch has to create."""
+        """The names of the variables for all keys that a launch has to create."""
         return tuple(dict.fromkeys(key for process in self.processes for key in process.keys))
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,7 +127,7 @@ class Plan:
 def resolve(
     experiment: Experiment, scheme: AddressScheme, defaults: Defaults | None = None
 ) -> Plan:
-    """Return the plan of an experiment on one backend.
+    """Return the plan of an experiment for one backend.
 
     The experiment is not modified, and later changes to it do not affect the plan. Raises
     `SpecError` for the first error in the experiment, or if a port is not available.
@@ -220,14 +222,15 @@ def _planned_process(
         None if group is None else group.start_dir,
         process.start_dir,
     ]
-    # A limit is a request too, and may be lower than the default request.
+    # A limit also acts as a request, and can be lower than the default request.
     default_request = {
         resource: amount
         for resource, amount in defaults.resource_request.items()
         if resource not in settings.resource_limit
     }
     settings.resource_request = {**default_request, **settings.resource_request}
-    # A variable with a secret of the process replaces a variable of the experiment.
+    # A variable that the process sets from a secret replaces the variable of the experiment with
+    # the same name.
     experiment_env = {
         key: value for key, value in experiment.env.items() if key not in settings.env_secrets
     }

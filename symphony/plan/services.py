@@ -36,7 +36,7 @@ def service_requests(experiment: Experiment) -> list[ServiceRequest]:
 
 
 def served_services(component: Process | ProcessGroup) -> list[str]:
-    """Return the services that a component binds or exposes, each once."""
+    """Return the services that a component binds or exposes, without duplicates."""
     settings = component.settings
     return list(dict.fromkeys([*settings.binds, *settings.exposes]))
 
@@ -108,7 +108,7 @@ def _services_that_are_not_bound(experiment: Experiment) -> Iterator[Finding]:
 def _readiness_of_a_foreign_service(process: Process) -> Iterator[Finding]:
     """Yield an error if a readiness test uses a service that the process does not serve.
 
-    The test and the service may be set on the process or on its group.
+    The test and the service can be set on the process or on its group.
     """
     group = process.group
     holder: Process | ProcessGroup = process
@@ -149,7 +149,7 @@ def _encryption_of_a_foreign_service(component: Process | ProcessGroup) -> Itera
 
 
 def _services_that_share_a_variable(experiment: Experiment) -> Iterator[Finding]:
-    """Yield an error for services ``x`` and ``x-bind``: SYMPH_X_BIND_HOST would belong to both."""
+    """Yield an error for services ``x`` and ``x-bind``, which both use SYMPH_X_BIND_HOST."""
     components = experiment.list_components()
     served = {name for component in components for name in served_services(component)}
     for component in components:

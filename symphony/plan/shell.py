@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 def shell_line(cmds: Sequence[str]) -> str:
-    """Join shell lines to one, in which each line runs only if those before it succeeded."""
+    """Join shell lines into one, in which each line runs only if all previous lines succeed."""
     if len(cmds) == 1:
         return cmds[0]
-    # The newline ends a comment, which would hide the closing brace otherwise.
+    # The newline ends a comment, which would otherwise hide the closing brace.
     return " && ".join(f"{{ {line}\n}}" for line in cmds)
 
 
 def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> list[str]:
     """Return the argument vector that runs a process.
 
-    It is the command of the process if that is enough, and otherwise ``shell`` with the lines to
-    run. ``first`` are shell lines that run before the preamble. Return an empty list if the process
-    has neither a command nor shell lines.
+    The result is the command of the process if no shell is needed, and otherwise ``shell`` with the
+    lines to run. ``first`` contains shell lines that run before the preamble. The result is an
+    empty list if the process has neither a command nor shell lines.
     """
-    # A preamble line that fails ends the shell.
+    # If a preamble line fails, the shell exits.
     preamble = [f"{{ {line}\n}} || exit" for line in (*first, *process.preamble_cmds)]
     if process.cmds is not None:
         script = "\n".join([*preamble, shell_line(process.cmds)])
@@ -35,5 +35,5 @@ def argv(process: PlannedProcess, shell: str, *, first: Sequence[str] = ()) -> l
     if not preamble:
         return command
     script = "\n".join([*preamble, 'exec "$@"'])
-    # The argument after the script is the name of the shell, `$0`.
+    # The argument after the script is `$0`, the name of the shell.
     return [shell, "-c", script, shell, *command]

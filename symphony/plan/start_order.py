@@ -1,4 +1,4 @@
-"""Decide whether a process may start, has to wait for others, or can never start.
+"""Determine whether a process can start, has to wait for others, or can never start.
 
 All backends use these decisions for the ``starts_after`` conditions of a running experiment.
 """
@@ -17,33 +17,33 @@ class Awaited(Protocol):
 
     @property
     def state(self) -> State:
-        """Its current state."""
+        """The current state of the process."""
         ...
 
     @property
     def was_ready(self) -> bool:
-        """Whether it has been ready."""
+        """Whether the process has been ready."""
         ...
 
     @property
     def never_ready(self) -> bool:
-        """Whether it did not become ready in time."""
+        """Whether the process did not become ready in time."""
         ...
 
     @property
     def started(self) -> float | None:
-        """The time at which it started, or None if it never ran."""
+        """The time at which the process started, or None if the process never ran."""
         ...
 
     @property
     def reason(self) -> str:
-        """The reason for its state."""
+        """The reason for the state of the process."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about a process: ``start``, or ``wait`` or ``never`` with the reason."""
+    """The decision about a process: ``start``, or ``wait`` or ``never`` with a reason."""
 
     word: str
     reason: str = ""
@@ -55,7 +55,7 @@ _INFINITIVES = {"ready": "be ready", "started": "start", "succeeded": "succeed"}
 
 
 def verdict(starts_after: Mapping[str, str], tracks: Mapping[str, Awaited]) -> Verdict:
-    """Return whether a process with these conditions may start, has to wait, or can never start."""
+    """Return whether a process with these conditions can start, has to wait, or can never start."""
     awaited: list[str] = []
     for name, condition in starts_after.items():
         track = tracks[name]
@@ -79,7 +79,7 @@ def _is_met(condition: str, track: Awaited) -> bool:
 
 
 def _obstacle(name: str, condition: str, track: Awaited) -> str:
-    """Return why an unmet condition can never be met, or ``""`` if it still can."""
+    """Return why an unmet condition can never be met, or ``""`` if it can still be met."""
     if track.state is State.FAILED:
         reason = f" ({track.reason})" if track.reason else ""
         return f"{name} failed{reason}"

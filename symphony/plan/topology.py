@@ -1,8 +1,9 @@
 """The topology of an experiment: its processes, groups and services, and their connections.
 
-A topology is built from the description alone, so that an experiment with errors can be drawn too.
-A service that no process binds has no owner. `symphony.cluster.Cluster.describe_topology` returns
-the topology of a running experiment, and `symphony.drawing` draws topologies.
+A topology is built from the description of an experiment alone, so that an experiment with errors
+can also be drawn. A service that no process binds has no owner.
+`symphony.cluster.Cluster.describe_topology` returns the topology of a running experiment, and
+`symphony.drawing` draws topologies.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
 
 Kind = Literal["connects", "starts-after"]
 
-# The number of similar processes from which on they are drawn as one node.
+# The smallest number of similar processes that are drawn as one node.
 MIN_FOLDED_PROCESSES = 3
 _NUMBERED_NAME = re.compile(r"(.*?)\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A process, or several similar processes that are drawn as one, in declaration order."""
+    """A process, or several similar processes (in declaration order) that are drawn as one."""
 
     processes: tuple[str, ...]
     group: str | None = None
 
     @property
     def key(self) -> str:
-        """The name of the node in links, which is that of its first process."""
+        """The name of the node in links, which is the name of its first process."""
         return self.processes[0]
 
     def label(self, ellipsis: str = "…") -> str:
@@ -49,8 +50,8 @@ class Node:
 class Service:
     """A service that a process binds, exposes or connects to.
 
-    ``owners`` are the processes and groups that serve it. There is one if the experiment has no
-    errors. ``port`` is 1 to 65535, or None if symphony chooses it.
+    ``owners`` contains the processes and groups that serve the service. There is exactly one owner
+    if the experiment has no errors. ``port`` is 1 to 65535, or None if symphony chooses the port.
     """
 
     name: str
@@ -62,7 +63,7 @@ class Service:
 
     @property
     def label(self) -> str:
-        """``replay``, or ``replay:6006`` with a fixed port."""
+        """Return ``replay``, or ``replay:6006`` for a service with a fixed port."""
         return self.name if self.port is None else f"{self.name}:{self.port}"
 
 
@@ -70,7 +71,7 @@ class Service:
 class Link:
     """A connection: a process or group connects to a service, or starts after another.
 
-    ``condition`` is the condition of the start, or empty.
+    ``condition`` is the condition for the start, or an empty string.
     """
 
     kind: Kind
@@ -83,8 +84,9 @@ class Link:
 class Topology:
     """The parts of an experiment that are drawn.
 
-    ``members`` are the keys of the nodes in no group, and the names of the groups, in declaration
-    order. No process has the name of a group, so a name in a link is unambiguous.
+    ``members`` contains the keys of the nodes that are in no group and the names of the groups, in
+    declaration order. A process and a group cannot have the same name, so a name in a link is
+    unambiguous.
     """
 
     experiment: str
@@ -95,7 +97,7 @@ class Topology:
     links: tuple[Link, ...] = ()
 
     def inside(self, group: str) -> tuple[Node, ...]:
-        """Return the nodes of a group."""
+        """Return the nodes in a group."""
         return tuple(node for node in self.nodes if node.group == group)
 
     def clients(self, service: str) -> tuple[str, ...]:
@@ -140,8 +142,8 @@ class Topology:
 def topology(experiment: Experiment) -> Topology:
     """Return the topology of an experiment, with one node for each process.
 
-    Errors in the experiment are not reported; `symphony.lint` does that. A service that a group
-    connects to is linked with the group only, not with its members.
+    Errors in the experiment are not reported; `symphony.lint` reports them. A service that a group
+    connects to is linked only to the group, not to its members.
     """
     return Topology(
         experiment=experiment.name,
@@ -165,10 +167,11 @@ def of_status(
 ) -> Topology:
     """Return the topology of a running experiment.
 
-    ``connects`` has the services that each process connects to, including those of its group.
-    ``starts_after`` has, by process or group, the conditions by process. A link that all members
-    of a group have becomes a link of the group. An exposed service counts as bound if a process
-    connects to it, and any other service always does.
+    ``connects`` maps processes to the services that they connect to, including the services of
+    their groups. ``starts_after`` maps processes and groups to mappings of awaited processes to
+    conditions. If all members of a group have the same link, it becomes a link of the group. An
+    exposed service counts as bound if a process connects to it, and any other service always counts
+    as bound.
     """
     used = dict.fromkeys(name for names in connects.values() for name in names)
     known: dict[str, Service] = {}
@@ -219,7 +222,7 @@ def _links_of_members(
 def _conditions_by_group(
     conditions: Mapping[str, str], groups: Mapping[str, tuple[str, ...]]
 ) -> dict[str, str]:
-    """Return conditions by process, or by group if all its members have the same condition."""
+    """Replace processes by their group if all members of the group have the same condition."""
     group_of: dict[str, str] = {}
     for group, processes in groups.items():
         member_conditions = {conditions.get(process) for process in processes}
@@ -269,18 +272,18 @@ def _links(experiment: Experiment) -> Iterator[Link]:
 
 
 def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
-    """Return the topology with similar processes as one node, if there are at least ``least``.
+    """Return the topology with at least ``least`` similar processes merged into one node.
 
-    Processes are similar if they are in the same group or in none, their names differ only in the
-    number at the end, and they have the same links. A process that serves a service is not similar
-    to any other.
+    Processes are similar if they are in the same group or in no group, their names differ only in
+    the number at the end, and they have the same links. A process that serves a service is not
+    similar to any other process.
     """
     nodes_by_signature: dict[object, list[Node]] = {}
     signatures = _signatures(whole)
     for node in whole.nodes:
         nodes_by_signature.setdefault(signatures[node.key], []).append(node)
     folded_nodes: dict[str, list[Node]] = {}
-    # The key of the node that replaces a node, by the key of the replaced node.
+    # Maps the key of each replaced node to the key of the node that replaces it.
     replacements: dict[str, str] = {}
     for similar in nodes_by_signature.values():
         if len(similar) >= least:
@@ -307,14 +310,14 @@ def folded(whole: Topology, *, least: int = MIN_FOLDED_PROCESSES) -> Topology:
 
 def _with_replacements(link: Link, replacements: Mapping[str, str]) -> Link:
     source = replacements.get(link.source, link.source)
-    # The target of this link is a service, which may have the name of a process.
+    # The target of this link is a service, which can have the same name as a process.
     if link.kind == "connects":
         return replace(link, source=source)
     return replace(link, source=source, target=replacements.get(link.target, link.target))
 
 
 def _signatures(whole: Topology) -> dict[str, object]:
-    """Return a value for each node that is equal for similar nodes."""
+    """Return a mapping of node keys to values that are equal for similar nodes."""
     links: dict[str, set[tuple[str, str, str, str]]] = {node.key: set() for node in whole.nodes}
     for link in whole.links:
         if link.source in links:
@@ -336,7 +339,7 @@ def _signatures(whole: Topology) -> dict[str, object]:
 
 
 def tally(names: Iterable[str], states: Mapping[str, str]) -> dict[str, int]:
-    """Return how many of the named processes are in each state. Processes without one are ignored.
+    """Count the named processes in each state. Processes without a state are ignored.
 
     >>> tally(["a", "b", "c"], {"a": "running", "c": "running"})
     {'running': 2}

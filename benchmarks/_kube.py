@@ -1,4 +1,4 @@
-"""Helpers of the benchmarks on Kubernetes: the cluster, and experiments on its hollow nodes."""
+"""Helpers for the benchmarks on Kubernetes: the cluster, and experiments on its hollow nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTED: Until = "started"
 
 
 def kubeconfig() -> Path:
-    """Return the kubeconfig of the cluster to measure on."""
+    """Return the kubeconfig of the cluster on which to measure."""
     given = os.environ.get("KUBECONFIG")
     if given:
         return Path(given)
@@ -32,7 +32,7 @@ def kubeconfig() -> Path:
 
 
 def kubectl() -> str:
-    """Return the path of kubectl, the peer."""
+    """Return the path of kubectl, with which symphony is compared."""
     found = shutil.which("kubectl")
     if found is None:
         raise SystemExit("kubectl is required for the comparison")
@@ -40,8 +40,8 @@ def kubectl() -> str:
 
 
 def hollow(name: str, count: int, *, services: int = 0) -> Experiment:
-    """Return an experiment of lone processes on hollow nodes. The first processes bind one
-    service each.
+    """Return an experiment of processes without groups on hollow nodes. The first processes bind
+    one service each.
     """
     exp = Experiment(name)
     for number in range(count):

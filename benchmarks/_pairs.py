@@ -1,8 +1,8 @@
-"""Helpers of all benchmarks: measure in turns, compare with a target, and print the result.
+"""Helpers for all benchmarks: measure in turns, compare with a target, and print the result.
 
-A shared machine is noisy, the noise drifts over time, and a measurement affects the next one. The
-sides are therefore measured in turns within one run, in orders in which each side follows each
-other side equally often, and are compared by their medians.
+A shared machine is noisy, the noise drifts over time, and a measurement affects the next
+measurement. The sides are therefore measured in turns within one run, in orders in which each side
+follows each other side equally often. They are compared by their medians.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def in_turns(
     """Return the samples of each side, measured in turns. A side is a function that returns its
     measurement.
 
-    ``settled`` is called before each measurement. It returns when the effects of the previous one
-    are over.
+    ``settled`` is called before each measurement. It returns when the effects of the previous
+    measurement are over.
     """
     samples: list[list[float]] = [[] for _ in sides]
     for number in range(runs):
@@ -118,7 +118,7 @@ def times_faster(
     peer_name: str,
     note: str = "",
 ) -> Figure:
-    """Return a figure of durations in seconds of the same work. The target is ``times`` the
+    """Return a figure for the durations of the same work in seconds. The target is ``times`` the
     peer's rate.
     """
     ratio = median(peer) / median(ours)
@@ -230,7 +230,7 @@ def main(description: str, measure: Callable[[Options], Iterable[Figure]]) -> No
         "--json", action="store_true", help="one JSON object a figure, with every sample"
     )
     arguments = parser.parse_args()
-    # The default action of TERM would leave processes running. An exception cleans them up.
+    # The default action of TERM would leave processes running. An exception stops them.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     show = print_json if arguments.json else Table(description.strip().splitlines()[0])
     missed = 0
@@ -253,7 +253,7 @@ _WIDTHS = (46, 11, 30, 18, 18)
 
 
 class Table:
-    """Prints figures as rows of a table, each as soon as it is known."""
+    """Prints figures as rows of a table, each figure as soon as it is known."""
 
     def __init__(self, title: str) -> None:
         print(f"\n{title}\n{self._row('', 'symphony', 'peer', 'result', 'target')}", flush=True)

@@ -1,9 +1,9 @@
 """Start many sleeping processes with symphony, with a bare loop over `subprocess.Popen`, and with
 honcho.
 
-All processes get the same environment, with the addresses of eight services, and write to a file
-each (honcho forwards the output instead). Each side is a context manager that stops its processes
-on every exit.
+All processes get the same environment, with the addresses of eight services, and each writes to its
+own file (honcho forwards the output instead). Each side is a context manager that stops its
+processes on every exit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = "many"
 COMMAND = ["sleep", "1000"]
 SERVICES = 8  # Each service has four variables.
 MEMORY = Path("/dev/shm")
-IDLE_MARGIN_PERCENT = 10.0  # Of all cores.
+IDLE_MARGIN_PERCENT = 10.0  # This is a percentage of the capacity of all cores.
 IDLE_TIMEOUT_SECONDS = 10.0
 
 Environment = Mapping[str, str]
@@ -44,14 +44,14 @@ def temporary_directory(within: Path | None = None) -> Iterator[Path]:
 
 
 def memory() -> Path | None:
-    """Return a directory in memory for a few small files. Returns None if there is none, or if
-    TMPDIR is set.
+    """Return a directory in memory for a few small files. Returns None if there is no such
+    directory, or if TMPDIR is set.
     """
     return MEMORY if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) else None
 
 
 def idle_waiter() -> Callable[[], None]:
-    """Return a function that waits until the machine is as idle as it is at this call."""
+    """Return a function that waits until the machine is as idle as at the time of this call."""
     quiet = psutil.cpu_percent(interval=1.0)
 
     def settle() -> None:
@@ -67,7 +67,7 @@ def idle_waiter() -> Callable[[], None]:
 
 @contextlib.contextmanager
 def temporary_state_directory(within: Path | None = None) -> Iterator[Path]:
-    """Yield a state directory for one measurement, and stop all processes that are left in it;
+    """Yield a state directory for one measurement, and finally stop all processes that it records;
     see `local`.
     """
     with temporary_directory(within) as directory:
@@ -86,8 +86,8 @@ def local(state: Path) -> Cluster:
 def environ(state: Path) -> dict[str, str]:
     """Return the environment in which the command line uses the state directory ``state``.
 
-    Python writes its bytecode files as it does by default. Otherwise every program would compile
-    again.
+    Python writes its bytecode files as it does by default. Otherwise, every program would compile
+    its modules again.
     """
     inherited = {
         key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"
@@ -159,7 +159,7 @@ class PopenLoop:
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Delay Ctrl-C and TERM. A signal inside Popen would lose a process that was just started."""
+    """Delay Ctrl-C and TERM. A signal during Popen would lose a process that was just started."""
     received: list[int] = []
     before = {
         number: signal.signal(number, lambda signum, _: received.append(signum))
@@ -175,8 +175,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 class Honcho:
-    """The peer that people use: ``honcho start`` with a Procfile, and the variables in its
-    ``.env`` file.
+    """The peer in common use: ``honcho start`` with a Procfile, and the variables in its ``.env``
+    file.
     """
 
     def __init__(self, directory: Path, env: Environment, count: int) -> None:
@@ -224,7 +224,9 @@ class Honcho:
             )
 
     def _all_started(self) -> bool:
-        """Read output until every process has started. Return False if honcho exited before."""
+        """Read output until every process has started. Return False if honcho exited before
+        that.
+        """
         output = self._process.stdout if self._process else None
         while output and len(self.pids) < self._count:
             line = output.readline()
@@ -239,7 +241,8 @@ class Honcho:
         """Stop the processes and honcho."""
         if self._process is None:
             return
-        # If honcho is stopped while it starts processes, it forgets the ones that it has started.
+        # If honcho is stopped while it starts processes, it forgets those that it has already
+        # started.
         self._all_started()
         # honcho exits when its processes have exited, and each helper exits with its process.
         for pid in self.pids:

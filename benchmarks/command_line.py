@@ -15,7 +15,7 @@ from startup import console_script, program, python
 
 PROCESSES = 20
 LONGEST_START, LONGEST_COMPLETION = 0.1, 0.15
-# Maps the words on the command line to their name in the table.
+# Maps the words on the command line to the name of the figure in the table.
 TYPED = {
     "an experiment": ("ps", "exp-"),
     "a process": ("logs", "exp-0", "sleeper"),
@@ -41,7 +41,7 @@ def symphony() -> list[str]:
 
 
 def starting(runs: int, env: Mapping[str, str]) -> Figure:
-    """Return the duration of `symphony ps`."""
+    """Return the figure for the duration of `symphony ps`."""
     sides = program([*symphony(), "ps", "-b", "local", "exp-1"], env), program(python("pass"), env)
     ours, peer = in_turns(runs, *sides)
     return at_most_seconds_more(
@@ -81,14 +81,14 @@ def completing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
 
 
 def answering(command: Sequence[str], env: Mapping[str, str]) -> Side:
-    """Return a side that measures one completion, which must offer something."""
+    """Return a side that measures one completion, which must offer at least one name."""
     if not subprocess.run(command, env=env, capture_output=True, check=True).stdout.strip():
         raise SystemExit(f"nothing was completed: {' '.join(command)}")
     return program(command, env)
 
 
 def kubectl(words: Sequence[str]) -> list[str] | None:
-    """Return kubectl's completion of a command, which needs no cluster. It is a compiled
+    """Return the command for kubectl's completion, which needs no cluster. kubectl is a compiled
     program, for comparison.
     """
     found = shutil.which("kubectl")

@@ -21,8 +21,8 @@ from _sleepers import (
 )
 
 TIMES = 1.5
-# In seconds. This covers work that is done once, such as the final search for processes that left
-# their group.
+# This time in seconds covers work that is done once, such as the final search for processes that
+# left their group.
 PLUS = 0.5
 
 
@@ -42,14 +42,14 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def deleted(state: Path, count: int) -> float:
-    """Return the duration of `Cluster.delete`, until no process is running and no file is left."""
+    """Return the duration of `Cluster.delete`, until no process is running and no file remains."""
     cluster = local(state)
     cluster.launch(experiment(count))
     return timed(lambda: cluster.delete(NAME))
 
 
 def popen_loop(envs: Sequence[Environment]) -> float:
-    """Return the duration of a bare loop."""
+    """Return the time that a bare loop takes to stop the processes."""
     with temporary_directory() as directory, PopenLoop(directory) as loop:
         loop.start(envs)
         return timed(loop.stop)

@@ -4,7 +4,8 @@
     benchmarks/devcluster.py            from a full cache: up, memory, a Pod, down
     benchmarks/devcluster.py --cold     with an empty cache of its own: the build as well (minutes)
 
-Prints the figures as JSON. The exit code is 1 if a limit is exceeded or something is left behind.
+Prints the figures as JSON. The exit code is 1 if a figure exceeds its limit or if anything remains
+on the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def traces() -> dict[str, list[str]]:
 
 
 def _program(process: Path) -> str:
-    """Return the cluster program that this process runs, or nothing for any other process."""
+    """Return the name of the cluster program that this process runs, or an empty string for any
+    other process.
+    """
     try:
         name = (process / "comm").read_text().strip()
     except OSError:
@@ -83,7 +86,7 @@ def measure(env: Mapping[str, str], *, cold: bool) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure, print, and compare with the limits."""
+    """Measure, print the figures, and compare them with the limits."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -2,7 +2,7 @@
 the same file.
 
 A process of an experiment writes the time of the machine's monotonic clock into each line. The
-benchmark reads the output of a follower from a pipe and compares with the same clock.
+benchmark reads the output of a follower from a pipe and compares each time with the same clock.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pathlib import Path
 from _pairs import Figure, Options, at_most, in_turns, main
 from _sleepers import NAME, environ, experiment, local, symphony, temporary_state_directory
 
-WITHIN = 0.05  # Seconds from writing a line to showing it.
-RATE = 100_000  # Lines per second.
-PATIENCE = 60.0  # Seconds of silence after which the benchmark stops waiting for a follower.
+WITHIN = 0.05  # The longest allowed time from writing a line to showing it, in seconds.
+RATE = 100_000  # The required rate in lines per second.
+# The number of seconds of silence after which the benchmark stops waiting for a follower.
+PATIENCE = 60.0
 
 # The intervals are uneven, so that the writer does not run in step with a follower that polls.
 STAMPS = """
@@ -30,8 +31,8 @@ while True:
     print("stamp", time.monotonic_ns(), flush=True)
     time.sleep(random.uniform(0.005, 0.025))
 """
-# Writes portions for 5 ms each, after a signal that the follower is ready. The last line has the
-# total duration.
+# This program writes in bursts of 5 ms after a signal that the follower is ready. The last line
+# contains the total duration.
 FLOOD = """
 import pathlib, sys, time
 rate, seconds, go = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
@@ -58,8 +59,8 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def latency(count: int, lines: int, rounds: int) -> Iterator[Figure]:
-    """Yield the time from writing to showing. One of ``count`` processes writes, and all are
-    followed.
+    """Yield the figures for the time from writing a line to showing it. One of ``count`` processes
+    writes, and all are followed.
     """
     with temporary_state_directory() as state:
         exp = experiment(count - 1)
@@ -101,7 +102,9 @@ def latencies(follower: Follower, count: int) -> list[float]:
 
 
 def flood(seconds: int, rounds: int) -> Iterator[Figure]:
-    """Yield the number of lost lines, and the delay of a follower at the end."""
+    """Yield the figures for the number of lost lines, and for the delay of a follower at the
+    end.
+    """
     with temporary_state_directory() as state:
         rates: list[float] = []
         sides = [
@@ -124,8 +127,8 @@ def flood(seconds: int, rounds: int) -> Iterator[Figure]:
 def flooded(
     state: Path, command: Command, seconds: int, lost: list[float], rates: list[float]
 ) -> float:
-    """Return the time between writing and showing the last line. Adds the number of lost lines
-    and the write rate.
+    """Return the time between writing and showing the last line. Adds the number of lost lines and
+    the write rate to the given lists.
     """
     go = state / "go"
     exp = experiment(0)
@@ -154,7 +157,7 @@ def flooded(
 
 
 def tail(state: Path) -> Command:
-    """Return the command of the peer, on the log of the writer."""
+    """Return the command of the peer, which follows the log of the writer."""
     return ["tail", "-n", "+1", "-f", str(state / "local" / NAME / "logs" / "writer.log")]
 
 

@@ -1,8 +1,8 @@
 """Measure the cost of a supervisor of many idle processes, next to honcho: CPU, wake-ups and
 memory.
 
-Both are measured at the same time. honcho runs one Python process of its own for every process of
-the user. These are counted; the processes of the user are not.
+Both are measured at the same time. honcho runs an additional Python process for every process of
+the user. These additional processes are counted; the processes of the user are not.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from _sleepers import (
     temporary_state_directory,
 )
 
-CPU = 0.1  # In percent of a core.
-MEMORY = 40.0  # In MB.
-# In seconds. Work directly after the start, such as the first record of log times, is not counted.
+CPU = 0.1  # The CPU limit in percent of a core.
+MEMORY = 40.0  # The memory limit in MB.
+# The delay before measuring, in seconds. Work directly after the start, such as the first record of
+# log times, is not counted.
 SETTLE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The total cost of several processes: seconds of CPU, number of wake-ups, and memory in
+    """The total cost of several processes: CPU time in seconds, number of wake-ups, and memory in
     bytes.
     """
 
@@ -89,7 +90,7 @@ def compared(sides: Sequence[Callable[[], Cost]], count: int, seconds: int) -> I
 
 
 def cost(processes: Sequence[psutil.Process]) -> Cost:
-    """Return the cost of the processes so far."""
+    """Return the cost that the processes have caused so far."""
     memory = [process.memory_full_info() for process in processes]
     return Cost(
         cpu=sum(cpu_seconds(process) for process in processes),
@@ -105,7 +106,7 @@ def cpu_seconds(process: psutil.Process) -> float:
     """
     tasks = Path(f"/proc/{process.pid}/task")
     if tasks.is_dir():
-        # The first number is the time on the CPU in nanoseconds.
+        # The first number is the CPU time in nanoseconds.
         return (
             sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
         )

@@ -1,11 +1,11 @@
-"""Measure the completion of a name on a cluster, next to kubectl completing the names of the same
-Pods.
+"""Measure the completion of a name on a cluster, and compare it with kubectl completing the names
+of the same Pods.
 
     python benchmarks/kube_completion.py [--quick] [--json]
 
-The first completion queries the cluster. For the next ten minutes, the names come from a cache.
-Needs a Kubernetes cluster that exists only for tests, because nodes are added to it: the one in
-KUBECONFIG, or the devcluster; and kubectl.
+The first completion queries the cluster. For the next ten minutes, the names come from a cache. The
+benchmark needs kubectl and a Kubernetes cluster that exists only for tests, because nodes are added
+to it: the cluster in KUBECONFIG, or the devcluster.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/kube_describe.py [--quick] [--json]
 
 The Pods are hollow: a real API server, scheduler and controllers handle them, but no container
-runs. One launch creates them in a new namespace, which is deleted at the end. Needs a Kubernetes
-cluster that exists only for tests, because nodes are added to it: the one in KUBECONFIG, or the
-devcluster; and kubectl.
+runs. One launch creates them in a new namespace, which is deleted at the end. The benchmark needs
+kubectl and a Kubernetes cluster that exists only for tests, because nodes are added to it: the
+cluster in KUBECONFIG, or the devcluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def launched(config: Path, count: int) -> Iterator[tuple[Cluster, str]]:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Measure the library in a running program, and the command line including its start."""
+    """Measure the library in a running program, and the command line including the start of
+    Python.
+    """
     config, count, runs = kubeconfig(), options.pick(1000, 100), options.pick(11, 3)
     with launched(config, count) as (cluster, name):
         theirs = [

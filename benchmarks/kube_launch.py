@@ -2,13 +2,13 @@
 
     python benchmarks/kube_launch.py [--quick] [--json]
 
-First 500 Pods with 11 Services are launched, until all are created. Then 1,000 Pods are launched
+First, 500 Pods with 11 Services are launched, until all are created. Then, 1,000 Pods are launched
 until all are running, next to kubectl, which creates them and lists those that are not running
-(``kubectl wait`` asks for each Pod and takes longer). The Pods are hollow: a real API server,
+(``kubectl wait`` queries each Pod and takes longer). The Pods are hollow: a real API server,
 scheduler and controllers handle them, but no container runs. At the end, a proxy counts the
 requests of a launch. Each launch uses an existing namespace, because kubectl does not wait until a
-new one accepts Pods. Needs a Kubernetes cluster that exists only for tests, because nodes are added
-to it: the one in KUBECONFIG, or the devcluster; and kubectl.
+new namespace accepts Pods. The benchmark needs kubectl and a Kubernetes cluster that exists only
+for tests, because nodes are added to it: the cluster in KUBECONFIG, or the devcluster.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from kubetest.hollow import HollowNodes
 from kubetest.rawapi import RawApi, access
 from symphony import Cluster, Experiment
 
-# The requests of a launch besides those that create objects: listing existing objects, and checking
-# for other launches.
+# The requests of a launch that do not create objects: listing existing objects, and checking for
+# other launches.
 BESIDES = 2
 NOT_RUNNING = "status.phase!=Running"
 
@@ -47,7 +47,9 @@ class Bench:
 
     @contextlib.contextmanager
     def namespace(self) -> Iterator[str]:
-        """Yield a namespace that accepts Pods. It is deleted with its content at the end."""
+        """Yield a namespace that accepts Pods. The namespace is deleted with its content at the
+        end.
+        """
         name = f"symphony-bench-{secrets.token_hex(3)}"
         path = f"/api/v1/namespaces/{name}"
         self._raw.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -73,7 +75,7 @@ class Bench:
             return timed(launch)
 
     def kubectl(self, exp: Experiment, *, until_running: bool = False) -> float:
-        """Return the duration of creating the objects of the dry run with kubectl in seconds."""
+        """Return the time in seconds that kubectl takes to create the objects of the dry run."""
         with self.namespace() as namespace:
             cluster = Cluster.new("kube", kubeconfig=self._config, namespace=namespace)
             path = self._scratch / f"{namespace}.yaml"
@@ -90,7 +92,7 @@ class Bench:
             return timed(launch)
 
     def calls(self, exp: Experiment) -> tuple[int, int]:
-        """Return the number of requests of one launch, and the number of objects that it
+        """Return the number of requests that one launch sends, and the number of objects that it
         creates.
         """
         with (
@@ -107,7 +109,7 @@ def _output(*command: str) -> str:
 
 
 def measure(options: Options) -> Iterator[Figure]:
-    """Yield the figures for creating, running and counting."""
+    """Yield the figures for creating Pods, running Pods and counting requests."""
     config, runs = kubeconfig(), options.pick(4, 2)
     exp = hollow("bench", options.pick(500, 50), services=11)
     many = hollow("bench", options.pick(1000, 100))

@@ -2,7 +2,8 @@
 json.dumps and PyYAML.
 
 Each process has 30 variables of its own and the addresses of 11 services. No cluster is needed. CPU
-time is measured, because nothing waits here and other programs on the machine then matter less.
+time is measured because rendering never waits, and because other programs on the machine affect CPU
+time less.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ def measure(options: Options) -> Iterator[Figure]:
     runs = options.pick(7, 3)
     limit = (
         None if options.quick else 11.0
-    )  # A few processes take too little time to be measured well.
+    )  # Rendering a few processes takes too little time to be measured precisely.
     yield growth("resolving", resolved, experiments(few), experiment("many", many), runs, limit)
-    # Ten small experiments are used, and not one of them ten times, so that neither side finds its
-    # plan in the processor cache.
+    # Ten small experiments are used instead of one experiment ten times, so that neither side finds
+    # its plan in the processor cache.
     small, plan = (
         [CLUSTER.plan(exp) for exp in experiments(few)],
         CLUSTER.plan(experiment("many", many)),
@@ -62,7 +63,7 @@ def to_yaml(plan: Plan, runs: int) -> Figure:
     manifest = rendered(plan)
     objects = json.loads(
         json.dumps(list(manifest))
-    )  # The objects share nothing, as those of another program would.
+    )  # The objects share no parts, like objects from another program.
 
     def peer() -> None:
         yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False)
@@ -82,7 +83,7 @@ def growth(
     runs: int,
     limit: float | None,
 ) -> Figure:
-    """Return how much longer ten times as many processes take."""
+    """Return how much longer rendering takes for ten times as many processes."""
 
     def average_of_small() -> float:
         return sum(cpu_seconds(lambda item=item: work(item)) for item in small) / len(small)
@@ -110,7 +111,7 @@ def rendered(plan: Plan) -> KubeManifest:
 
 
 def experiments(size: int) -> list[Experiment]:
-    """Return ten experiments."""
+    """Return ten experiments of ``size`` processes each."""
     return [experiment(f"few-{number}", size) for number in range(10)]
 
 

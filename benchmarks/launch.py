@@ -10,11 +10,11 @@ Four sides launch the same processes. Each is measured until all processes have 
 
 The sides take turns, in orders in which each side follows each other side equally often, after a
 round that is not counted. Medians are compared. Every measurement starts from the same state: the
-processes of the previous one have exited, and the machine is as idle as before the first one (the
-benchmark waits at most ten seconds for that). All files are in memory if there is /dev/shm, unless
-TMPDIR is set: an ext4 file system without a journal searches the recently deleted inodes for each
-new file, so on such a disk a side would pay for the files that were deleted before it (for 500
-files, 8 ms at first and 300 ms after some rounds).
+processes of the previous measurement have exited, and the machine is as idle as before the first
+measurement (the benchmark waits at most ten seconds for this state). All files are in memory if
+/dev/shm exists, unless TMPDIR is set. The reason is that an ext4 file system without a journal
+searches the recently deleted inodes for each new file. On such a disk, a side would pay for the
+files that were deleted before its turn (for 500 files, 8 ms at first and 300 ms after some rounds).
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def launching(count: int, runs: int) -> Iterator[Figure]:
         if Honcho.is_installed():
             sides.append(lambda: honcho(envs[0], count))
         settled = idle_waiter()
-        in_turns(1, *sides)  # The first runs read from the disk and compile.
+        # The first runs are slower, because they read modules from the disk and compile them.
+        in_turns(1, *sides)
         library, command, loop, *peer = in_turns(runs, *sides, settled=settled)
     yield compare_with_popen_loop(count, library, loop)
     for samples in peer:

@@ -1,8 +1,8 @@
-"""Measure round trips and messages per second of `symphony.addons.zmq`, next to bare pyzmq doing
-the same.
+"""Measure round trips and messages per second of `symphony.addons.zmq`, next to the same work with
+bare pyzmq.
 
-The peer is a separate process: one that echoes each request, or one that receives messages. With
-JSON, the bare side calls the same codec itself, at both ends.
+The peer is a separate process that either echoes each request or receives messages. With JSON, the
+bare side calls the same codec itself, at both ends.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from _pairs import Figure, Options, Side, in_turns, main, timed, times_faster
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 SIZES = {100: "100 B", 10_000: "10 KB", 1_000_000: "1 MB"}
-# Each turn is short, and there are many. The two processes run on one core each, because whether
-# the scheduler puts them on the same core would matter more than what they do.
+# There are many short turns. The two processes run on one core each: the scheduler could otherwise
+# put them on the same core or not, which would affect the figures more than the work does.
 ROUND_TRIPS = {100: 400, 10_000: 400, 1_000_000: 40}
 MESSAGES = {100: 30_000, 10_000: 5_000, 1_000_000: 60}
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 SHARE = {"bytes": 0.85, "JSON": 0.7}
 
 # Each program prints the address on which it listens. It reads from standard input how many
-# messages to receive, and prints a line when it has received them.
+# messages to receive, and prints a line when it has received all of these messages.
 SINK = """
 import json, sys, zmq
 from symphony.addons.zmq import ZmqPull
@@ -76,19 +76,19 @@ class Other:
     address: str
 
     def take(self, count: int) -> None:
-        """Make it receive ``count`` messages."""
+        """Make the other process receive ``count`` messages."""
         if self.process.stdin is not None:
             print(count, file=self.process.stdin, flush=True)
 
     def has_taken(self) -> None:
-        """Wait until it has received them."""
+        """Wait until the other process has received the messages."""
         if self.process.stdout is not None:
             self.process.stdout.readline()
 
 
 @contextlib.contextmanager
 def other(program: str, side: str, form: str) -> Iterator[Other]:
-    """Yield a process at the other end, which is stopped afterwards."""
+    """Yield a process at the other end. The process is finally stopped."""
     command = [sys.executable, "-c", program, side, form]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     put(process.pid, CORES[-1:])
@@ -100,7 +100,9 @@ def other(program: str, side: str, form: str) -> Iterator[Other]:
 
 
 def put(process: int, cores: list[int]) -> None:
-    """Restrict a process to these cores, if the system supports it. Process 0 is this one."""
+    """Restrict a process to these cores, if the system supports this. Process 0 means the
+    current process.
+    """
     if cores:
         os.sched_setaffinity(process, cores)
 
@@ -131,7 +133,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def message(size: int, form: str) -> Any:
-    """Return a message: bytes, or numbers and text of about that size for JSON."""
+    """Return a message: bytes, or numbers and text of about the same size for JSON."""
     if form == "bytes":
         return b"x" * size
     found: dict[str, Any] = {"step": 7, "reward": [], "note": "abcdefghij"}
@@ -154,7 +156,7 @@ def figure(
         for side in ("ours", "bare"):
             end = stack.enter_context(other(program, side, form))
             sides.append(work(side, form, end, content, count, stack))
-            sides[-1]()  # This call connects.
+            sides[-1]()  # The first call opens the connection.
         ours, peer = in_turns(runs, *sides)
     return times_faster(
         what,

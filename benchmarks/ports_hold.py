@@ -1,13 +1,13 @@
-"""Show which servers can bind a port that symphony holds for them, and which other programs a hold
-keeps off.
+"""Show which servers can bind a port that symphony holds for them, and which other programs cannot
+bind a held port.
 
     python benchmarks/ports_hold.py
 
-A hold is a socket that is bound with SO_REUSEADDR and does not listen. The benchmark creates it
-with the code that a launch uses. Each way to bind is tried while the hold lasts, after it was
-released, and on a port whose last server has just closed a connection (which the kernel remembers
-for a minute). It needs Linux, and leaves no process running. docs/adr/0002-ports.md explains the
-conclusions.
+A hold is a socket that is bound with SO_REUSEADDR and does not listen. The benchmark creates the
+hold with the code that a launch uses. Each way to bind is tried during the hold, after its release,
+and on a port whose last server has just closed a connection (which the kernel remembers for a
+minute). The benchmark needs Linux, and leaves no process running. docs/adr/0002-ports.md explains
+the conclusions.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from symphony.host.resources.leases import PortLeases, take_lease
 from symphony.model.validators import DEFAULT_PORT_RANGE
 
 LOOPBACK = "127.0.0.1"
-# linux/in.h, since 6.3. It limits the ports that bind to port 0 and connect can choose.
+# This option is defined in linux/in.h since Linux 6.3. It limits the ports that the kernel can
+# choose when a program binds to port 0 and connects.
 IP_LOCAL_PORT_RANGE = 51
 
 Attempt = Callable[[int], AbstractContextManager[object]]
 
 
-# --- servers: each binds, listens and answers a connection ---
+# --- servers: each one binds, listens and answers a connection ---
 
 
 @contextlib.contextmanager
@@ -106,7 +107,7 @@ def chosen_by_kernel(port: int) -> Iterator[None]:
         one.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("I", port << 16 | port))
         one.bind((LOOPBACK, 0))
         chosen = one.getsockname()[1]
-        if chosen != port:  # The limit applies only within the kernel's own range.
+        if chosen != port:  # The limit applies only within the port range of the kernel.
             raise OSError("another port")
         yield
 

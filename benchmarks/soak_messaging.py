@@ -1,12 +1,11 @@
-"""Exchange messages for ten minutes and print the memory of both ends at intervals. Not part of CI;
-to be read by a person.
+"""Exchange messages for ten minutes and print the memory of both ends at intervals. This program is
+not part of CI; a person reads its output.
 
     nice python benchmarks/soak_messaging.py --minutes 10
 
-Two processes use every pattern at the same time: requests (some of which time out, and some of
-which fail), pushes, topics and acknowledged sends, while objects are opened and closed. Exits with
-1 if either end held more memory, descriptors or threads in the second half of the time than in the
-first.
+Two processes use every pattern at the same time: requests (some of which time out or fail), pushes,
+topics and acknowledged sends, while objects are opened and closed. The exit code is 1 if either end
+held more memory, descriptors or threads in the second half of the time than in the first.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from symphony.addons.zmq import (
     ZmqTimeoutError,
 )
 
-GROWTH = 0.05  # The share of memory by which an end may grow.
-SLACK = 2 * 2**20  # In bytes.
+GROWTH = 0.05  # The fraction by which the memory of either end can grow.
+SLACK = 2 * 2**20  # This tolerance is in bytes.
 
 Held = tuple[int, int, int]
 
@@ -52,8 +51,8 @@ def other_end() -> None:
 
     def handler(number: int) -> int:
         if number % 1000 == 0:
-            time.sleep(0.1)  # The client times out.
-        return 100 // (number % 500)  # This fails for some numbers.
+            time.sleep(0.1)  # The request of the client times out during this pause.
+        return 100 // (number % 500)  # This division fails for some numbers.
 
     server.start_loop(handler)
     for end in (pull, receiver):
@@ -99,7 +98,7 @@ def talk(addresses: list[str], number: int) -> int:
 
 
 def figures(process: psutil.Process) -> Held:
-    """Return resident memory in bytes, and the numbers of descriptors and threads."""
+    """Return the resident memory in bytes, and the numbers of descriptors and threads."""
     return process.memory_info().rss, process.num_fds(), process.num_threads()
 
 
@@ -122,8 +121,8 @@ def running() -> Iterator[tuple[psutil.Process, list[str]]]:
 
 
 def soak(minutes: float) -> bool:
-    """Exchange messages for that long, print the resources of both ends, and return whether
-    neither grew.
+    """Exchange messages for ``minutes``, print the resources of both ends, and return whether
+    neither end grew.
     """
     begin, every = time.monotonic(), minutes * 60 / 20
     samples: list[tuple[Held, ...]] = []

@@ -25,7 +25,7 @@ from _pairs import (
 from _sleepers import environ, experiment, local, symphony, temporary_state_directory
 
 THREE_OF_THE_STANDARD_LIBRARY = "import argparse, dataclasses, pathlib"
-# Modules that are loaded before the first line of a program come from .pth files, not from
+# Modules that are loaded before the first line of a program come from .pth files rather than from
 # symphony.
 FOREIGN = """
 import sys
@@ -81,13 +81,15 @@ def listing(runs: int, env: Mapping[str, str]) -> Iterator[Figure]:
 
 
 def console_script() -> list[str]:
-    """Return the installed `symphony` next to this Python, if there is one."""
+    """Return the installed `symphony` program next to this Python, or an empty list if it is not
+    installed.
+    """
     found = shutil.which("symphony", path=str(Path(sys.executable).parent))
     return [found] if found else []
 
 
 def python(line: str) -> list[str]:
-    """Return the arguments that run a line with this Python."""
+    """Return the arguments that run a line of code with this Python."""
     return [sys.executable, "-c", line]
 
 
@@ -97,7 +99,7 @@ def program(command: Sequence[str], env: Mapping[str, str]) -> Side:
     def run() -> None:
         subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
 
-    run()  # The first run reads from the disk and compiles.
+    run()  # The first run is slower, because it reads modules from the disk and compiles them.
     return lambda: timed(run)
 
 

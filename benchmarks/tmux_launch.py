@@ -3,16 +3,16 @@ libtmux's ``new_window``.
 
     python benchmarks/tmux_launch.py [--windows 50 200 800] [--rounds 5]
 
-All three create the same windows: the same command, name, directory and 30 address variables each.
-In the raw file, the variables are set for each window. symphony also writes a log for each window
-and supervises it. ``launch`` is the time until `Cluster.launch` returns, and ``running`` the time
-until the last command runs. Each round measures all of them one after the other, on separate
-servers. A ratio is the median of the ratios of all rounds.
+All three create the same windows, with the same command, name, directory and 30 address variables
+each. In the raw file, the variables are set for each window. symphony also writes a log for each
+window and supervises the window. ``launch`` is the time until `Cluster.launch` returns, and
+``running`` is the time until the last command runs. Each round measures all three one after the
+other, on separate servers. A ratio is the median of the ratios of all rounds.
 
 The files of symphony, a log and a FIFO for each window, are kept in memory if possible (``--state``
-sets another directory). The raw file writes none, and the cost of a new file depends on the disk,
-on ext4 also on how much was deleted recently. The cost of these files on the disk is printed as
-well.
+sets another directory). The raw file writes no such files, and the cost of a new file depends on
+the disk and, on ext4, also on the number of recently deleted files. The cost of these files on the
+disk is printed as well.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from pathlib import Path
 
 from symphony import Cluster
 
-SERVICES = 10  # Three variables each: `SYMPH_<NAME>_HOST`, `_PORT` and `_ADDR`.
+SERVICES = 10  # Each service has three variables: `SYMPH_<NAME>_HOST`, `_PORT` and `_ADDR`.
 MEMORY = Path("/dev/shm")
-SLOW_PEER = 200  # libtmux is slow. It is measured once, and not for more windows than this.
+SLOW_PEER = 200  # libtmux is slow. It is measured once, and for no more windows than this.
 
 
 def variables() -> dict[str, str]:
@@ -55,7 +55,7 @@ def tmux(server: str, *words: str, **options: object) -> str:
 
 
 def kill_server(server: str) -> list[int]:
-    """Stop a server and wait until all processes of its windows have exited, so that they do not
+    """Stop a server and wait until all processes in its windows have exited, so that they do not
     disturb the next measurement.
     """
     pids = [
@@ -93,7 +93,7 @@ def raw(count: int, _: Path) -> float:
 
 
 def libtmux_loop(count: int, _: Path) -> float:
-    """Create one window after the other, as a launcher on libtmux does."""
+    """Create one window after the other, as a launcher based on libtmux does."""
     import libtmux
 
     begin = time.perf_counter()
@@ -119,7 +119,7 @@ def libtmux_loop(count: int, _: Path) -> float:
 
 
 def symphony(count: int, directory: Path) -> tuple[float, float]:
-    """Return the time until `Cluster.launch` returns, and until the last command runs."""
+    """Return the time until `Cluster.launch` returns, and the time until the last command runs."""
     cluster = Cluster.new("tmux", server_name="symphony-bench", state_dir=directory)
     experiment = cluster.new_experiment("bench", start_dir="/tmp")
     for index in range(count):
@@ -138,7 +138,7 @@ def symphony(count: int, directory: Path) -> tuple[float, float]:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the median of the ratios of measurements that followed each other."""
+    """Return the median of the ratios between measurements that were made one after the other."""
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
@@ -154,7 +154,7 @@ def sockets() -> Iterator[Path]:
 
 
 def on_disk(count: int) -> float:
-    """Return the time to create the files of that many windows on the disk in seconds."""
+    """Return the time in seconds to create the files of ``count`` windows on the disk."""
     with tempfile.TemporaryDirectory() as directory:
         begin = time.perf_counter()
         for index in range(count):

@@ -1,4 +1,4 @@
-"""Import every module of the installed packages, and report how many there are.
+"""Import every module of the installed packages, and report the number of modules.
 
 A module that cannot be imported ends the program with its traceback.
 """
@@ -11,7 +11,7 @@ import pkgutil
 
 
 def main() -> None:
-    """Import all modules except those that need pytest and those that are programs."""
+    """Import all modules, except for modules that need pytest and modules that are programs."""
     backends = importlib.metadata.entry_points(group="symphony.backends")
     packages = sorted({"symphony", *(backend.value.split(".")[0] for backend in backends)})
     count = 0

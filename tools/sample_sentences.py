@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Print a random sample of the project's sentences, for an editor to judge.
+"""Print a random sample of the project's sentences for an editor to judge.
 
 usage: tools/sample_sentences.py [-n COUNT] [--seed NUMBER] [PATH ...]
 
-The sentences are those of docstrings, comments, Markdown pages and recorded help screens. Without a
-PATH, all files that git tracks are read, except tests and generated pages. The same seed prints the
-same sample as long as the files do not change.
+The sentences come from docstrings, comments, Markdown pages and recorded help screens. Without a
+PATH, all files that git tracks are read, except for tests and generated pages. The same seed prints
+the same sample as long as the files do not change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MARKUP = re.compile(r"<!--.*?-->|<[^>\n]+>", re.DOTALL)
 
 
 def main() -> None:
-    """Parse the command line and print one sentence a line, with its file before it."""
+    """Parse the command line and print one sentence per line, preceded by its file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("-n", "--count", type=int, default=100, help="how many (default: 100)")
     parser.add_argument("--seed", type=int, help="a number that makes the sample repeatable")
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def files(paths: list[Path]) -> list[Path]:
-    """Return the files to read: those that git tracks at `paths`, or everywhere."""
+    """Return the files to read: those that git tracks at `paths`, or all tracked files."""
     command = ["git", "ls-files", "--", *map(str, paths)]
     tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     names = [name for name in tracked.splitlines() if name.endswith((".py", ".md", ".txt"))]
@@ -85,7 +85,9 @@ def sentences_of(path: Path) -> Iterator[str]:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a passage is a directive, a command or an expression and not a sentence."""
+    """Return whether a passage is a directive, a command or an expression rather than a
+    sentence.
+    """
     return text.startswith((":::", "symphony ", "$ ", "`")) and not text.endswith((".", ":"))
 
 
@@ -123,7 +125,7 @@ def markdown_passages(text: str) -> Iterator[str]:
 def help_passages(text: str) -> Iterator[str]:
     """Yield the help text of each option, and each paragraph of a description.
 
-    A recorded screen is repeated at several widths; only the first is read.
+    A recorded screen is repeated at several widths; only the first width is read.
     """
     text = re.split(r"^-{4} .* -{4}$", text, flags=re.MULTILINE)[1]
     for paragraph in text.split("\n\n"):

@@ -1,4 +1,6 @@
-"""Split the group's part of the interval among its workers, and send their sum to the master."""
+"""Split the group's part of the interval among its workers, and send the sum of their results to
+the master.
+"""
 
 import sys
 

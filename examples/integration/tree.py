@@ -1,4 +1,4 @@
-"""Functions of every node of the tree: publish tasks to the children, and add up their results."""
+"""Functions for every node of the tree: publish tasks to the children, and add up their results."""
 
 from contextlib import suppress
 
@@ -8,10 +8,10 @@ Interval = tuple[float, float]
 
 
 def broadcast_and_reduce(prefix: str, parts: dict[str, Interval]) -> float:
-    """Publish the part of each child, and return the sum of their results.
+    """Publish the part for each child, and return the sum of the results.
 
-    A subscriber misses what was published before it connected, so this repeats until every child
-    has answered.
+    A subscriber misses messages that were published before it connected, so the tasks are published
+    repeatedly until every child has answered.
     """
     sums: dict[str, float] = {}
     with (

@@ -1,4 +1,4 @@
-"""Read the configuration of the experiment: a YAML file, with command-line options over it."""
+"""Read the configuration of the experiment: a YAML file, overridden by command-line options."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import yaml
 
 from symphony import Experiment, NotFound, SpecError
 
-# The processes that exist once, all in the group NONAGENT; those of them that exit last; and the
-# roles that have many processes.
+# These are the processes that exist once, all in the group NONAGENT; those that exit last among
+# them; and the roles with many processes.
 SERVERS = ("learner", "replay", "ps", "curriculum", "logger", "recorder", "page")
 COLLECTORS = ("logger", "page")
 ROLES = (*SERVERS, "agent", "evaluator")
@@ -56,9 +56,10 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Where checkpoints and results are kept. ``folder`` is the directory as the programs see it.
+    """The location of checkpoints and results. ``folder`` is the directory as the programs see it.
 
-    On a cluster, a directory of an NFS server (``server:/path``) or of the node is mounted there.
+    On a cluster, a directory from an NFS server (``server:/path``) or from the node is mounted at
+    ``folder``.
     """
 
     folder: str | None = None
@@ -80,8 +81,8 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """How the dispatcher learns about the nodes: from a Terraform description, or from a label
-    of the existing nodes.
+    """How the dispatcher obtains the nodes: from a Terraform description, or from a label on the
+    existing nodes.
     """
 
     terraform: str | None = None
@@ -90,8 +91,8 @@ class Nodes:
 
 @dataclass(frozen=True, kw_only=True)
 class Role:
-    """The needs of each process of a role: keywords of `resource_request`, `resource_limit` and
-    `assign_to`.
+    """The needs of each process in a role: keyword arguments of `resource_request`,
+    `resource_limit` and `assign_to`.
     """
 
     image: str | None = None
@@ -111,10 +112,10 @@ class Pod:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """The whole experiment. ``agents`` run alone, or in groups if ``group_size`` is above 1.
+    """The whole experiment. ``agents`` run alone, or in groups if ``group_size`` is greater than 1.
 
-    ``image`` is used for all roles that name none. With ``build`` it is the repository that is
-    built and pushed.
+    ``image`` is used for all roles without an image of their own. With ``build``, it is the
+    repository to which the built image is pushed.
     """
 
     agents: int = at_least(1, 8)
@@ -146,10 +147,10 @@ class Configuration:
 
 
 def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
-    """Read a configuration. ``over`` is merged over it; a value of None in ``over`` counts as
-    absent.
+    """Read a configuration. The values in ``over`` override the file; a value of None in ``over``
+    counts as absent.
 
-    Raises `SpecError`, which names the setting, and the file if the file itself is wrong.
+    Raises `SpecError`, which names the setting, and also the file if the file itself is wrong.
     """
     try:
         content = yaml.safe_load(path.read_text()) or {}
@@ -164,7 +165,8 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
         found = _configuration(merged)
     except SpecError:
         with prefixed(f"{path}: "):
-            # Check the file alone first, so that the error blames the file or the options.
+            # Check the file without the options first, so that an error names the source of the
+            # problem.
             _configuration(alone)
         raise
     if found.nodes is None or found.nodes.terraform is None:
@@ -175,7 +177,7 @@ def load(path: Path, over: Mapping[str, Any] | None = None) -> Configuration:
 
 @contextlib.contextmanager
 def prefixed(where: str) -> Iterator[None]:
-    """Add ``where`` to the front of an error message about the description."""
+    """Add ``where`` to the beginning of an error message about the description."""
     try:
         yield
     except (SpecError, NotFound) as exc:
@@ -197,7 +199,7 @@ def _configuration(given: Mapping[str, Any]) -> Configuration:
 
 
 def _check(where: str, settings: Mapping[str, Any]) -> None:
-    """Refuse the settings that symphony would refuse for a process."""
+    """Reject the settings that symphony would reject for a process."""
     process = {key: value for key, value in settings.items() if value is not None}
     with prefixed(f"{where}: "):
         Experiment.load_dict({"name": "rl", "processes": {"one": process}})
@@ -221,7 +223,8 @@ def _record(kind: Any, given: object, where: str) -> Any:
 
 def _value(hint: Any, given: Any, where: str, least: float | None = None) -> Any:
     """Return a value converted to the type of a field."""
-    if isinstance(hint, types.UnionType):  # None was removed before.
+    # The value is not None here, because such values were removed earlier.
+    if isinstance(hint, types.UnionType):
         (hint,) = (part for part in typing.get_args(hint) if part is not types.NoneType)
     if dataclasses.is_dataclass(hint):
         return _record(hint, given, where)

@@ -3,10 +3,10 @@
     symphony launch examples/rl/experiment.py --follow
     symphony launch examples/rl/experiment.py --follow -b kube --image rl:1
 
-config.yml configures it, or the file in RL_CONFIG. ``launch.py`` in this directory has options for
-common changes, and assigns processes to node pools. On this machine, the programs run in this
-directory with the python3 on PATH, which needs symphony and pyzmq. In a container, they run in the
-image's working directory.
+The file config.yml, or the file in RL_CONFIG, configures the experiment. ``launch.py`` in this
+directory has options for common changes, and assigns processes to node pools. On this machine, the
+programs run in this directory with the python3 on PATH, which needs symphony and pyzmq. In a
+container, they run in the working directory of the image.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ CONNECTS = {
 
 
 class Dispatcher(Protocol):
-    """An object that knows the machines: `symphony.kube.GKEDispatcher` or `NodePoolDispatcher`."""
+    """An object with information about the nodes: `symphony.kube.GKEDispatcher` or
+    `NodePoolDispatcher`.
+    """
 
     def assign_to(self, process: Process, assign_to: str, **settings: object) -> object:
         """Assign a process to a node pool."""
@@ -60,7 +62,7 @@ def build(
     dispatcher: Dispatcher | None = None,
 ) -> None:
     """Add all processes to ``exp``. If there is a ``dispatcher``, it places the processes that
-    request it.
+    request placement.
     """
     if configuration is None:
         configuration = load(HERE / os.environ.get("RL_CONFIG", "config.yml"))
@@ -90,7 +92,7 @@ def build(
 def new_process(
     exp: Experiment, name: str, role: str, group: ProcessGroup | None, configuration: Configuration
 ) -> Process:
-    """Return a new process of a role, in a group or alone."""
+    """Return a new process for a role, in a group or alone."""
     needs = configuration.role(role)
     process = (group or exp).new_process(
         name,
@@ -106,8 +108,8 @@ def new_process(
 
 
 def agent_owners(exp: Experiment, configuration: Configuration) -> list[ProcessGroup | None]:
-    """Return the group of each agent, or None. The last group is smaller if not all groups can
-    be full.
+    """Return a list with the group of each agent, or None for an agent without a group. The last
+    group is smaller if not all groups can be full.
     """
     size = configuration.group_size
     if size == 1:
@@ -147,7 +149,7 @@ def settings(configuration: Configuration) -> dict[str, object]:
     run = configuration.run
     given = {
         "RL_WORKERS": configuration.agents + configuration.evaluators,
-        # The learner counts the servers, so it is not included.
+        # The learner counts the servers, so it is not included in their number.
         "RL_SERVERS": len(SERVERS) - len(COLLECTORS) - 1,
         "RL_COLLECTORS": len(COLLECTORS),
         "RL_UPDATES": run.updates,

@@ -1,4 +1,4 @@
-"""The example's own command line: the command ``train`` in addition to all commands of symphony.
+"""The example's own command line: all commands of symphony, and the ``train`` command.
 
 python3 launch.py train --agents 8 --follow
 python3 launch.py train -b kube --config gke.yml --build --agents 64 --group-size 4
@@ -28,7 +28,7 @@ class Rl(SymphonyParser):
     """Launch and manage the example. All commands of symphony are available."""
 
     def setup(self) -> None:
-        """Add the command ``train``."""
+        """Add the ``train`` command."""
         train = self.add_subparser("train")
         train.add_argument(
             "--name", default=experiment.NAME, help="the experiment's name (default: rl)"
@@ -129,7 +129,7 @@ def in_own_words() -> Iterator[None]:
 
 
 def read(args: argparse.Namespace) -> Configuration:
-    """Return the configuration with the command-line options over it."""
+    """Return the configuration, overridden by the command-line options."""
     over = {
         "agents": args.agents,
         "group_size": args.group_size,
@@ -153,7 +153,7 @@ def read(args: argparse.Namespace) -> Configuration:
 
 
 def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:
-    """Return the experiment for a cluster. Its files are in this directory."""
+    """Return the experiment for a cluster. The files of the experiment are in this directory."""
     exp = cluster.new_experiment(name)
     exp.base_dir = HERE.absolute()
     experiment.build(exp, wanted, dispatcher(cluster, wanted))
@@ -161,8 +161,8 @@ def described(cluster: Cluster, name: str, wanted: Configuration) -> Experiment:
 
 
 def dispatcher(cluster: Cluster, wanted: Configuration) -> Any:
-    """Return the dispatcher, or None if the backend is not Kubernetes or the configuration does
-    not describe the nodes.
+    """Return the dispatcher, or None if the backend is not Kubernetes or the configuration does not
+    describe the nodes.
     """
     if cluster.backend != "kube" or wanted.nodes is None:
         return None

@@ -3,7 +3,7 @@
     symphony launch examples/sockets/experiment.py --follow
     symphony launch examples/sockets/experiment.py --follow -b kube --image symphony-sockets:1
 
-One process is alone and two are in a group, which share a Pod on Kubernetes. The program is the
+One process is alone, and two are in a group, which is one Pod on Kubernetes. The program is the
 same on every backend, and needs only the standard library.
 """
 

@@ -1,4 +1,4 @@
-"""One node of a ring: accepts a connection from the previous node, connects to the next one, and
+"""One node of a ring: accepts a connection from the previous node, connects to the next node, and
 forwards the message with its own name added.
 """
 
@@ -8,14 +8,15 @@ import sys
 import time
 
 ROUNDS = 3
-PATIENCE = 60  # In seconds.
-# In seconds. A connection to a Service that does not know its Pod yet may get no answer at all.
+PATIENCE = 60  # The longest wait for another node, in seconds.
+# The timeout of one attempt to connect, in seconds. A connection to a Service that does not know
+# its Pod yet can remain unanswered.
 TRY = 1
 BEGINS = "first"
 
 
 def listen(service: str) -> socket.socket:
-    """Return a server socket at the address of a service of this process."""
+    """Return a server socket at the address of a service that this process binds."""
     host, port = (
         os.environ[f"SYMPH_{service.upper()}_BIND_HOST"],
         int(os.environ[f"SYMPH_{service.upper()}_PORT"]),
@@ -26,7 +27,7 @@ def listen(service: str) -> socket.socket:
 
 
 def connect(service: str) -> socket.socket:
-    """Return a connection to another process, which may start later."""
+    """Return a connection to another process, which can start later."""
     host, port = (
         os.environ[f"SYMPH_{service.upper()}_HOST"],
         int(os.environ[f"SYMPH_{service.upper()}_PORT"]),

@@ -1,7 +1,7 @@
 """Fit a line by gradient descent. The program can be stopped at any time without losing an epoch.
 
-On TERM, it finishes the epoch, saves, and exits with 75. When it is started again, it resumes from
-there.
+On TERM, the program finishes the epoch, saves its state, and exits with 75. When it is started
+again, it resumes from the saved state.
 """
 
 import argparse
@@ -13,13 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-NOT_DONE = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; try again later.
+# This is EX_TEMPFAIL of sysexits.h, a temporary failure: the program can be started again later.
+NOT_DONE = 75
 RATE = 0.1
 SAMPLES = 100
 
 
 def load(path: Path) -> dict[str, float]:
-    """Return the state that was saved last, or the initial state."""
+    """Return the most recently saved state, or the initial state."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -27,7 +28,7 @@ def load(path: Path) -> dict[str, float]:
 
 
 def save(path: Path, state: dict[str, float]) -> None:
-    """Write the state atomically: the file has either the old or the new state, even if the
+    """Write the state atomically: the file contains either the old or the new state, even if the
     program is killed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)

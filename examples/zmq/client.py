@@ -16,8 +16,8 @@ def main() -> None:
     with zmq.Context() as context, context.socket(zmq.REQ) as socket:
         socket.rcvtimeo = 60_000
         socket.linger = 0
-        # In ms. A connection that is opened before a Kubernetes Service knows its Pod may wait for
-        # minutes. This makes ZeroMQ open it again.
+        # This timeout is in ms. A connection that is opened before a Kubernetes Service knows its
+        # Pod can wait for minutes. The timeout makes ZeroMQ open the connection again.
         socket.connect_timeout = 1_500
         socket.connect(f"tcp://{address}")
         print(f"connected to {address}", flush=True)

@@ -4,8 +4,8 @@
     symphony launch examples/zmq/experiment.py --follow -b kube --image symphony-zmq:1
 
 On this machine, the programs run in this directory with the python3 on PATH, which needs pyzmq. In
-a container, they are in the image's working directory. The Dockerfile in this directory builds such
-an image.
+a container, they run in the working directory of the image. The Dockerfile in this directory builds
+such an image.
 """
 
 from symphony import Experiment

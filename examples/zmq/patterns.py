@@ -3,8 +3,8 @@
     symphony launch examples/zmq/patterns.py --follow
     symphony launch examples/zmq/patterns.py --follow -b kube --image symphony-zmq:1
 
-The processes that listen are in one group, and those that connect in another. On Kubernetes, these
-are two Pods. Requests are encrypted.
+The processes that listen are in one group, and the processes that connect are in another group. On
+Kubernetes, these groups are two Pods. Requests are encrypted.
 """
 
 from symphony import Experiment

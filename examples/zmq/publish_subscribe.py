@@ -1,7 +1,7 @@
 """Topics: a subscriber receives one of two topics, and confirms with an acknowledged message.
 
-A subscriber misses what was published before it connected, so the publisher repeats until it
-receives the confirmation.
+A subscriber misses messages that were published before it connected, so the publisher repeats the
+messages until it receives the confirmation.
 """
 
 import itertools

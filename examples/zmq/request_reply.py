@@ -23,7 +23,8 @@ def server() -> None:
 
 
 def client() -> None:
-    # One try of five seconds and eleven more are enough even if the server starts much later.
+    # One attempt of five seconds and eleven more attempts are enough even if the server starts much
+    # later.
     with ZmqClient(service="requests", serializer="json", timeout=5, retries=11) as client:
         print("client:", [client.request(number) for number in range(10)], flush=True)
         try:

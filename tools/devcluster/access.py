@@ -1,8 +1,8 @@
 """Define the users of the cluster, their tokens and their kubeconfig files.
 
-`admin` may do everything. `researcher` has the rights that shared research clusters usually grant,
-in one namespace: create Jobs, read Pods and their logs. `stranger` has no rights. The other users
-are components of the cluster itself.
+`admin` may do everything. `researcher` has the rights that shared research clusters usually grant
+in one namespace: creating Jobs, and reading Pods and their logs. `stranger` has no rights. The
+other users are components of the cluster itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEAM_NAMESPACE = "team-a"
 PEOPLE = ("admin", "researcher", "stranger")
 DNS_USER = "symphony-dns"
 
-# Each user is mapped to its groups.
+# Maps each user to its groups.
 _USERS = {
     "admin": "system:masters",
     "researcher": "",

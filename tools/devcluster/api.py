@@ -1,4 +1,4 @@
-"""A small client for the cluster's API that sends and receives JSON with an administrator's
+"""A small client for the cluster's API that sends and receives JSON, using an administrator's
 token.
 """
 
@@ -21,7 +21,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class ApiError(Exception):
-    """The API server returned an error. Holds the HTTP status and the message."""
+    """Raised if the API server returns an error. Contains the HTTP status and the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -30,9 +30,7 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class Client:
-    """A client of one API server with one kept-alive connection. It must not be shared between
-    threads.
-    """
+    """A client of one API server with one kept-alive connection. Threads must not share it."""
 
     host: str
     port: int
@@ -105,6 +103,6 @@ def connect(kubeconfig: Path) -> Client:
 def _content(answer: bytes) -> Object:
     try:
         content = json.loads(answer or b"{}")
-    except ValueError:  # /readyz returns plain text.
+    except ValueError:  # The path /readyz returns plain text.
         return {}
     return content if isinstance(content, dict) else {}

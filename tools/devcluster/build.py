@@ -11,8 +11,8 @@ from devcluster.console import Console, DevclusterError
 from devcluster.packages import Apt
 
 VERSION = "1.20.2"
-# This is Debian's upstream tarball. Debian builds only kubectl from it, but the tarball is
-# complete.
+# This is the checksum of Debian's upstream tarball. Debian builds only kubectl from the tarball,
+# but the tarball is complete.
 SOURCE_SHA256 = "b83c0780efb182d928dc63d46488a847f161f04e40a94b96bf5247dd671ecdfc"
 COMPONENTS = (
     "kube-apiserver",
@@ -21,11 +21,11 @@ COMPONENTS = (
     "kubelet",
     "kube-proxy",
 )
-# Without symbols and debug data the binaries are half as large and link faster.
+# Without symbols and debug data, the binaries are half as large and link faster.
 LINKER_FLAGS = "-s -w"
 PAUSE_SOURCE = Path(__file__).with_name("pause.go")
 
-# Without a git checkout the build would report v0.0.0 as its version, and clients ask for the
+# Without a git checkout, the build would report v0.0.0 as its version, and clients request the
 # version.
 _VERSION_FILE = f"""\
 KUBE_GIT_COMMIT={"0" * 40}

@@ -25,21 +25,21 @@ def check() -> None:
 
 
 def make(name: str) -> None:
-    """Create the directory `name` (for example /symphony-devcluster/node1) in every hierarchy."""
+    """Create the directory `name` (for example, /symphony-devcluster/node1) in every hierarchy."""
     for hierarchy in _hierarchies():
         directory = hierarchy
         for part in Path(name).parts[1:]:
             directory /= part
             directory.mkdir(exist_ok=True)
-            # A new cpuset may use no processor until some are assigned.
+            # A new cpuset cannot use any processor until processors are assigned to it.
             if hierarchy.name.startswith("cpuset"):
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (directory / setting).write_text((directory.parent / setting).read_text())
 
 
 def remove() -> None:
-    """Remove the cluster's directories everywhere. The kernel needs a moment after the last process
-    has exited.
+    """Remove the cluster's directories from all hierarchies. The kernel needs a moment after the
+    last process has exited.
     """
     deadline = time.monotonic() + 5
     while remaining := existing():

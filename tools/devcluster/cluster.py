@@ -50,16 +50,17 @@ def start(paths: Paths, parts: Parts, console: Console) -> None:
 
 
 def stop(paths: Paths) -> bool:
-    """Stop everything that was started and remove the state, except the logs. Return whether there
-    was anything.
+    """Stop everything that was started and remove the state, except for the logs. Return whether
+    anything had been started.
     """
     running = record.load(paths)
-    if running is None:  # If there is a bridge or a control group, it belongs to another cluster.
+    if running is None:  # If a bridge or a control group exists, it belongs to another cluster.
         return False
     for machine in running.machines:
         processes.stop(machine.init)
     for daemon in running.daemons.values():
-        processes.stop(daemon)  # It only waits in the machine for the process that has just exited.
+        # This process only waits for the process inside the machine, which has just exited.
+        processes.stop(daemon)
     network.remove_bridge()
     cgroups.remove()
     if paths.run.exists():
@@ -181,7 +182,7 @@ class Starter:
         )
         authority = certificates / "apiserver.crt"
         needs, server_log = (etcd, server), self.paths.logs / "kube-apiserver.log"
-        # The API server writes the key after the certificate is complete.
+        # The API server writes the key only after the certificate is complete.
         made = (certificates / "apiserver.key").exists
         wait_for(made, "its certificate", seconds=60, needs=needs, log=server_log)
         self._write_kubeconfigs(authority.read_bytes(), tokens)
@@ -219,7 +220,7 @@ class Starter:
         self._daemon(started, machine, "dns", resolver)
 
     def _runtime(self, started: Record, each: Node) -> None:
-        """Start containerd on a node and load the image that every Pod starts from."""
+        """Start containerd on a node, and load the image from which every Pod starts."""
         machine, name = started.machine(each.name), f"{each.name}-containerd"
         daemon = self._daemon(started, machine, name, node.containerd())
         wait_for(
@@ -261,7 +262,7 @@ class Starter:
                 client.call("PATCH", f"{path}/status", patch, api.JSON_PATCH)
 
     def _probe(self) -> None:
-        """Run a Pod on every node. This needs the scheduler, DNS, a Service and the image."""
+        """Run a Pod on every node. The Pod needs the scheduler, DNS, a Service and the image."""
         client = api.connect(self.paths.kubeconfig("admin"))
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         wait_for(partial(client.find, account), "the default service account", seconds=30)

@@ -1,4 +1,4 @@
-"""The output of the tool: errors on one line, and steps with their duration."""
+"""The output of the tool: errors on one line, and steps with their durations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 
 class RequirementError(Exception):
-    """The environment or the input does not allow the operation. The message is one line with the
-    remedy; the exit code is 2.
+    """Raised if the environment or the input does not allow the operation. The message is one line
+    with the remedy; the exit code is 2.
     """
 
 
 class DevclusterError(Exception):
-    """An operation failed. The message names the operation and the log with the details; the exit
-    code is 1.
+    """Raised if an operation fails. The message names the operation and the log with the details;
+    the exit code is 1.
     """
 
 

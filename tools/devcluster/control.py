@@ -1,6 +1,6 @@
 """The control plane: etcd, API server, controllers and scheduler, in a machine of their own.
 
-The usual ports are used inside that machine. Nothing listens on the host.
+The usual ports are used inside the machine of the control plane. No program listens on the host.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _ISSUER = "https://kubernetes.default.svc"
 
 
 def etcd(data: Path) -> list[str]:
-    """Return the command line of etcd. Nothing has to survive a crash, so it does not wait for the
-    disk.
+    """Return the command line of etcd. The data does not need to survive a crash, so etcd does not
+    wait for the disk.
     """
     return [
         *_at_most("150MiB"),
@@ -27,14 +27,14 @@ def etcd(data: Path) -> list[str]:
         f"--advertise-client-urls={_ETCD}",
         "--listen-peer-urls=http://127.0.0.1:2380",
         "--unsafe-no-fsync",
-        "--snapshot-count=5000",  # This keeps fewer entries of the log in memory.
+        "--snapshot-count=5000",  # A low count keeps fewer log entries in memory.
     ]
 
 
 def api_server(
     binaries: Path, *, certificates: Path, tokens: Path, service_account_key: Path
 ) -> list[str]:
-    """Return the command line of the API server. It creates its own certificate in
+    """Return the command line of the API server, which creates its own certificate in
     `certificates`.
     """
     return [
@@ -53,7 +53,7 @@ def api_server(
         f"--service-account-signing-key-file={service_account_key}",
         f"--service-account-key-file={service_account_key}",
         "--allow-privileged=true",
-        # The nodes have no DNS names. Without this option, logs and exec cannot reach them.
+        # The nodes have no DNS names. Without this option, logs and exec cannot reach the nodes.
         "--kubelet-preferred-address-types=InternalIP",
         "--delete-collection-workers=8",
         "--profiling=false",
@@ -63,8 +63,8 @@ def api_server(
 def controller_manager(
     binaries: Path, *, kubeconfig: Path, authority: Path, service_account_key: Path
 ) -> list[str]:
-    """Return the command line of the controller manager, with its limit of 20 calls a second
-    raised.
+    """Return the command line of the controller manager, with a higher limit than the default of 20
+    calls per second.
     """
     return [
         str(binaries / "kube-controller-manager"),
@@ -96,10 +96,10 @@ def scheduler(binaries: Path, *, kubeconfig: Path) -> list[str]:
 
 
 def _at_most(memory: str) -> list[str]:
-    """Return the words before the command line of a Go program that make it collect garbage instead
-    of growing.
+    """Return the words before the command line of a Go program that make the program collect
+    garbage instead of growing.
 
-    After a thousand Pods have come and gone, the program would otherwise use several times the
-    memory that it needs.
+    After the creation and deletion of a thousand Pods, the program would otherwise use several
+    times the memory that it needs.
     """
     return ["env", f"GOMEMLIMIT={memory}"]

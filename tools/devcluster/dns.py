@@ -2,8 +2,9 @@
 visible at once.
 
 No copy is kept: `<service>.<namespace>.svc.cluster.local` is looked up for every query. A Service
-resolves to its address. A headless Service resolves to the addresses of its ready Pods, which also
-have names below it. Only A records (RFC 1035) are served, and no name outside cluster.local exists.
+resolves to its address. A headless Service resolves to the addresses of its ready Pods, whose own
+names are below the name of the Service. Only A records (RFC 1035) are served, and no name outside
+cluster.local exists.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from devcluster import api
 from devcluster.api import Object
 
 DOMAIN = ("svc", "cluster", "local")
-TTL = 1  # In seconds. Short, so that resolvers do not keep an answer.
+TTL = 1  # This time in seconds is short, so that resolvers do not keep an answer.
 
 _A, _ANY, _IN = 1, 255, 1
 _NO_ERROR, _BROKEN, _SERVER_FAILURE, _NO_SUCH_NAME, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
@@ -76,7 +77,7 @@ def parse(message: bytes) -> Question:
 
 
 def _reply(message: bytes, code: int, question: bytes, addresses: list[str]) -> bytes:
-    # The flags: answer, authoritative, recursion.
+    # The flags mean answer, authoritative and recursion.
     flags = 0x8400 | (message[2] & 0x01) << 8 | 0x0080 | code
     header = message[:2] + struct.pack("!HHHHH", flags, bool(question), len(addresses), 0, 0)
     records = b"".join(
@@ -157,7 +158,9 @@ def _truncated(reply: bytes) -> bytes:
 
 
 def _work(server: socketserver.UDPServer) -> None:
-    """Answer queries in this thread. Its client keeps a connection to the API server."""
+    """Answer queries in this thread. The client of the thread keeps a connection to the API
+    server.
+    """
     while True:
         message, client = server.socket.recvfrom(4096)
         try:

@@ -1,9 +1,9 @@
 """Run a docker daemon and a registry in a machine that shares the host's network.
 
-The registry is therefore on the host's loopback, from which `docker push` needs no certificate, and
-a build with `--network=host` reaches the same addresses as the host. The nodes pull through a
-second listener on the bridge. The daemon creates no bridge and no firewall rule: a container has no
-network unless it uses the host's.
+Therefore, the registry is on the host's loopback interface, for which `docker push` needs no
+certificate, and a build with `--network=host` reaches the same addresses as the host. The nodes
+pull images through a second listener on the bridge. The daemon creates no bridge and no firewall
+rule: a container has no network unless it uses the host's network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTENERS = {"registry": "127.0.0.1", "registry-for-nodes": network.HOST}
 def docker_socket(run: Path) -> Path:
     """Return the path of the daemon's socket. Raises RequirementError if it is too long."""
     path = run / "docker.sock"
-    if len(str(path)) > 100:  # sun_path holds 108 bytes; see unix(7).
+    if len(str(path)) > 100:  # The field sun_path holds 108 bytes; see unix(7).
         raise RequirementError(
             f"{path} is too long for a socket: set XDG_STATE_HOME to a shorter path"
         )
@@ -44,9 +44,7 @@ def check_port() -> None:
 
 
 def docker_daemon(run: Path) -> list[str]:
-    """Return the command line of dockerd, with all of its files below `run` or inside its
-    machine.
-    """
+    """Return the command line of dockerd, with all its files below `run` or inside its machine."""
     config = run / "docker.json"
     config.write_text("{}\n")
     return [

@@ -19,9 +19,9 @@ _TOOLS = ("apt-get", "dpkg-deb", "ip", "mount", "nsenter", "tar", "unshare")
 
 
 def check_making(paths: Paths, *, building: bool) -> None:
-    """Raise RequirementError if packages, binaries and images cannot be created.
+    """Raise RequirementError if packages, binaries or images cannot be created.
 
-    `building` needs more disk space.
+    Building the binaries (`building`) needs more disk space.
     """
     check_user(os.geteuid())
     check_system(_os_release(), platform.machine())
@@ -48,7 +48,9 @@ def check_user(uid: int) -> None:
 
 
 def check_system(release: Mapping[str, str], machine: str) -> None:
-    """Raise RequirementError if the operating system is not the one of the packages."""
+    """Raise RequirementError if the operating system is not the one for which the packages are
+    made.
+    """
     if (release.get("ID"), release.get("VERSION_ID")) != ("debian", "12"):
         name = release.get("PRETTY_NAME", "this system")
         raise RequirementError(
@@ -61,7 +63,7 @@ def check_system(release: Mapping[str, str], machine: str) -> None:
 
 
 def check_tools() -> None:
-    """Raise RequirementError if a program that starts the others is not installed."""
+    """Raise RequirementError if a program that starts other programs is not installed."""
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             package = {"ip": "iproute2", "mount": "mount"}.get(tool, "util-linux, tar and apt")
@@ -69,9 +71,9 @@ def check_tools() -> None:
 
 
 def check_other_runtimes(running: Iterable[tuple[int, str]]) -> None:
-    """Raise RequirementError if a container runtime of another program is running.
+    """Raise RequirementError if a container runtime that belongs to another program is running.
 
-    `running` has (pid, program name) pairs.
+    `running` contains pairs of a pid and a program name.
     """
     for pid, name in running:
         if name in RUNTIMES:
@@ -82,7 +84,7 @@ def check_other_runtimes(running: Iterable[tuple[int, str]]) -> None:
 
 
 def check_filesystems(known: str) -> None:
-    """Raise RequirementError if the kernel has no overlay mounts."""
+    """Raise RequirementError if the kernel does not support overlay mounts."""
     if "overlay" not in known.split():
         raise RequirementError(
             f"this kernel has no overlay file system: modprobe overlay, or {OTHERWISE}"
@@ -90,9 +92,9 @@ def check_filesystems(known: str) -> None:
 
 
 def check_free_space(directory: Path, *, needed: int) -> None:
-    """Raise RequirementError if the disk of `directory` has less than `needed` GiB left.
+    """Raise RequirementError if the disk of `directory` has less than `needed` GiB of free space.
 
-    The directory need not exist yet.
+    The directory does not need to exist yet.
     """
     existing = next(path for path in (directory, *directory.parents) if path.exists())
     free = shutil.disk_usage(existing).free / _GIB
@@ -104,13 +106,13 @@ def check_free_space(directory: Path, *, needed: int) -> None:
 
 
 def running_names() -> list[tuple[int, str]]:
-    """Return (pid, program name) of every process."""
+    """Return a (pid, program name) pair for every process."""
     found = []
     for pid in processes.all_pids():
         try:
             found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
         except OSError:
-            continue  # The process has exited since it was listed.
+            continue  # The process has exited since the processes were listed.
     return found
 
 

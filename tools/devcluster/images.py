@@ -1,7 +1,7 @@
 """Create the test image without a registry: Debian, Python, pyzmq and the project's wheel.
 
-An image is a tar file as `docker save` writes it: layers, a configuration and a manifest
-(https://github.com/moby/docker-image-spec, v1.2). Both docker and containerd can read it.
+An image is a tar file as written by `docker save`: layers, a configuration and a manifest
+(https://github.com/moby/docker-image-spec, v1.2). Both docker and containerd can read the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from devcluster.console import Console, RequirementError
 from devcluster.node import PAUSE_IMAGE
 
 NAME = "docker.io/library/symphony-test:devcluster"
-# debootstrap resolves no virtual packages, so the cffi backend of pyzmq is named.
+# debootstrap does not resolve virtual packages, so the cffi backend of pyzmq is listed explicitly.
 CONTENT = (
     "python3",
     "python3-cffi-backend",
@@ -88,11 +88,10 @@ def find_wheel(
     log: Path,
     report: Callable[[str], None],
 ) -> Path | None:
-    """Return the wheel for the image: the given one, or one that is built from the project's
-    sources.
+    """Return the wheel for the image: the given wheel, or a wheel built from the project's sources.
 
-    Returns None if the project has nothing to build. A wheel is built again only if a source file
-    has changed.
+    Returns None if the project has nothing to build. A wheel is rebuilt only if a source file has
+    changed.
     """
     if given is not None:
         if not zipfile.is_zipfile(given):
@@ -151,7 +150,7 @@ def make(directory: Path, *, base: Path, wheel: Path | None) -> None:
 
 
 def make_pause(directory: Path, *, pause: Path) -> None:
-    """Write `image.tar` into `directory`: the image that every Pod starts from."""
+    """Write `image.tar` into `directory`. This is the image from which every Pod starts."""
     layer = directory / "layer.tar"
     with tarfile.open(layer, "w") as tar:
         tar.add(pause, "pause")
@@ -161,7 +160,7 @@ def make_pause(directory: Path, *, pause: Path) -> None:
 
 
 def write_image(path: Path, *, name: str, layers: Sequence[Layer], command: Sequence[str]) -> None:
-    """Write an image of these layers in the format of `docker save`."""
+    """Write an image with these layers in the format of `docker save`."""
     config = json.dumps(
         {
             "architecture": "amd64",

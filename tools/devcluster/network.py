@@ -1,6 +1,6 @@
 """The network of the cluster: one bridge on the host, and a link from it to every machine.
 
-Nodes reach each other directly over the bridge, so the host forwards nothing and has no firewall
+Nodes reach each other directly over the bridge, so the host forwards no packets and has no firewall
 rule. It only has routes to the Pods and Services, which disappear with the bridge.
 """
 
@@ -44,7 +44,7 @@ class NodeAddress:
 
 
 def ip(*arguments: str) -> str:
-    """Run `ip` of iproute2. Raises DevclusterError with its error message."""
+    """Run `ip` from iproute2. Raises DevclusterError with the error message of `ip`."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True)
     if done.returncode:
         raise DevclusterError(f"'ip {' '.join(arguments)}' failed: {done.stderr.strip()}")
@@ -89,7 +89,7 @@ def make_bridge() -> None:
 
 
 def remove_bridge() -> None:
-    """Remove the bridge and every link in it. Does nothing if there is none."""
+    """Remove the bridge and every link in it. Do nothing if there is no bridge."""
     listed = json.loads(ip("-json", "link", "show") or "[]")
     cables = [link["ifname"] for link in listed if link.get("master") == BRIDGE]
     for name in (*cables, *(link["ifname"] for link in listed if link["ifname"] == BRIDGE)):
@@ -97,8 +97,8 @@ def remove_bridge() -> None:
 
 
 def _delete(name: str) -> None:
-    """Delete an interface. The kernel may remove it at the same time, with the machine at its other
-    end.
+    """Delete an interface. The kernel can remove it at the same time, together with the machine at
+    its other end.
     """
     try:
         ip("link", "delete", name)
@@ -113,8 +113,8 @@ def plug(machine: Machine) -> None:
     ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(machine.init.pid))
     ip("link", "set", cable, "master", BRIDGE, "up")
     batch = ("ip", "-batch", "-")
-    # There is no default route, so a program that looks for a cloud's metadata service fails at
-    # once and not after 5 s.
+    # There is no default route, so a program that looks for the metadata service of a cloud fails
+    # at once instead of after 5 s.
     commands = f"address add {machine.address}/24 dev eth0\nlink set lo up\nlink set eth0 up\n"
     subprocess.run(machine.inside(batch), input=commands, text=True, check=True)
 
@@ -128,8 +128,8 @@ def join(machines: Sequence[tuple[Machine, NodeAddress]], others: Sequence[Machi
         for pods, via in routes.items():
             if pods != address.pods:
                 _inside(machine, "ip", "route", "add", pods, "via", via)
-        # The firewall translates a Service's address to a Pod's address, but the kernel needs a
-        # route first.
+        # The firewall translates the address of a Service to the address of a Pod, but the kernel
+        # needs a route first.
         _inside(machine, "ip", "route", "add", SERVICES_NET, "via", HOST)
         _inside(machine, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
     gateway = next(iter(routes.values()))

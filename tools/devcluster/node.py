@@ -1,6 +1,7 @@
 """A node: containerd, kubelet and kube-proxy in a machine of their own.
 
-The files that they need are written to the machine's own /var/lib, which is `lib` on the host.
+The files that these programs need are written to the machine's own /var/lib, which is `lib` on the
+host.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CGROUP = "/symphony-devcluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The properties of one node: labels, taints, and how many GPUs it advertises."""
+    """The properties of one node: labels, taints, and the number of GPUs that it advertises."""
 
     name: str
     address: NodeAddress
@@ -33,11 +34,11 @@ class Node:
 
     @property
     def cgroup(self) -> str:
-        """Return the control group of the node's Pods."""
+        """Return the control group for the Pods of the node."""
         return f"{CGROUP}/{self.name}"
 
 
-# A plain node, a node with GPUs, and a node whose taint a Pod must tolerate.
+# These are a plain node, a node with GPUs, and a node whose taint a Pod must tolerate.
 NODES = (
     Node(
         name="node1",
@@ -82,8 +83,8 @@ def containerd_config() -> str:
         f'    endpoint = ["{REGISTRY_ON_BRIDGE}"]\n'
         for name in (REGISTRY, "localhost:5000")
     )
-    # restrict_oom_score_adj is needed because runc, without CAP_SYS_RESOURCE, may not lower that
-    # value and exits.
+    # Without CAP_SYS_RESOURCE, runc may not lower the value of oom_score_adj and exits.
+    # restrict_oom_score_adj prevents this.
     return f"""\
 version = 2
 root = "/var/lib/containerd"
@@ -103,14 +104,14 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
 
 
 def cni_config(node: Node) -> dict[str, Any]:
-    """Return the Pod network: a bridge in the node, addresses from the node's range, and host
-    ports.
+    """Return the configuration of the Pod network: a bridge in the node, addresses from the node's
+    range, and host ports.
     """
     bridge = {
         "type": "bridge",
         "bridge": "cni0",
         "isGateway": True,
-        "hairpinMode": True,  # A Pod can then reach itself through its Service.
+        "hairpinMode": True,  # With this setting, a Pod can reach itself through its Service.
         "ipam": {
             "type": "host-local",
             "dataDir": "/run/cni",
@@ -125,8 +126,8 @@ def cni_config(node: Node) -> dict[str, Any]:
 def kubelet_config(node: Node) -> dict[str, Any]:
     """Return the kubelet's configuration.
 
-    Every client that reaches the kubelet may use it, because it listens only on the bridge. A full
-    disk is no reason to evict the Pods of the tests.
+    Every client that can reach the kubelet may use it, because the kubelet listens only on the
+    bridge. Pods of the tests are not evicted when the disk is full.
     """
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -148,7 +149,8 @@ def kubelet_config(node: Node) -> dict[str, Any]:
         },
         "imageGCHighThresholdPercent": 100,
         "maxPods": 250,
-        "nodeStatusUpdateFrequency": "2s",  # A node is then reported as ready soon after it is.
+        # With this interval, a node is reported as ready soon after it becomes ready.
+        "nodeStatusUpdateFrequency": "2s",
         "registryPullQPS": 0,
         "serializeImagePulls": False,
         "eventRecordQPS": 0,
@@ -183,7 +185,7 @@ def kubelet(binaries: Path, node: Node) -> list[str]:
 
 
 def proxy(binaries: Path, node: Node) -> list[str]:
-    """Return the command line of kube-proxy, without its change of the host's connection tracking
+    """Return the command line of kube-proxy, which does not change the host's connection tracking
     limits.
     """
     return [
@@ -192,7 +194,8 @@ def proxy(binaries: Path, node: Node) -> list[str]:
         "--proxy-mode=iptables",
         f"--cluster-cidr={network.PODS_NET}",
         f"--hostname-override={node.name}",
-        "--iptables-min-sync-period=100ms",  # A new Service is then reachable within a moment.
+        # With this interval, a new Service is reachable almost immediately.
+        "--iptables-min-sync-period=100ms",
         "--conntrack-max-per-core=0",
         "--conntrack-tcp-timeout-established=0",
         "--conntrack-tcp-timeout-close-wait=0",

@@ -15,7 +15,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def initial() -> list[tuple[str, Object]]:
-    """Return (collection, object) pairs for everything that a new cluster contains, in order of
+    """Return (collection, object) pairs for all initial objects of a new cluster, in order of
     creation.
     """
     core = "/api/v1/namespaces"
@@ -35,8 +35,8 @@ def initial() -> list[tuple[str, Object]]:
 
 
 def researcher_rules() -> list[Object]:
-    """Return the rights that shared research clusters grant their users: create Jobs, read Pods and
-    logs.
+    """Return the rights that shared research clusters grant their users: creating Jobs, and reading
+    Pods and logs.
     """
     return [
         {
@@ -53,7 +53,7 @@ def researcher_rules() -> list[Object]:
 
 
 def gpu_patch(count: int) -> list[Object]:
-    """Return the JSON patch of a node's status that advertises GPUs without a device."""
+    """Return a JSON patch for a node's status that advertises GPUs without a device."""
     return [
         {"op": "add", "path": f"/status/{kind}/nvidia.com~1gpu", "value": str(count)}
         for kind in ("capacity", "allocatable")
@@ -92,7 +92,7 @@ def probe_pod(node: str) -> Object:
 
 
 def is_ready(node: Object) -> bool:
-    """Return whether a Node object has the condition Ready."""
+    """Return whether the condition Ready of a Node object is true."""
     conditions: Sequence[Object] = node.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

@@ -1,7 +1,7 @@
 """Unpack Debian packages into the cache instead of installing them.
 
-No service of a package is started, nothing on the machine changes, and packages that conflict with
-installed ones do no harm. A sandbox mounts the unpacked `usr` over that of the machine
+No service of a package is started, the machine does not change, and packages that conflict with
+installed packages do no harm. A sandbox mounts the unpacked `usr` over the /usr of the machine
 (sandbox.py).
 """
 
@@ -48,8 +48,8 @@ _ALTERNATIVES = {
 
 
 class Apt:
-    """Runs apt-get with its own lists and archives. Those of the machine are neither used nor
-    changed.
+    """Runs apt-get with separate lists and archives. The lists and archives of the machine are
+    neither used nor changed.
     """
 
     def __init__(self, directory: Path, *, log: Path, console: Console) -> None:
@@ -60,7 +60,7 @@ class Apt:
 
     @property
     def archives(self) -> Path:
-        """Return the directory of the downloaded packages."""
+        """Return the directory for downloaded packages."""
         return self._directory / "cache" / "archives"
 
     def run(self, *arguments: str, cwd: Path | None = None) -> None:
@@ -83,7 +83,7 @@ class Apt:
             "Dir::State::Lists": self._directory / "lists",
             "Dir::Cache": self._directory / "cache",
             "Acquire::Retries": 3,
-            # The user _apt may not enter the cache directory of another user.
+            # The user _apt has no access to the cache directory of another user.
             "APT::Sandbox::User": "root",
         }
         flags = [f"-o{key}={value}" for key, value in options.items()]
@@ -98,7 +98,9 @@ class Apt:
 
 
 def unpack(apt: Apt, names: Iterable[str], root: Path) -> None:
-    """Unpack the packages, and those of their dependencies that are not installed, into `root`."""
+    """Unpack the packages and their dependencies into `root`, except for dependencies that are
+    installed.
+    """
     for old in apt.archives.glob("*.deb"):
         old.unlink()
     apt.run("install", "--yes", "--download-only", "--no-install-recommends", *names)
@@ -131,7 +133,7 @@ def extract(archive: Path, root: Path) -> None:
 def machine_mirrors() -> list[tuple[str, str]]:
     """Return (address, suite) pairs of the Debian mirrors that the machine uses.
 
-    Raises RequirementError if there is none.
+    Raises RequirementError if there are no such mirrors.
     """
     texts = []
     for path in (APT_SOURCES / "sources.list", *sorted(APT_SOURCES.glob("sources.list.d/*"))):
@@ -152,12 +154,12 @@ def machine_mirrors() -> list[tuple[str, str]]:
 
 
 def main_mirror() -> str:
-    """Return the address of the mirror that holds the release itself."""
+    """Return the address of the mirror that contains the release itself."""
     return next(address for address, suite in machine_mirrors() if suite == RELEASE)
 
 
 def sources_list(mirrors: Iterable[tuple[str, str]]) -> str:
-    """Return a sources.list with binary and source packages, verified with Debian's own keys."""
+    """Return a sources.list with binary and source packages, which Debian's own keys verify."""
     return "".join(
         f"{kind} [signed-by={KEYRING}] {address} {suite} main\n"
         for address, suite in mirrors

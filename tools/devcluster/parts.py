@@ -1,4 +1,6 @@
-"""The parts of a cluster, all from the cache: created and checked before anything is started."""
+"""The parts of a cluster, all from the cache: they are created and checked before anything is
+started.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from devcluster.paths import Paths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Complete directories of the cache: packages, binaries and the two images."""
+    """Complete directories in the cache: packages, binaries and the two images."""
 
     packages: Path
     binaries: Path
@@ -24,12 +26,12 @@ class Parts:
 
 
 def complete(paths: Paths) -> bool:
-    """Return whether everything that takes minutes to create exists. Only names are checked."""
+    """Return whether everything that takes minutes to create exists. Only the names are checked."""
     return runtime(paths.cache).exists() and build.cache_entry(paths.cache).exists()
 
 
 def prepare(paths: Paths, *, project: Path, wheel: Path | None, console: Console) -> Parts:
-    """Return every part. Creates a part if it is missing or damaged."""
+    """Return all parts. Create a part if it is missing or damaged."""
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)
     unpacked = runtime(paths.cache)
@@ -51,7 +53,7 @@ def prepare(paths: Paths, *, project: Path, wheel: Path | None, console: Console
 
 
 def runtime(cache: Path) -> Path:
-    """Return the cache entry of the packages that a running cluster needs."""
+    """Return the cache entry for the packages that a running cluster needs."""
     return cache / "packages" / f"runtime-{store.key(packages.RELEASE, packages.RUNTIME)}"
 
 

@@ -1,5 +1,5 @@
-"""The directories of the tool: a cache that outlives the cluster, and a state directory that does
-not.
+"""The directories of the tool: a cache that remains when the cluster is stopped, and a state
+directory that does not.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from devcluster.console import RequirementError
 class Paths:
     """The two directories of the tool.
 
-    `cache` holds packages, binaries and images, and can be deleted while the cluster is down.
-    `state` holds the running cluster: `down` removes `run`, and `logs` stays until the next `up`.
+    `cache` contains packages, binaries and images, and can be deleted while the cluster is down.
+    `state` contains the running cluster: `down` removes `run`, and `logs` remains until the next
+    `up`.
     """
 
     cache: Path
@@ -24,12 +25,12 @@ class Paths:
 
     @property
     def run(self) -> Path:
-        """The directory of everything that exists only while the cluster is up."""
+        """The directory for everything that exists only while the cluster is up."""
         return self.state / "run"
 
     @property
     def logs(self) -> Path:
-        """The directory of the logs, which `down` keeps."""
+        """The directory for the logs, which `down` keeps."""
         return self.state / "logs"
 
     @property
@@ -47,7 +48,8 @@ class Paths:
         return self.kubeconfigs / f"{user}.yaml"
 
 
-# The nodes mount their own directories over these, so the cluster's files must not be below them.
+# The nodes mount their own directories over these directories, so the cluster's files must be
+# elsewhere.
 _COVERED = (Path("/run"), Path("/var/run"), Path("/var/lib"), Path("/var/log"), Path("/proc"))
 
 
@@ -75,7 +77,7 @@ def find(environ: Mapping[str, str], home: Path) -> Paths:
 
 
 def _base(environ: Mapping[str, str], variable: str, default: Path) -> Path:
-    """Return the directory in the variable. The specification requires that a relative path is
+    """Return the directory in the variable. The specification requires that relative paths are
     ignored.
     """
     value = Path(environ.get(variable, ""))

@@ -51,15 +51,15 @@ def alive(process: Process) -> bool:
 
 
 def stop(process: Process, *, grace: float = 0) -> None:
-    """Stop a process and wait until it has exited: TERM, `grace` seconds, then KILL. Without
-    `grace`, KILL at once.
+    """Stop a process and wait until it has exited: send TERM, wait for `grace` seconds, and then
+    send KILL. If `grace` is 0, send KILL at once.
     """
     try:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     try:
-        # The handle was opened before this check, so it belongs to this process.
+        # The handle was opened before this check, so the handle belongs to this process.
         if not alive(process):
             return
         exited = False
@@ -85,7 +85,7 @@ def _wait_for_exit(handle: int, seconds: float) -> bool:
 
 
 def spawn(name: str, argv: Sequence[str], *, log: Path) -> Process:
-    """Start a process in its own session with its output in `log`."""
+    """Start a process in its own session, with its output in `log`."""
     with log.open("ab") as output:
         child = subprocess.Popen(
             argv,
@@ -105,8 +105,8 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command until it exits, with its output in `log`. Its last line is shown from time to
-    time.
+    """Run a command until it exits, with its output in `log`. The last line of the log is shown
+    periodically.
 
     Raises DevclusterError with the last lines of the log if the command fails.
     """
@@ -137,7 +137,7 @@ def _wait(child: subprocess.Popen[bytes], seconds: float) -> int | None:
 
 
 def tail(log: Path, lines: int) -> str:
-    """Return the last lines of a log file, or nothing if the file does not exist yet."""
+    """Return the last lines of a log file, or an empty string if the file does not exist yet."""
     try:
         size = log.stat().st_size
         with log.open("rb") as file:
@@ -174,7 +174,7 @@ def wait_for(
 
 
 def all_pids() -> Iterator[int]:
-    """Yield the pid of every process of the machine."""
+    """Yield the pid of every process on the machine."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             yield int(entry.name)

@@ -1,5 +1,5 @@
-"""The record of running processes on disk. It is written at every start, so that `down` always
-finds them all.
+"""The record of running processes on disk. It is written whenever a process is started, so that
+`down` always finds all processes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from devcluster.sandbox import Machine
 
 @dataclass(slots=True)
 class Record:
-    """Machines, their daemons (as the pid on the host of the process that waits for each), the
-    image and the timings.
+    """Contains the machines, their daemons, the image and the timings. A daemon is recorded as the
+    pid of the process on the host that waits for the daemon.
     """
 
     path: Path
@@ -34,26 +34,26 @@ class Record:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def begin(self) -> None:
-        """Write the record while it is empty. From then on `down` has something to remove."""
+        """Write the record while it is empty. From then on, `down` removes whatever exists."""
         with self._lock:
             self._save()
 
     def add_machine(self, machine: Machine) -> Machine:
-        """Add a machine that was just started to the record."""
+        """Add a newly started machine to the record."""
         with self._lock:
             self.machines.append(machine)
             self._save()
         return machine
 
     def add_daemon(self, process: Process) -> Process:
-        """Add a daemon that was just started to the record."""
+        """Add a newly started daemon to the record."""
         with self._lock:
             self.daemons[process.name] = process
             self._save()
         return process
 
     def finish(self, *, image: str, timings: dict[str, float]) -> None:
-        """Record that everything is running, and with which image."""
+        """Record that everything is running, and the image that is in use."""
         with self._lock:
             self.image, self.complete = image, True
             self.timings = {**self.timings, **timings}
@@ -77,7 +77,7 @@ class Record:
 
 
 def load(paths: Paths) -> Record | None:
-    """Return the record of the started processes, or None if there is none.
+    """Return the record of the started processes, or None if there is no record.
 
     Raises RequirementError if the record is damaged.
     """

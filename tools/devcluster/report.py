@@ -25,7 +25,9 @@ from devcluster.record import Record
 
 
 def collect(paths: Paths) -> dict[str, Any]:
-    """Return the status as `status --json` prints it: only {"up": false} if nothing was started."""
+    """Return the status as `status --json` prints it, which is only {"up": false} if nothing was
+    started.
+    """
     running = record.load(paths)
     if running is None:
         return {"up": False}
@@ -54,7 +56,7 @@ def collect(paths: Paths) -> dict[str, Any]:
 
 
 def text(status: dict[str, Any]) -> str:
-    """Return the status for a person."""
+    """Return the status as text for a person."""
     if not status["up"]:
         dead = [process["name"] for process in status.get("processes", []) if not process["alive"]]
         cause = f"{', '.join(dead)} exited" if dead else "the API server does not respond"
@@ -77,7 +79,9 @@ def text(status: dict[str, Any]) -> str:
 
 
 def memory_mib(running: Record) -> int:
-    """Return the memory of all processes of all machines, as their proportional shares."""
+    """Return the memory that all processes on all machines use, as the sum of their proportional
+    shares.
+    """
     namespaces = {_pid_namespace(machine.init.pid) for machine in running.machines} - {""}
     pids = [pid for pid in processes.all_pids() if _pid_namespace(pid) in namespaces]
     outside = [daemon.pid for daemon in running.daemons.values() if processes.alive(daemon)]
@@ -110,7 +114,7 @@ def _nodes(paths: Paths) -> list[dict[str, Any]]:
 
 
 def node_summary(item: dict[str, Any]) -> dict[str, Any]:
-    """Return the important fields of a Node. A Node that a test added may lack some of them."""
+    """Return the important fields of a Node. A Node that a test has added may lack some fields."""
     status = item.get("status", {})
     addresses = status.get("addresses") or [{"address": "-"}]
     return {

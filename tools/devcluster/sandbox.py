@@ -2,9 +2,9 @@
 mounted over /usr.
 
 A machine has its own mounts, processes and host name, and usually its own network. Its first
-process is the `pause` program, which reaps orphaned processes. When that process is killed, the
-kernel kills every process of the machine, and its mounts and interfaces disappear with the last
-one.
+process is the `pause` program, which reaps orphaned processes. When this first process is killed,
+the kernel kills all other processes of the machine. The mounts and interfaces of the machine
+disappear with its last process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Machine:
         return ["nsenter", f"--target={self.init.pid}", *namespaces, "--", *argv]
 
     def path(self, path: str) -> Path:
-        """Return the host's path of a file or socket of this machine."""
+        """Return the path on the host for a file or socket of this machine."""
         return Path(f"/proc/{self.init.pid}/root{path}")
 
 
@@ -48,7 +48,7 @@ def overlay(packages: Sequence[Path]) -> str:
 def setup(
     *, packages: Sequence[Path], mounts: Mapping[str, Path], hostname: str, pause: Path
 ) -> str:
-    """Return the script that a new machine runs first. `mounts` are mounted over its own
+    """Return the script that a new machine runs first. `mounts` are mounted over the machine's own
     directories.
     """
     binds = "".join(
@@ -56,7 +56,7 @@ def setup(
     )
     return (
         "set -e\n"
-        # /proc is still that of the host, so this is the pid on the host.
+        # At this point, /proc still belongs to the host, so this is the pid on the host.
         "read -r pid rest </proc/self/stat\n"
         + overlay(packages)
         + "mount -t tmpfs -o mode=755 tmpfs /run\n"
@@ -72,9 +72,9 @@ def setup(
 
 
 def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) -> Machine:
-    """Start a machine and return it when its mounts exist.
+    """Start a machine, and return the machine when its mounts exist.
 
-    Raises DevclusterError with the end of its log if that fails.
+    If the start fails, raises DevclusterError with the end of the log.
     """
     namespaces = ["--mount", "--pid", "--fork", "--uts", *(["--net"] if own_network else [])]
     read_end, write_end = os.pipe()
@@ -96,6 +96,6 @@ def boot(name: str, *, script: str, address: str, own_network: bool, log: Path) 
 
 
 def once(script: str) -> list[str]:
-    """Return the command line of a script that has its own mounts and processes until it exits."""
+    """Return the command line for a script that has its own mounts and processes until it exits."""
     start = "set -e\nmount -t proc proc /proc\n"
     return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", start + script]

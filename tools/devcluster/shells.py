@@ -1,5 +1,5 @@
-"""Shells for the tests of completion, which the machine may lack. They are Debian's, unpacked into
-the cache.
+"""Shells for the completion tests. The machine may lack them, so they are Debian packages that are
+unpacked into the cache.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from devcluster.console import Console
 from devcluster.packages import Apt
 from devcluster.paths import Paths
 
-# The shells with their dependencies beyond a minimal system, without the packages that only their
+# The shells with their dependencies beyond a minimal system, except for packages that only their
 # help needs.
 PACKAGES = ("fish", "fish-common", "libpcre2-32-0", "zsh", "zsh-common")
 
 
 def cache_entry(cache: Path) -> Path:
-    """Return the cache entry, which need not exist."""
+    """Return the cache entry, which may not exist yet."""
     return cache / "packages" / f"shells-{store.key(packages.RELEASE, PACKAGES)}"
 
 
 def prepare(paths: Paths, *, console: Console) -> Path:
-    """Return the directory with the `usr` of the shells. Creates it if it is missing or damaged,
-    which needs Debian and root.
+    """Return the directory that contains the `usr` of the shells. Create it if it is missing or
+    damaged, which requires Debian and root.
     """
     paths.logs.mkdir(parents=True, exist_ok=True)
     apt = Apt(paths.cache / "apt", log=paths.logs / "apt.log", console=console)

@@ -1,7 +1,7 @@
-"""Cache entries: directories that are complete and undamaged. A damaged one is created again.
+"""Cache entries, which are complete and undamaged directories. A damaged entry is created again.
 
-An entry is created in a temporary directory and renamed when it is complete, so an incomplete one
-never has its final name. Its manifest lists the size and checksum of every file.
+An entry is created in a temporary directory and renamed when it is complete, so an incomplete entry
+never has its final name. The manifest of an entry lists the size and checksum of every file.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MANIFEST = "manifest.json"
 def ensure(entry: Path, make: Callable[[Path], None], *, report: Callable[[str], None]) -> bool:
     """Create `entry` with `make(directory)` unless it exists and is undamaged.
 
-    Return whether it was created.
+    Returns whether the entry was created.
 
-    `report` receives a message if an entry has to be created again, with the reason.
+    If an entry has to be created again, `report` receives a message with the reason.
     """
     problem = damage(entry)
     if problem is None:
@@ -47,7 +47,7 @@ def seal(directory: Path) -> None:
 
 
 def damage(entry: Path) -> str | None:
-    """Return the damage of an entry, or None if every file is unchanged."""
+    """Return a description of the damage to an entry, or None if every file is unchanged."""
     try:
         expected: dict[str, str] = json.loads((entry / MANIFEST).read_text())
     except (OSError, ValueError):
@@ -71,12 +71,12 @@ def digest(path: Path) -> str:
 
 
 def key(*parts: object) -> str:
-    """Return a short name that changes if any of the parts does."""
+    """Return a short name that changes if any of the parts changes."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def prune(directory: Path, *, keep: Path) -> None:
-    """Remove the entries next to `keep` that it replaces."""
+    """Remove the entries that `keep` replaces, which are in the same directory."""
     for path in directory.iterdir():
         if path != keep:
             shutil.rmtree(path)

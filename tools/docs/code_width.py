@@ -2,8 +2,8 @@
 
 Run ``scripts/docs`` first to build the site, then ``PYTHONPATH=tools python -m docs.code_width``.
 The program serves the site to a headless Chromium. A page with a script opens each page of the site
-in frames of different widths, compares the width of each block with that of its content, and sends
-the result back.
+in frames of different widths, compares the width of each block with the width of its content, and
+sends the result back.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def measure() -> list[dict[str, Any]]:
-    """Return the blocks that are wider than their boxes. Raises `queue.Empty` after a timeout."""
+    """Return the blocks whose content is wider than the block. Raises `queue.Empty` after a
+    timeout.
+    """
     results: queue.Queue[Any] = queue.Queue()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, results=results))
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -119,7 +121,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print the findings. The exit code is 1 if there are any."""
+    """Print the findings. The exit code is 1 if there are any findings."""
     if shutil.which("chromium") is None:
         sys.exit("chromium was not found on the PATH; install it, for example with apt-get")
     if not SITE.is_dir():

@@ -135,7 +135,7 @@ def _synopsis(
     own: Sequence[argparse.Action],
     parser: argparse.ArgumentParser,
 ) -> str:
-    """Return the general form of a command, wrapped for a terminal of 80 columns."""
+    """Return the general form of a command, wrapped for a terminal with 80 columns."""
     if parser.usage:
         synopsis = re.sub(r"^usage:\s*", "", parser.usage % {"prog": parser.prog})
     else:
@@ -152,7 +152,7 @@ def _form(action: argparse.Action) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """Return the placeholder for a value. It is empty for a switch."""
+    """Return the placeholder for a value. The placeholder is empty for a switch."""
     if action.nargs == 0:
         return ""
     if action.metavar is None and action.choices is not None:
@@ -169,7 +169,7 @@ def _rows(kind: str, actions: Sequence[argparse.Action]) -> str:
 
 
 def _invocation(flags: Sequence[str], value: str) -> str:
-    """Return the form of an option, such as `-b`, `--backend BACKEND`, or of an argument."""
+    """Return the form of an argument or of an option, such as `-b`, `--backend BACKEND`."""
     if not flags:
         return md.code(value)
     *others, last = flags

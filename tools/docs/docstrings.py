@@ -28,7 +28,9 @@ class Readable(Extension):
                 self.paths[path.rpartition(".")[2]] = path
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Convert the docstring of an object. Names of the object and its parent are not linked."""
+        """Convert the docstring of an object. The names of the object and its parent are not
+        linked.
+        """
         if obj.is_alias or obj.docstring is None:
             return
         own_names = {obj.name, obj.parent.name if obj.parent else ""}

@@ -87,8 +87,8 @@ tolerations:
 def experiment() -> Iterator[Experiment]:
     """Yield an experiment with a process for each setting.
 
-    It also contains the processes and files that the settings name. Its services have no fixed
-    ports, because these could be in use on the machine.
+    The experiment also contains the processes and files that the settings name. Its services have
+    no fixed ports, because such ports could be in use on the machine.
     """
     with TemporaryDirectory(prefix="symphony-docs-") as name:
         directory = Path(name)

@@ -12,12 +12,12 @@ from symphony.model.value_types import PARAMETER_REFERENCE
 
 Schema = Mapping[str, Any]
 
-# The pattern of a text that contains a parameter. Such a text is allowed for every value.
+# The pattern of a text that contains a parameter. Every value can be given as such a text.
 _REFERENCE = PARAMETER_REFERENCE
 
 _DEFAULT_IN_DESCRIPTION = re.compile(r"; the default is (\[.*\]|\S+?)\.?$")
 
-# The names of the kinds of values by their names in the schema.
+# Maps the names of kinds of values in the schema to their names on the page.
 KINDS = {
     "name": "name",
     "text": "text",
@@ -103,8 +103,8 @@ class Undescribed(Exception):
 def page(built: Schema | None = None) -> str:
     """Return the page as Markdown.
 
-    ``built`` is the schema, by default that of the package. Raises `Undescribed` if one of its keys
-    has no description.
+    ``built`` is the schema; the default is the schema of the package. Raises `Undescribed` if a key
+    of the schema has no description.
     """
     keys = Keys(schema.build() if built is None else built)
     process, group = keys.of("process"), keys.of("group")
@@ -174,7 +174,9 @@ class Keys:
         return self.of(name) if name.startswith("setting-") else given
 
     def inside(self, given: Schema) -> Schema:
-        """Return the alternative of a value that has keys, or an empty mapping if there is none."""
+        """Return the alternative of a value that has keys, or an empty mapping if no alternative
+        has keys.
+        """
         forms = [given, *given.get("anyOf", ())]
         return next((form for form in forms if "properties" in form), {})
 
@@ -310,7 +312,9 @@ def _description(key: str, item: Schema) -> str:
 
 
 def _default(key: str, item: Schema, around: Schema) -> str:
-    """Return the default of a key from the schema, or else from the description of the key."""
+    """Return the default of a key from the schema or, if the schema has none, from the
+    description of the key.
+    """
     if key in around.get("required", ()):
         return "required"
     if "default" in item:

@@ -18,7 +18,8 @@ from xml.etree.ElementTree import Element
 from markdown import Extension
 from markdown.treeprocessors import Treeprocessor
 
-log = logging.getLogger("mkdocs.hooks.symphony")  # a strict build counts warnings of this logger
+# A strict build counts the warnings of this logger.
+log = logging.getLogger("mkdocs.hooks.symphony")
 
 _EXTERNAL_SOURCE = r'<(?:script|img|iframe|source|video)\b[^>]*\ssrc="((?:https?:)?//[^"]+)"'
 _EXTERNAL_LINK = r'<link\b(?![^>]*\brel="canonical")[^>]*\shref="((?:https?:)?//[^"]+)"'
@@ -28,7 +29,7 @@ _INFO_STRING = re.compile(r' ?(\{.*\}|[-+\w]*( \w+="[^"]*")*) *')
 
 
 class FileLinks(Treeprocessor):
-    """Replaces links to files outside the directory of the documentation."""
+    """Replaces links to files outside the documentation directory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +55,9 @@ class FileLinks(Treeprocessor):
 
 
 def _show_path(anchor: Element, path: str) -> None:
-    """Add the path of a file after the text of a link, or replace a text that is the file name."""
+    """Add the path of a file after the text of a link, or replace the text if it is the file
+    name.
+    """
     words = "".join(anchor.itertext()).strip()
     anchor.tag = "span"
     anchor.attrib.clear()
@@ -102,7 +105,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _invalid_fences(markdown: str) -> Iterator[str]:
-    """Yield the lines that begin a block of code, but that MkDocs would show as text."""
+    """Yield the lines that begin a code block but that MkDocs would show as text."""
     open_fence = ""
     for line in markdown.splitlines():
         found = _FENCE.match(line)

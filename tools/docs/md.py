@@ -6,12 +6,12 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
-# The width of blocks that look like a terminal.
+# The width of blocks that represent a terminal.
 TERMINAL_COLUMNS = 80
 PAGE_COLUMNS = 120
 
-# Words that are formatted as code in plain text: options, variables, ${parameters} and {key:
-# value}.
+# Matches words that are formatted as code in plain text: options, variables, ${parameters} and
+# {key: value}.
 _CODE = re.compile(
     r"(?<![-\w`])(--?[a-z][-a-z]*(?:=[a-z]+| [A-Z]{2,})?(?![-\w`])"
     r"|\$\{?\w+\}?|\b[A-Z]+(?:_[A-Z]+)+\b|\{\w+: [^}]*\})"

@@ -86,7 +86,7 @@ def settings_of(experiment: Any) -> list[str]:
 class ContractTest:
     """Represents a test of the contract.
 
-    ``capability`` is the capability without which the test is skipped, if any.
+    ``capability`` is the capability without which the test is skipped, or None.
     """
 
     name: str
@@ -96,7 +96,7 @@ class ContractTest:
 
 
 def contract(root: Path) -> list[ContractTest]:
-    """Return the tests of the contract in their order."""
+    """Return the contract tests in their order."""
     path = root / "symphony" / "testing" / "contract.py"
     text = path.read_text(encoding="utf-8")
     base = next(
@@ -192,7 +192,7 @@ def _assigned_tests(item: ast.Assign) -> Iterator[tuple[str, str]]:
 
 
 def _skip_reasons(expressions: Sequence[ast.expr]) -> Iterator[str]:
-    """Yield the reasons of marks that skip a test or expect it to fail."""
+    """Yield the reasons in marks that skip a test or expect it to fail."""
     for expression in expressions:
         text = ast.unparse(expression)
         if not any(f"mark.{name}" in text for name in ("skip", "skipif", "xfail")):

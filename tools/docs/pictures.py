@@ -1,9 +1,9 @@
-"""Record the pictures of the home page: the topology of its example and a terminal session.
+"""Record the pictures on the home page: the topology of its example and a terminal session.
 
 The example is the experiment on the home page, docs/index.md. Its files are written to a temporary
 directory, and the commands run in a pseudo-terminal, so that the pictures show real output. Each
-picture has a light and a dark version, because the theme of a page does not have to match that of
-the browser.
+picture has a light and a dark version, because the theme of a page can differ from the theme of the
+browser.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOME_PAGE = ROOT / "docs" / "index.md"
 PICTURES = ROOT / "docs" / "images"
 
 SESSION = ("symphony launch hello.yml", "symphony ps hello", "symphony logs hello client-0")
-# The second command shows a finished experiment, so that two recordings do not differ.
+# The second command shows a finished experiment, so that all recordings are the same.
 BEFORE_SECOND_COMMAND = ("symphony", "wait", "hello")
 AFTER_SESSION = ("symphony", "delete", "-f", "hello")
 
@@ -115,12 +115,12 @@ def _record_topology(directory: Path, environment: dict[str, str]) -> str:
 
 
 def without_dark_rules(picture: str) -> str:
-    """Return an SVG that is light in every browser."""
+    """Return an SVG that has light colors in every browser."""
     return _DARK_RULES.sub("", picture)
 
 
 def with_dark_rules_only(picture: str) -> str:
-    """Return an SVG that is dark in every browser."""
+    """Return an SVG that has dark colors in every browser."""
     return _DARK_RULES.sub(r"\1", picture)
 
 
@@ -167,7 +167,7 @@ def _read_until_closed(descriptor: int) -> Iterator[bytes]:
     while True:
         try:
             data = os.read(descriptor, 65536)
-        except OSError:  # Linux reports EIO when the last process has closed the terminal
+        except OSError:  # Linux reports EIO when the last process has closed the terminal.
             return
         if not data:
             return
@@ -234,7 +234,7 @@ def _attributes(codes: str, before: dict[str, str], theme: Theme) -> dict[str, s
 
 
 def _span(text: str, attributes: dict[str, str]) -> str:
-    # Browsers collapse ordinary spaces, and do not agree on attributes that prevent it.
+    # Browsers collapse ordinary spaces, and do not agree on the attributes that prevent collapsing.
     text = escape(text).replace(" ", "\N{NO-BREAK SPACE}")
     if not text or not attributes:
         return text

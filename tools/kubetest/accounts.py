@@ -1,4 +1,4 @@
-"""Wait until the API server applies a change of rights, which it does some time after the change
+"""Wait until the API server applies a change of rights, which happens some time after the change
 was accepted.
 """
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from kubetest.rawapi import Object
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-# The messages for a Pod whose service account does not exist yet, or has no secret yet.
+# The messages for a Pod whose service account does not exist yet or has no secret yet.
 _NO_ACCOUNT = ("error looking up service account", "No API token found for service account")
 
 
 def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None:
-    """Wait until the API server admits Pods of a new service account, for example that of a new
-    namespace. Raises TimeoutError after 30 s.
+    """Wait until the API server admits Pods that use a new service account, for example, the
+    service account of a new namespace. Raises TimeoutError after 30 s.
     """
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts?fieldSelector=metadata.name={name}"
     for event in api.watch(path, seconds=30):
@@ -34,8 +34,8 @@ def wait_for_account(api: RawApi, namespace: str, name: str = "default") -> None
 
 
 def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> None:
-    """Wait until a service account has the right in a rule of its new Role. Raises TimeoutError
-    after 30 s.
+    """Wait until a service account has the right that a rule of its new Role grants. Raises
+    TimeoutError after 30 s.
     """
     resource, _, part = rule["resources"][0].partition("/")
     asked = {
@@ -61,16 +61,14 @@ def wait_for_right(api: RawApi, namespace: str, account: str, rule: Object) -> N
 
 
 def wait_for_quota(api: RawApi, namespace: str, name: str) -> None:
-    """Wait until a new quota that allows no more ConfigMaps is enforced. Raises TimeoutError
-    after 30 s.
+    """Wait until a new quota that allows no more ConfigMaps is enforced. Raises TimeoutError after
+    30 s.
     """
     _until(lambda: _is_enforced(api, namespace, name), f"quota {name}")
 
 
 def _until(holds: Callable[[], bool], what: str) -> None:
-    """Poll until the condition holds. The API server has no event for what it has applied
-    itself.
-    """
+    """Poll until the condition holds. The API server sends no event when a change takes effect."""
     deadline = time.monotonic() + 30
     while not holds():
         if time.monotonic() > deadline:

@@ -18,7 +18,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 DOCKERFILE = Path(__file__).parent / "image" / "Dockerfile"
 KIND_IMAGE = "symphony-test:kind"
-# There are two workers, so that Pods can be spread.
+# There are two workers, so that Pods can be spread across nodes.
 KIND_CONFIG = """\
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -27,7 +27,9 @@ nodes: [{role: control-plane}, {role: worker}, {role: worker}]
 
 
 class NoCluster(Exception):
-    """There is no Kubernetes cluster for the tests. The message names the missing part."""
+    """Raised if there is no Kubernetes cluster for the tests. The message names the missing
+    part.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Cluster:
     """A Kubernetes cluster: an administrator's kubeconfig, and an image with Python, pyzmq and
     symphony.
 
-    `disposable` means that the cluster exists only for tests: its nodes may be changed, and any
+    `disposable` means that the cluster exists only for tests: its nodes can be changed, and any
     remaining object was created by a test.
     """
 
@@ -93,7 +95,9 @@ def from_kubeconfig(path: Path, environ: Mapping[str, str]) -> Cluster:
 
 
 def kind_engine() -> str | None:
-    """Return the container engine that kind can use, or None if there is no kind or no engine."""
+    """Return the container engine that kind can use, or None if kind or a container engine is
+    missing.
+    """
     if shutil.which("kind") is None:
         return None
     for engine in ("docker", "podman"):
@@ -104,7 +108,8 @@ def kind_engine() -> str | None:
 
 @contextmanager
 def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> Iterator[Cluster]:
-    """Create a kind cluster, load the test image into it, yield it, and delete it.
+    """Create a kind cluster, load the test image into the cluster, yield the cluster, and delete
+    it.
 
     SYMPHONY_TEST_KIND_NODE sets the node image, which determines the version of Kubernetes.
     """
@@ -121,7 +126,7 @@ def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
         create = ["create", "cluster", "--name", name, "--wait=180s", f"--config={config}"]
         _run("kind", *create, f"--kubeconfig={kubeconfig}", *node_image, env=settings)
         _run("kind", "load", "image-archive", str(archive), "--name", name, env=settings)
-        # podman adds the prefix localhost/ to an image without a registry.
+        # podman adds the prefix localhost/ to an image name without a registry.
         image = KIND_IMAGE if engine == "docker" else f"localhost/{KIND_IMAGE}"
         yield Cluster(
             kind="kind",
@@ -138,7 +143,9 @@ def kind_cluster(environ: Mapping[str, str], scratch: Path, *, engine: str) -> I
 
 
 def from_devcluster(status: Mapping[str, object]) -> Cluster:
-    """Return the devcluster from its `status --json`. Raises NoCluster if it is not up."""
+    """Return the devcluster that its `status --json` describes. Raises NoCluster if the
+    devcluster is not up.
+    """
     if not status.get("up"):
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, "
@@ -174,7 +181,7 @@ def _devcluster_status() -> Mapping[str, object]:
     try:
         status: Mapping[str, object] = json.loads(done.stdout)
     except ValueError:
-        # For example: only root may query the status.
+        # For example, the command fails because only root can query the status.
         raise NoCluster(
             "SYMPHONY_TEST_KUBECONFIG is not set, there is no kind with a container engine, and "
             f"the status of the devcluster is unavailable: {done.stderr.strip()[-300:]}"

@@ -6,8 +6,8 @@
         ... use proxy.kubeconfig ...
         assert proxy.count(method="POST", path=r"/pods$") == 3
 
-The proxy listens on loopback without TLS. It forwards requests and responses in pieces, so that
-watches and followed logs are streamed. Exec and port forwarding use a tunnel.
+The proxy listens on the loopback interface without TLS. It forwards requests and responses in
+pieces, so that watches and followed logs are streamed. Exec and port forwarding use a tunnel.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ class Call:
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """The action for matching requests. `times` is how often it is still applied (None: always)."""
+    """The action for matching requests. `times` is the remaining number of times to apply the
+    action (None: no limit).
+    """
 
     action: Action
     method: str | None = None
@@ -52,8 +54,8 @@ class Fault:
     retry_after: int | None = None
 
     def matches(self, method: str, path: str) -> bool:
-        """Return whether the fault applies to a request. `path` is a regular expression that is
-        searched for.
+        """Return whether the fault applies to a request. The regular expression `path` can match
+        any part of the path of the request.
         """
         return (
             self.times != 0
@@ -63,9 +65,7 @@ class Fault:
 
 
 class FaultProxy:
-    """The proxy, as a context manager. Faults can be set and cleared at any time, from any
-    thread.
-    """
+    """The proxy, as a context manager. Any thread can set and clear faults at any time."""
 
     def __init__(self, kubeconfig: Path, *, scratch: Path) -> None:
         self._access: Access = access(kubeconfig)
@@ -116,7 +116,7 @@ class FaultProxy:
         times: int | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """Respond with an error like the API server, without forwarding the request."""
+        """Respond with an error as the API server would, without forwarding the request."""
         self._add(
             Fault(
                 action="answer",
@@ -148,8 +148,8 @@ class FaultProxy:
 
     @property
     def kubeconfig(self) -> Path:
-        """The path of a kubeconfig that points to the proxy, with the credentials of the
-        original.
+        """The path of a kubeconfig that refers to the proxy, with the credentials of the original
+        kubeconfig.
         """
         user = {}
         if self._access.authorization:
@@ -245,7 +245,7 @@ class FaultProxy:
 
 
 async def _fail(fault: Fault, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Reset the connection, or stay silent until the client closes it."""
+    """Reset the connection, or remain silent until the client closes it."""
     if fault.action == "reset":
         peer: socket.socket = writer.get_extra_info("socket")
         # Closing a socket with a linger time of 0 s resets the connection; see socket(7).

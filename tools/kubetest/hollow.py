@@ -1,4 +1,5 @@
-"""Nodes without machines: a thousand Pods in state Running without containers, for tests of scale.
+"""Nodes without machines: a thousand Pods in the state Running without containers, for tests of
+scale.
 
 The API server, the scheduler and the controllers are real. Only the kubelet is simulated: every Pod
 on a hollow node is reported as running and ready at once, and is removed as soon as it is deleted.
@@ -24,11 +25,14 @@ LABEL = "symphony.test/hollow"
 SELECTOR = {LABEL: "true"}
 TOLERATION = {"key": LABEL, "operator": "Exists", "effect": "NoSchedule"}
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-_RENEWAL = 10.0  # In seconds. Kubernetes marks a node as lost after 40 seconds without a renewal.
+# The interval in seconds. Kubernetes marks a node as lost after 40 seconds without a renewal.
+_RENEWAL = 10.0
 
 
 class HollowNodes:
-    """Several hollow nodes, as a context manager. They are removed with their Pods on exit."""
+    """Several hollow nodes, as a context manager. On exit, the nodes are removed together with
+    their Pods.
+    """
 
     def __init__(self, kubeconfig: Path, *, count: int, pods_each: int = 500) -> None:
         self._count = count
@@ -65,7 +69,8 @@ class HollowNodes:
         self._stopping.set()
         for worker in self._workers:
             worker.join()
-        # Otherwise new Pods of a Job would be scheduled here while the old ones are removed.
+        # Without this change, new Pods of a Job would be scheduled here while the old Pods are
+        # removed.
         closed = {"spec": {"unschedulable": True}}
         for name in self.names:
             self._api.call("PATCH", f"/api/v1/nodes/{name}", closed, MERGE_PATCH)
@@ -86,8 +91,8 @@ class HollowNodes:
                 self._api.call("PATCH", f"/api/v1/nodes/{name}/status", self._status(), MERGE_PATCH)
 
     def _simulate_kubelet(self) -> None:
-        """Act as the kubelet for every Pod. The watch is short, so that the end of the context
-        is noticed.
+        """Act as the kubelet for every Pod. Each watch is short, so that the end of the context is
+        noticed.
         """
         mine = set(self.names)
         with ThreadPoolExecutor(self._threads) as pool:
@@ -98,7 +103,8 @@ class HollowNodes:
                         if event["type"] != "DELETED" and pod["spec"].get("nodeName") in mine:
                             self._handle(pod, pool)
                 except (ApiError, urllib3.exceptions.HTTPError):
-                    continue  # The watch was cut off. The next one starts with the current state.
+                    # The watch was interrupted. The next watch starts with the current state.
+                    continue
 
     def _handle(self, pod: Object, pool: ThreadPoolExecutor) -> None:
         meta = pod["metadata"]

@@ -1,5 +1,5 @@
-"""The fixtures for tests on Kubernetes. `kube_cluster` gives a test a cluster and its own
-namespace.
+"""The fixtures for tests on Kubernetes. `kube_cluster` provides a cluster and a separate namespace
+for a test.
 
 If there is no cluster, the tests that need one fail in CI (CI=true) and are skipped elsewhere, with
 a prominent report.
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kubetest.hollow import HollowNodes
     from kubetest.rawapi import Object, RawApi
 
-# Set if the run must not use a cluster, because another run of CI uses it.
+# This variable is set if the run must not use a cluster, because another CI run uses it.
 WITHOUT_CLUSTER = "SYMPHONY_TEST_WITHOUT_CLUSTER"
-# Set if another process uses the cluster at the same time.
+# This variable is set if another process uses the cluster at the same time.
 SHARED_CLUSTER = "SYMPHONY_TEST_BESIDE_OTHERS"
 # The prefix of the namespaces that the tests of this process create.
 PREFIX = f"symphony-test-{secrets.token_hex(3)}-"
@@ -41,7 +41,7 @@ SKIP_PREFIX = "no Kubernetes: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """The cluster of the whole run, with a client that has the rights of an administrator."""
+    """The cluster for the whole run, with a client that has the rights of an administrator."""
 
     cluster: Cluster
     api: RawApi
@@ -52,7 +52,7 @@ class KubeCluster:
     """The cluster that a test receives, with an empty namespace that is deleted when the test
     finishes.
 
-    `kubeconfig` is that of an administrator, with this namespace as the default.
+    `kubeconfig` is the kubeconfig of an administrator, with this namespace as the default.
     """
 
     session: Session
@@ -73,7 +73,7 @@ class KubeCluster:
 
     @property
     def engine(self) -> clusters.Engine:
-        """A docker daemon and a registry. Skips the test if the cluster has none."""
+        """A docker daemon and a registry. Skips the test if the cluster does not provide them."""
         engine = self.session.cluster.engine
         if engine is None:
             pytest.skip(f"the cluster '{self.session.cluster.kind}' has no registry")
@@ -81,7 +81,7 @@ class KubeCluster:
 
     @property
     def kubectl(self) -> str:
-        """The path of kubectl. Skips the test if there is none."""
+        """The path of kubectl. Skips the test if kubectl is not installed."""
         kubectl = self.session.cluster.kubectl
         if kubectl is None:
             pytest.skip("there is no kubectl on the PATH")
@@ -109,7 +109,7 @@ class KubeCluster:
         """Create a user with these RBAC rules in the namespace of the test, and return its
         kubeconfig.
 
-        The user is a service account, because every cluster supports those.
+        The user is a service account, because every cluster supports service accounts.
         """
         from kubetest.accounts import wait_for_right
 
@@ -137,7 +137,8 @@ class KubeCluster:
         """Create a quota for the namespace of the test, such as `{"pods": "1"}`, and wait until it
         is enforced.
 
-        The quota also forbids ConfigMaps, which shows when it is enforced.
+        The quota also forbids ConfigMaps, because a rejected ConfigMap shows that the quota is
+        enforced.
         """
         from kubetest.accounts import wait_for_quota
 
@@ -148,8 +149,8 @@ class KubeCluster:
         wait_for_quota(self.raw, self.namespace, name)
 
     def wait_for_pod(self, name: str, *phases: str, seconds: float = 90) -> Object:
-        """Return a Pod as soon as it is in one of the phases, or is running and ready if none is
-        given.
+        """Return a Pod as soon as it is in one of the phases or, if no phase is given, as soon as
+        it is running and ready.
         """
         selector = self.path(f"pods?fieldSelector=metadata.name={name}")
         pod: Object = {}
@@ -177,7 +178,7 @@ class KubeCluster:
 
 @pytest.fixture(scope="session")
 def kube_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """The cluster of the whole run. The run fails if the tests leave namespaces in it."""
+    """The cluster for the whole run. The run fails if the tests leave namespaces in the cluster."""
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(
@@ -229,9 +230,7 @@ def temporary_namespace(session: Session, scratch: Path) -> Iterator[KubeCluster
 
 
 def remove_namespace(api: RawApi, namespace: str) -> None:
-    """Delete a namespace, and its Pods without a grace period. It is no error if the namespace
-    does not exist.
-    """
+    """Delete a namespace, and its Pods without a grace period. The namespace may be missing."""
     from kubetest.rawapi import ApiError
 
     try:
@@ -246,7 +245,7 @@ def remove_namespace(api: RawApi, namespace: str) -> None:
 def kube_faults(kube_cluster: KubeCluster) -> Iterator[FaultProxy]:
     """A proxy in front of the API server that can delay, drop, reset or answer requests.
 
-    Its `kubeconfig` has the rights of an administrator.
+    The `kubeconfig` of the proxy has the rights of an administrator.
     """
     from kubetest.faults import FaultProxy
 
@@ -267,8 +266,8 @@ def hollow_nodes(kube_session: Session) -> Iterator[HollowNodes]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Cancel the time limit at the end of the last test. Its teardown waits for all namespaces,
-    with a limit of its own.
+    """Cancel the time limit at the end of the last test. The teardown of this test waits for all
+    namespaces, with a limit of its own.
     """
     cancel = getattr(item.config.hook, "pytest_timeout_cancel_timer", None)
     if nextitem is None and cancel is not None:
@@ -324,10 +323,10 @@ def _namespaces(api: RawApi) -> set[str]:
 
 
 def _wait_until_deleted(session: Session, *, before: set[str]) -> set[str]:
-    """Wait until the namespaces of the run are deleted. Return those that remain, and any other
-    new one.
+    """Wait until the namespaces of the run are deleted. Return those that remain, and any other new
+    namespaces.
 
-    If other processes use the cluster, or other parts of this run, only namespaces with the prefix
+    If other processes, or other parts of this run, use the cluster, only namespaces with the prefix
     are counted.
     """
     alone = session.cluster.disposable and SHARED_CLUSTER not in os.environ

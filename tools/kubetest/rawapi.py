@@ -1,6 +1,7 @@
 """A client that sends JSON over HTTP to an API server, with the credentials of a kubeconfig.
 
-It is used instead of the official client, whose typed objects are far too slow for a thousand Pods.
+This client is used instead of the official client, whose typed objects are far too slow for a
+thousand Pods.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ JSON_PATCH = "application/json-patch+json"
 
 
 class ApiError(Exception):
-    """The API server responded with an error."""
+    """Raised if the API server responds with an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -39,11 +40,13 @@ class Access:
 
 
 def access(kubeconfig: Path) -> Access:
-    """Return the access data of a kubeconfig's current context, for every way to log in."""
+    """Return the access data for a kubeconfig's current context, for every method of
+    authentication.
+    """
     from kubernetes import client, config
 
     configuration = client.Configuration()
-    # The library has no type annotations for it.
+    # The library has no type annotations for this function.
     load: Callable[..., None] = config.load_kube_config
     load(str(kubeconfig), client_configuration=configuration)
     tls = None
@@ -59,7 +62,7 @@ def access(kubeconfig: Path) -> Access:
 
 
 class RawApi:
-    """A client of one API server. Several threads can use it; connections are kept open."""
+    """A client of one API server. Several threads can use the client; connections are kept open."""
 
     def __init__(self, access: Access, *, connections: int = 8) -> None:
         headers = {"Authorization": access.authorization} if access.authorization else {}

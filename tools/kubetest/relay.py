@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from kubetest.rawapi import Access
 
-# The reasons that the API server gives for its errors.
+# Maps the HTTP status of an error to the reason that the API server gives.
 REASONS = {
     409: "AlreadyExists",
     429: "TooManyRequests",
@@ -91,7 +91,7 @@ def error_answer(status: int, retry_after: int | None) -> bytes:
 
 
 class Upstream:
-    """The connection to the API server for one client connection. It is reopened if needed."""
+    """The connection to the API server for one client connection. It is reopened if necessary."""
 
     def __init__(self, target: Access) -> None:
         self._target = target
@@ -132,12 +132,12 @@ class Upstream:
         return answer.get("connection").lower() != "close" and _is_framed(answer)
 
     async def read_answer(self, head: Head, answer: Head) -> None:
-        """Read a response to its end and discard it."""
+        """Read a response to its end and discard the response."""
         async for _ in self._answer_pieces(head, answer):
             pass
 
     async def close(self) -> None:
-        """Close the connection without a TLS shutdown, to which the API server may be slow to
+        """Close the connection without a TLS shutdown, to which the API server can be slow to
         respond.
         """
         if self._streams is not None:
@@ -200,13 +200,13 @@ def _is_framed(answer: Head) -> bool:
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:
-    """Wait until a closed connection has been released, whatever the state of its peer."""
+    """Wait until a closed connection has been released, regardless of the state of its peer."""
     with suppress(OSError):
         await writer.wait_closed()
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end of the stream, then close the other side."""
+    """Copy until the end of the stream, and then close the other side."""
     try:
         while piece := await reader.read(1 << 16):
             writer.write(piece)

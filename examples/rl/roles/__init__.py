@@ -1,6 +1,6 @@
 """The programs: one module for each role, started as ``python3 -m roles.<role>``, and their shared
 modules.
 
-They need Python, symphony and pyzmq. No program knows where it runs, because every address is in
-the environment.
+The programs need Python, symphony and pyzmq. They do not depend on where they run, because every
+address is in the environment.
 """

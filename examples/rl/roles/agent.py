@@ -10,7 +10,7 @@ from roles.newest import Newest
 from symphony.addons.zmq import ZmqClient
 
 SHOW = 20
-# The noise differs between agents: some explore, and some refine.
+# The noise differs between agents: some agents explore, and others refine their path.
 NOISES = (0.05, 0.1, 0.2, 0.4)
 
 

@@ -30,8 +30,8 @@ new EventSource("events").onmessage = async () => {{
 
 
 class Board:
-    """Receives the messages of the recorder and the players. Any thread may read it and wait for
-    changes.
+    """Receives the messages from the recorder and the players. Any thread can read the content and
+    wait for changes.
     """
 
     def __init__(self) -> None:
@@ -59,15 +59,15 @@ class Board:
             self._changed.notify_all()
 
     def wait(self, seen: int) -> int | None:
-        """Wait until there have been more changes than ``seen``. Return their number, or None if
-        there will be no more.
+        """Wait until there have been more changes than ``seen``. Return the number of changes, or
+        None if there will be no more.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._changes > seen)
             return None if self._closed else self._changes
 
     def data(self) -> dict[str, Any]:
-        """Return everything as JSON data: the curves as lists of step and value, and the path as
+        """Return the content as JSON data: the curves as lists of step and value, and the path as
         cells.
         """
         with self._changed:

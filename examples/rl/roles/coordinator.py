@@ -19,7 +19,7 @@ WINDOW = 4
 
 
 class Scores:
-    """The returns that evaluators have measured, by version of the parameters."""
+    """The returns that evaluators have measured, by the version of the parameters."""
 
     def __init__(self) -> None:
         self._by_version: dict[int, list[float]] = {}
@@ -29,7 +29,7 @@ class Scores:
         self._by_version.setdefault(version, []).append(value)
 
     def mean(self, last: int) -> float | None:
-        """Return the mean of the last versions, or None if there are fewer."""
+        """Return the mean of the ``last`` most recent versions, or None if there are fewer."""
         versions = sorted(self._by_version)[-last:]
         values = [value for version in versions for value in self._by_version[version]]
         return sum(values) / len(values) if values and len(versions) == last else None
@@ -42,10 +42,11 @@ class Scores:
 
 
 class Coordinator:
-    """Receives the messages of members that enrol, report scores and leave. A context manager that
-    waits for all members at its end.
+    """Receives messages from members when they enrol, report scores and leave. On exit, this
+    context manager waits for all members.
 
-    Each of its two sockets belongs to one thread. One condition guards their shared state.
+    Each of its two sockets belongs to one thread. One condition guards the state that the threads
+    share.
     """
 
     def __init__(self, options: Options) -> None:
@@ -80,12 +81,12 @@ class Coordinator:
             self._changed.notify_all()
         self._speaker.join()
         self._server.stop()
-        self._server.join()  # The last member that leaves must still receive its reply.
+        self._server.join()  # The last member to leave must still receive its reply.
         self._server.close()
 
     def wait_for_everybody(self) -> bool:
-        """Wait within the patience until all members have enrolled, and return whether they
-        have.
+        """Wait until all members have enrolled, but no longer than the patience. Return whether all
+        have enrolled.
         """
         with self._changed:
             return self._changed.wait_for(
@@ -105,8 +106,8 @@ class Coordinator:
         )
 
     def _wait_until_left(self, kind: str, phase: str) -> None:
-        """Publish the phase, and wait within the patience until all members of this kind have
-        left.
+        """Publish the phase, and wait until all members of this kind have left, but no longer than
+        the patience.
         """
         with self._changed:
             self._phase = phase

@@ -1,4 +1,4 @@
-"""Choose where episodes start: more often at states from which the goal is missed."""
+"""Choose where episodes start: more often in states from which agents miss the goal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from roles import maze, options
 from roles.member import Member
 from symphony.addons.zmq import ZmqServer
 
-# The weight of the newest episode in the share of episodes that reach the goal.
+# The weight of the newest episode in the fraction of episodes that reach the goal.
 NEW = 0.2
 
 
 class Curriculum:
-    """Records how often the goal is reached from each start state."""
+    """Records how often agents reach the goal from each start state."""
 
     def __init__(self, random: Random) -> None:
         self.episodes = 0
@@ -24,12 +24,12 @@ class Curriculum:
 
     @property
     def reached(self) -> float:
-        """Return the share of episodes that reach the goal, over all starts."""
+        """Return the fraction of episodes that reach the goal, over all start states."""
         return sum(self._reached.values()) / len(self._reached)
 
     def answer(self, message: dict[str, Any]) -> int:
-        """Record the result of an agent's last episode, if it had one, and return the start of
-        its next one.
+        """Record the result of an agent's last episode, if there was one, and return the start of
+        its next episode.
         """
         start = message.get("start")
         if start is not None:

@@ -1,4 +1,6 @@
-"""Measure the newest parameters: the mean return of episodes without noise, from every start."""
+"""Measure the newest parameters: the mean return of episodes without noise, from every start
+state.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ STARTS = [state for state in range(maze.STATES) if state != maze.GOAL]
 
 
 def measure(newest: Newest, member: Member, random: Random) -> None:
-    """Measure this version, and report the result to the learner, the recorder and the page."""
+    """Measure this version of the parameters, and report the result to the learner, the recorder
+    and the page.
+    """
     episodes = {start: policy.play(newest.values, start, 0.0, random) for start in STARTS}
     mean = sum(episode.total for episode in episodes.values()) / len(episodes)
     member.measure("evaluation/return", newest.version, mean)
@@ -22,8 +26,8 @@ def measure(newest: Newest, member: Member, random: Random) -> None:
 
 
 def main() -> None:
-    # Enrol only when there are parameters. The run starts when all members have enrolled, so the
-    # untrained parameters are measured too.
+    # Enrol only when parameters are available. The run starts when all members have enrolled, so
+    # the untrained parameters are measured too.
     newest = Newest(options.read().patience)
     with Member("worker") as member:
         random = Random(f"{member.options.seed} {member.name}")

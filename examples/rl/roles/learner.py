@@ -1,4 +1,4 @@
-"""Improve the parameters from the agents' transitions, and decide when the run is over."""
+"""Improve the parameters from the agents' transitions, and determine when the run is over."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from roles.policy import Values
 from symphony.addons.zmq import ZmqClient, ZmqPush
 
 BATCH = 256
-# Parameters are published and saved after these numbers of updates.
+# The numbers of updates after which parameters are published and saved.
 PUBLISH, SAVE = 10, 100
 NAME = "learner"
 
 
 class Learner:
-    """The parameters and the number of their updates, which is their version."""
+    """The parameters, and the number of updates made to them, which is their version."""
 
     def __init__(self, settings: Options) -> None:
         self._settings = settings
@@ -34,7 +34,7 @@ class Learner:
         self._metrics = ZmqPush(service="metrics", serializer="json", timeout=settings.patience)
 
     def update(self) -> bool:
-        """Perform one update. Return False if there is nothing to learn from yet."""
+        """Perform one update. Return False if there are no transitions to learn from yet."""
         batch = self._replay.request({"what": "batch", "size": BATCH})
         if not batch:
             return False
@@ -65,7 +65,7 @@ class Learner:
 
 
 def load(checkpoint: Path | None) -> tuple[int, Values]:
-    """Return the version and the parameters to start with: saved ones, or untrained ones."""
+    """Return the version and the initial parameters, which are either saved or untrained."""
     if checkpoint is None or not checkpoint.exists():
         return 0, policy.untrained()
     saved = json.loads(checkpoint.read_text())
@@ -73,7 +73,7 @@ def load(checkpoint: Path | None) -> tuple[int, Values]:
 
 
 def write(path: Path, content: object) -> None:
-    """Write a JSON file atomically, so that it is complete even if the program is killed."""
+    """Write a JSON file atomically, so that the file is complete even if the program is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(content))
@@ -81,8 +81,8 @@ def write(path: Path, content: object) -> None:
 
 
 def train(learner: Learner, coordinator: Coordinator, settings: Options) -> None:
-    """Update until the run is over. ``updates`` counts the updates of this run, without those of
-    a checkpoint.
+    """Update the parameters until the run is over. ``updates`` counts the updates of this run,
+    without those in a checkpoint.
     """
     began, improved = learner.version, time.monotonic()
     while settings.forever or (

@@ -1,9 +1,9 @@
-"""The membership of a process in the run: it enrols with the learner, learns that the run is over,
-and reports that it leaves.
+"""The membership of a process in the run: the process enrols with the learner, is notified when the
+run is over, and reports that it leaves.
 
 Only the learner knows when the run is over. It publishes the phase of the run under the topic
-``phase`` several times a second, so that a late subscriber receives it as well, and a subscriber
-that receives nothing for a long time knows that the learner has exited.
+``phase`` several times a second. A late subscriber therefore receives the phase as well, and a
+subscriber that receives nothing for a long time can conclude that the learner has exited.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from symphony.addons.zmq import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The phases of a run. Workers leave when it is over. Servers leave when it closes, that is, when
-# all workers have left. Collectors leave last, because the servers still send them messages when
-# the run closes.
+# The phases of a run. Workers leave when the run is over. Servers leave when the run closes, that
+# is, when all workers have left. Collectors leave last, because the servers still send them
+# messages when the run closes.
 RUNNING, OVER, CLOSING, LAST, FAILED = "running", "over", "closing", "last", "failed"
 PHASE = "phase"
-# How often processes that wait for messages check whether the run is closing, in seconds.
+# How often processes that are waiting for messages check whether the run is closing, in seconds.
 BEAT = 0.2
 
 
 class Log:
-    """Sends lines to the logger. The logger has received a line when `write` returns.
+    """Sends lines to the logger. When `write` returns, the logger has received the line.
 
-    If no logger accepts a line within ``patience`` seconds, this line and all later ones are
-    printed by this process.
+    If the logger does not accept a line within ``patience`` seconds, this process prints the line
+    and all later lines.
     """
 
     def __init__(self, name: str, patience: float) -> None:
@@ -66,7 +66,8 @@ class Member:
     ``kind`` is ``worker`` (agents, evaluators), ``collector`` (logger, page) or ``server`` (all
     others).
 
-    It is a context manager that enrols and leaves. It ends the program if the run has failed.
+    The membership is a context manager that enrols and leaves. It ends the program if the run has
+    failed.
     """
 
     def __init__(self, kind: str) -> None:
@@ -77,7 +78,7 @@ class Member:
         self._phase, self._changed = RUNNING, threading.Condition()
         self._learner = ZmqClient(service="run", serializer="json", timeout=self.options.patience)
         patience = self.options.patience
-        # It sends no message for which the end of the program would have to wait.
+        # This subscriber sends no message for which the program would have to wait at its end.
         self._news = ZmqSub(service="news", topics=PHASE, serializer="json", timeout=patience)
         self._listener = threading.Thread(target=self._follow_phase, daemon=True)
         self._log: Log | None = None
@@ -108,15 +109,15 @@ class Member:
 
     @property
     def closing(self) -> bool:
-        """Return whether this server or collector must leave, because no other process needs it
-        any more.
+        """Return whether this server or collector must leave, because no other process needs it any
+        more.
         """
         return self._phase in (LAST, FAILED) or (
             self._phase == CLOSING and self._kind != "collector"
         )
 
     def wait_over(self, timeout: float) -> bool:
-        """Wait at most ``timeout`` seconds until the run is over, and return whether it is."""
+        """Wait at most ``timeout`` seconds until the run is over, and return whether it is over."""
         with self._changed:
             return self._changed.wait_for(lambda: self.over, timeout)
 
@@ -167,13 +168,14 @@ class Member:
 
 
 def messages(pull: ZmqPull | ZmqReceiver, member: Member) -> Iterator[Any]:
-    """Yield incoming messages until the member must leave and no message has arrived for a
-    moment.
+    """Yield incoming messages until the member must leave and no message has arrived for a short
+    time.
     """
     while True:
         closing = (
             member.closing
-            # Checked before the wait: other members may send a last message when the run closes.
+            # This is checked before the wait, because other members can send a last message when
+            # the run closes.
         )
         try:
             yield pull.recv(timeout=BEAT)

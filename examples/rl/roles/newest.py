@@ -1,5 +1,5 @@
-"""The newest parameters, for agents and evaluators. The parameter server announces a version,
-which is then fetched.
+"""The newest parameters, for agents and evaluators. The parameter server announces a version, and
+the client then fetches it.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from roles.policy import Values
 from roles.ps import VERSION
 from symphony.addons.zmq import ZmqClient, ZmqSub, ZmqTimeoutError
 
-# After this many seconds it asks without an announcement, because announcements before it was
-# connected are lost.
+# After this many seconds, the client requests the parameters without an announcement, because
+# announcements before it was connected are lost.
 ASK = 0.05
 
 
 class Newest:
     """The newest parameters that were fetched, and their version. The constructor waits until
-    there are some.
+    parameters are available.
     """
 
     def __init__(self, patience: float) -> None:
         self.version = -1
         self.values: Values = []
         self._asked = 0.0
-        # Subscribe before the first request, so that no version is missed in between.
+        # Subscribe before the first request, so that no version between the two is missed.
         self._versions = ZmqSub(service="versions", topics=VERSION, serializer="json")
         self._server = ZmqClient(service="parameters", serializer="json", timeout=patience)
         while not self.fetch():
@@ -40,8 +40,8 @@ class Newest:
         return True
 
     def follow(self, timeout: float = 0.0) -> bool:
-        """Fetch the parameters if they were announced, or are announced within ``timeout``
-        seconds. Return whether they have changed.
+        """Fetch the parameters if a new version was announced, or is announced within ``timeout``
+        seconds. Return whether the parameters have changed.
         """
         announced = self.version
         try:

@@ -10,13 +10,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The settings of the run, which ``experiment.py`` sets.
+    """The settings of the run, as set by ``experiment.py``.
 
-    ``workers`` is the number of agents and evaluators, ``collectors`` the number of processes that
-    collect messages until the end, and ``servers`` the number of all other processes except the
-    learner. The run ends after ``updates``, or earlier when the mean return reaches ``target``,
-    unless ``forever`` is set. ``pace`` is the minimum duration of an update and ``patience`` the
-    longest wait for another process, both in seconds. ``results`` is a directory for results.
+    ``workers`` is the number of agents and evaluators, ``collectors`` is the number of processes
+    that collect messages until the end, and ``servers`` is the number of all other processes except
+    the learner. The run ends after ``updates`` updates, or earlier when the mean return reaches
+    ``target``, unless ``forever`` is set. ``pace`` is the minimum duration of an update and
+    ``patience`` is the longest wait for another process, both in seconds. ``results`` is a
+    directory for results.
     """
 
     workers: int = 1

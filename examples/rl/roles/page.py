@@ -1,5 +1,5 @@
-"""The page that shows the progress of the run: ``/`` for people, ``/data.json`` for programs,
-and ``/events`` to wait for changes.
+"""The page that shows the progress of the run: ``/`` for people, ``/data.json`` for programs, and
+``/events`` to wait for changes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*given)
 
     def do_GET(self) -> None:
-        """Respond with the page, its changing part, the data, or a stream of the number of
-        changes.
+        """Respond with the page, its changing part, the data, or a stream that reports the number
+        of changes.
         """
         pages: dict[str, tuple[str, Callable[[], str]]] = {
             "/": ("text/html", lambda: board.page(self._board.data())),
@@ -63,11 +63,11 @@ class Handler(BaseHTTPRequestHandler):
             pass  # The client has closed the connection.
 
     def log_message(self, *_: object) -> None:
-        """Log nothing, because requests are frequent."""
+        """Do not log requests, because they are frequent."""
 
 
 class Server(ThreadingHTTPServer):
-    """Handles every request in its own thread. No thread delays the end of the program."""
+    """Handles every request in a separate thread. No thread delays the end of the program."""
 
     daemon_threads = True
     block_on_close = False

@@ -1,5 +1,5 @@
-"""The parameters, the actions that they select, and their updates: a table of values by state
-and action. Pure.
+"""The parameters, the actions that they select, and their updates. The parameters are a table of
+values by state and action. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from roles import maze
 DISCOUNT = 0.98
 
 Values = list[list[float]]
-# State, action, reward, next state, and whether the next state is the goal.
+# The elements are state, action, reward, next state, and whether the next state is the goal.
 Transition = tuple[int, int, float, int, bool]
 
 
@@ -24,7 +24,7 @@ def untrained() -> Values:
 
 
 def greedy(row: Sequence[float]) -> int:
-    """Return the best action of a state, or the first one if several are equal."""
+    """Return the best action for a state, or the first of several equally good actions."""
     return max(range(len(row)), key=row.__getitem__)
 
 
@@ -45,7 +45,7 @@ class Episode:
 
 
 def play(values: Values, start: int, noise: float, random: Random) -> Episode:
-    """Play one episode. A share ``noise`` of the actions, from 0 to 1, is random."""
+    """Play one episode. A fraction ``noise`` of the actions, from 0 to 1, is random."""
     state, total, reached = start, 0.0, False
     transitions: list[Transition] = []
     while len(transitions) < maze.LIMIT and not reached:

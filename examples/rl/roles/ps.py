@@ -11,14 +11,14 @@ VERSION = "version"
 
 
 class Store:
-    """The newest parameters, after the learner has sent some."""
+    """The newest parameters, once the learner has sent some."""
 
     def __init__(self, versions: ZmqPub) -> None:
         self._newest: dict[str, Any] = {}
         self._versions = versions
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Store parameters from the learner, or return the newest ones if the client does not
+        """Store parameters from the learner, or return the newest parameters if the client does not
         have them.
         """
         if message["what"] == "put":
@@ -35,7 +35,7 @@ def main() -> None:
     ):
         server.start_loop(
             Store(versions).answer
-        )  # From here on, the publisher belongs to that thread.
+        )  # From here on, the publisher belongs to the thread of the server.
         with Member("server") as member:
             member.wait_closing()
 

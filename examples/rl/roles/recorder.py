@@ -13,7 +13,7 @@ from symphony.addons.zmq import ZmqPull
 
 
 class Means:
-    """The mean of the measurements by series and step, from one or several processes."""
+    """The means of the measurements by series and step, from one or several processes."""
 
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int], tuple[float, int]] = {}

@@ -1,5 +1,5 @@
-"""Store the agents' transitions, serve batches of them, and limit the agents to the pace of the
-learner.
+"""Store the agents' transitions, serve batches of transitions, and limit the agents to the pace of
+the learner.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from roles.member import Member, messages
 from symphony.addons.zmq import ZmqPull, ZmqServer
 
 CAPACITY = 20_000
-# How many transitions the agents may be ahead, and how often each is used on average. The side that
-# is ahead waits for the other, so the ratio of data to updates does not depend on the speed of the
-# agents and the learner.
+# How many transitions the agents can be ahead, and how often each transition is used on average.
+# The side that is ahead waits for the other, so the ratio of data to updates does not depend on the
+# speed of the agents and the learner.
 LEAST, REUSE = 1_000, 8
-# Batches are served from this many transitions on. With fewer, every process would wait for one
-# lost episode at the start.
+# Batches are served once there are this many transitions. With a smaller number, a lost episode at
+# the start would make every process wait.
 FIRST = 500
 SIZE_EVERY = 2_000
-# An episode that was permitted and has not arrived after this many seconds is lost, because its
-# agent has exited.
+# If a permitted episode has not arrived after this many seconds, it is lost, because its agent has
+# exited.
 LOST = 30.0
 
 
 class Memory:
-    """The last transitions. Two threads use it: one adds transitions, and the other answers
+    """The last transitions. Two threads use the memory: one adds transitions, and the other answers
     requests.
 
-    A permitted episode is counted with the maximum length until it arrives. There are queues and
-    perhaps a network between an agent and this process, and all episodes that wait there were
-    played with old parameters.
+    A permitted episode is counted with the maximum length until it arrives. Episodes wait in
+    queues, and possibly in a network, between an agent and this process, and all waiting episodes
+    were played with old parameters.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Memory:
         self.added = self.sampled = 0
         self._random, self._clock = random, clock
         self._transitions: deque[Any] = deque(maxlen=capacity)
-        # The time of permission of each episode that has not arrived yet.
+        # The time at which each episode that has not arrived yet was permitted.
         self._expected: deque[float] = deque()
         self._lock = threading.Lock()
 
@@ -58,7 +58,9 @@ class Memory:
                 self.added += 1
 
     def batch(self, size: int) -> list[Any]:
-        """Return randomly chosen transitions, or none if there are too few, or too few new ones."""
+        """Return randomly chosen transitions, or an empty list if there are too few transitions
+        or too few new ones.
+        """
         with self._lock:
             if self.added < FIRST or self.sampled + size > REUSE * self.added:
                 return []
@@ -77,7 +79,7 @@ class Memory:
             return wanted
 
     def answer(self, message: dict[str, Any]) -> object:
-        """Answer a request of the learner or of an agent."""
+        """Answer a request from the learner or from an agent."""
         return self.batch(message["size"]) if message["what"] == "batch" else self.ticket()
 
 

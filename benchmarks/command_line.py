@@ -36,7 +36,7 @@ def measure(options: Options) -> Iterator[Figure]:
 
 
 def symphony() -> list[str]:
-    """Return the arguments that run the program as a shell does."""
+    """Return the command that runs the program in the way a shell would."""
     return console_script() or [sys.executable, "-m", "symphony"]
 
 

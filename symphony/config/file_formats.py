@@ -29,9 +29,9 @@ _TOML_LINE = re.compile(r"""\s*(\[{1,2}[-\w."' ]+\]{1,2}|[-\w."' ]+=.*)\s*(#.*)?
 def read_file(path: Path, own_fields: Collection[str] = (), *, is_found_file: bool) -> ConfigSource:
     """Read a configuration file.
 
-    ``own_fields`` are fields that the program has added. ``is_found_file`` is true if the file was
-    found by searching, and false if the program loads it. Raises `NotFound` if the file does not
-    exist, and `SpecError` if its content is invalid.
+    ``own_fields`` are fields that the program has added. ``is_found_file`` is true if the file
+    was found by searching, and false if the program loaded it explicitly by its path. Raises
+    `NotFound` if the file does not exist, and `SpecError` if its content is invalid.
     """
     text = read_text(path)
     parse = _PARSERS[detect_format(path, text)]

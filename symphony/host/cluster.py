@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from symphony.plan.topology import Topology
     from symphony.process_details import ProcessDetails
 
-# The time that a supervisor has after the exit of its last process to stop processes that were left
-# behind.
+# How long a supervisor has, after its last process exits, to stop processes that were left behind.
 FINISH_TIMEOUT_SECONDS = 60.0
 _STATUS_CHECK_SECONDS = 1.0
 PORT_HOLD_MODES = ("started", "bound")
@@ -252,7 +251,7 @@ class HostCluster(Cluster):
             raise LaunchFailed(f"{report.reason}; the processes that had started were stopped")
 
     def _children_options(self) -> dict[str, Any]:
-        """Return the keyword arguments for the ``children`` class, as values for JSON."""
+        """Return the keyword arguments for the ``children`` class, as JSON-serializable values."""
         return {}
 
     def _roll_back(self, manifest: HostManifest) -> None:

@@ -208,7 +208,7 @@ def from_yaml(path: Path, text: str, is_text: IsText) -> tuple[Any, Locator]:
         try:
             data = reader.read(getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except yaml.YAMLError:
-            # The loader of libyaml is faster, but the Python loader produces better error messages.
+            # The libyaml loader is faster, but the Python loader produces better error messages.
             # The text is therefore parsed again after an error.
             data = reader.read(yaml.SafeLoader)
     except _UnsupportedYaml as exc:

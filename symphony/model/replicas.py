@@ -52,7 +52,7 @@ def entries(processes: Mapping[str, Any], errors: ErrorCollector) -> list[Entry]
 
 
 class _Replication:
-    """The expansion of the replicas of one file."""
+    """Expands the replicas in one file."""
 
     def __init__(self, errors: ErrorCollector) -> None:
         self._errors = errors

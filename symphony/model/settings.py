@@ -211,7 +211,7 @@ _SIZE = Field(name="size", type=QUANTITY, description="the maximum size: '8Gi'")
 _FILES = Field(
     name="files",
     type=FILES,
-    description="files to create it from; without them it must exist",
+    description="the files to create the object from; if they are omitted, it must already exist",
     subject="the files of the volume",
 )
 

@@ -61,9 +61,9 @@ An experiment file is a YAML or JSON file. This page describes all its keys. It 
 the JSON Schema of the file. The same settings are methods of [`Process`](api/experiment.md) in
 Python.
 
-An unknown key is an error that names the line and the most similar key. A value of `null` has the
-same effect as omitting the key. If the file declares [parameters](../howto/parameters.md), every
-value can contain `${name}`.
+An unknown key causes an error that names the line and the most similar key. A value of `null` has
+the same effect as omitting the key. If the file declares [parameters](../howto/parameters.md),
+every value can contain `${name}`.
 """
 
 EDITORS = """

@@ -137,8 +137,9 @@ def is_mark(line: str) -> bool:
 
 
 def last_lines(text: str, count: int) -> str:
-    r"""Return the last lines of a text. Only a newline ends a line, as in all functions that read
-    logs.
+    r"""Return the last ``count`` lines of ``text``.
+
+    Only a newline ends a line, as in all functions that read logs.
 
     >>> last_lines("one\ntwo\nthree", 2)
     'two\nthree'

@@ -178,8 +178,8 @@ class Windows:
         return pid if self._server is not None and _parent(pid) == self._server.pid else None
 
     def stop_sink(self, process: str) -> None:
-        """Stop the process that writes the log of a window that is kept open, because tmux would
-        also keep that process running.
+        """Stop the process that writes the log of a window that is kept open; otherwise, tmux
+        would keep that process running too.
         """
         sink = self.sink(process)
         if sink is not None:

@@ -2,8 +2,9 @@
 
 ZeroMQ sends messages in the background, so a program that exits immediately would lose its last
 messages. All objects that are still open when the program exits are therefore closed, and the exit
-waits for unsent messages for at most ``linger`` seconds per socket. The same applies to a child of
-multiprocessing, but not to a child of ``os.fork`` that calls ``os._exit``.
+waits for unsent messages for at most ``linger`` seconds per socket. The same applies to a child
+process that ``multiprocessing`` starts, but not to one that is created with ``os.fork`` and calls
+``os._exit``.
 
 This module authenticates the clients of an encrypted service itself, in one thread. The
 ``ThreadAuthenticator`` of pyzmq is not used because it imports asyncio into every program, and

@@ -137,7 +137,7 @@ def _least_width(columns: Sequence[Column], sizes: Sequence[int], shown: Sequenc
 def _shrink(columns: Sequence[Column], sizes: list[int], shown: Sequence[int], width: int) -> None:
     """Reduce the sizes of flexible columns until the table fits into the width.
 
-    Columns are reduced from the last to the first, but not below `Column.least`. If the table is
+    Columns are narrowed from the last to the first, but not below `Column.least`. If the table is
     still too wide, the widest column is reduced repeatedly.
     """
     flexible = [index for index in shown if columns[index].flexible]

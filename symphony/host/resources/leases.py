@@ -80,7 +80,7 @@ class PortLeases:
         self.holds.clear()
 
     def release_holds(self) -> None:
-        """Close this process's descriptors of the holds.
+        """Close this process's file descriptors for the holds.
 
         Call this method after a supervisor has inherited the holds. From then on, only the
         supervisor determines when the holds end.

@@ -189,7 +189,7 @@ def _connect_terminal(stream: ExecStream, *, keys: int, resized: int) -> Command
     """Pass keys, output and terminal sizes until the command exits.
 
     ``keys`` and ``resized`` are file descriptors. Returns None if the connection ended before the
-    command.
+    command did.
     """
     reading = True
     while not stream.closed:

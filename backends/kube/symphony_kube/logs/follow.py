@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 # How many events can wait for the caller. Readers wait while the queue is full.
 MAX_QUEUED_EVENTS = 256
-# Each process needs a connection. For more processes than this, the limit on open files is raised.
+# Each process needs a connection. If there are more processes than this, the limit on open files
+# is raised.
 MANY_PROCESSES = 200
 # The pause before reading again the log of a process that is still running as far as is known.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0

@@ -151,7 +151,7 @@ def pod_ended(reason: str, message: str) -> Reason:
 
 
 def setup_failure(reason: str, message: str) -> Reason:
-    """Return why the setup of a Pod makes no progress, using a warning event from its node."""
+    """Return the reason that the setup of a Pod is stalled, from a warning event of its node."""
     code = ReasonCode.MOUNT_FAILED if reason in _MOUNT_EVENTS else ReasonCode.CREATING
     return Reason(with_message(reason, mount_failure(message)), code)
 

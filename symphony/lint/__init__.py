@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from symphony.model import Experiment
     from symphony.model.document_path import DocumentPath
 
-# If one of these settings could not be loaded, services or processes are missing, and the rules
-# would report problems that the experiment does not have.
+# If one of these settings could not be loaded, services or processes may be missing.
 _STRUCTURAL_KEYS = frozenset({"binds", "connects", "count", "exposes", "processes", "parameters"})
+# The rules whose findings refer to another part of the experiment. If that part could not be
+# loaded, these rules would report problems that the experiment does not have.
+_REFERRING_RULES = frozenset(
+    {"encrypted", "no-processes", "ready", "start-order", "unbound-service", "unused-service"}
+)
 
 
 def lint(
@@ -42,7 +46,9 @@ def lint(
     out.
     """
     error_paths = [error.path for error in load_errors]
-    if any(_is_structural(path) for path in error_paths):
+    structural_errors = [path for path in error_paths if _is_structural(path)]
+    affected_components = [_component_of(path) for path in structural_errors]
+    if () in affected_components:
         return []
     findings: list[Finding] = []
     for target in targets:
@@ -56,7 +62,10 @@ def lint(
             rules.append(literals.rules(experiment, machine))
         for rule in rules:
             findings += [finding.for_target(target.name) for finding in rule]
-    findings = [finding for finding in findings if not _is_affected(finding.path, error_paths)]
+    if structural_errors:
+        findings = [finding for finding in findings if finding.rule not in _REFERRING_RULES]
+    unloaded = [*error_paths, *affected_components]
+    findings = [finding for finding in findings if not _is_affected(finding.path, unloaded)]
     return in_document_order(merge_findings(findings), experiment.dump_dict())
 
 
@@ -67,11 +76,20 @@ def _is_structural(path: DocumentPath) -> bool:
     """
     from symphony.model.settings import SETTINGS
 
-    keys = path[2:] if path[:1] == ("processes",) else path
-    if keys[:1] == ("processes",):
-        keys = keys[2:]
+    keys = path[len(_component_of(path)) :]
     known_keys = {*SETTINGS, *_OPTION_KEYS}
     return not keys or keys[0] in _STRUCTURAL_KEYS or keys[0] not in known_keys
+
+
+def _component_of(path: DocumentPath) -> DocumentPath:
+    """Return the path of the process or group that contains a path.
+
+    The result is empty if the path is not in a process or group.
+    """
+    is_in_member = path[2:3] == ("processes",) and len(path) > 3
+    if path[:1] != ("processes",) or len(path) < 2:
+        return ()
+    return path[:4] if is_in_member else path[:2]
 
 
 _OPTION_KEYS = frozenset(
@@ -81,7 +99,7 @@ _OPTION_KEYS = frozenset(
 
 
 def _is_affected(path: DocumentPath, error_paths: Iterable[DocumentPath]) -> bool:
-    """Return whether a finding is about a value that could not be loaded."""
+    """Return whether a finding is about a part of the document that could not be loaded."""
     return any(path[: len(error_path)] == error_path for error_path in error_paths)
 
 

@@ -104,9 +104,11 @@ def test_consequences_of_load_errors_are_not_reported() -> None:
     image_path = ("processes", "a", "container_image")
     assert problems_with(*image_path) == ["localhost", "unbound-service"]
     assert problems_with("processes", "a", "env") == ["no-image", "unbound-service"]
-    assert problems_with("processes", "b", "binds") == []
-    assert problems_with("processes", "b", "bind") == []
-    assert problems_with("processes", "b") == []
+    assert problems_with("processes", "b", "binds") == ["localhost", "no-image"]
+    assert problems_with("processes", "b", "bind") == ["localhost", "no-image"]
+    assert problems_with("processes", "b") == ["localhost", "no-image"]
+    assert problems_with("processes", "a", "contianer_image") == []
+    assert problems_with("process") == []
 
 
 # --- errors of a backend ---

@@ -108,10 +108,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for reason, count in reasons.most_common():
             terminalreporter.line(f"{count} x {reason}")
     failed = {report.nodeid for report in terminalreporter.getreports("failed")}
-    flaky = {report.nodeid for report in terminalreporter.getreports("rerun")} - failed
+    first_runs = terminalreporter.getreports("rerun")
+    flaky = [report for report in first_runs if report.nodeid not in failed]
     if flaky:
         terminalreporter.section("FLAKY: failed once, passed on the second run", sep="!", bold=True)
-        for nodeid in sorted(flaky):
+        for report in flaky:
+            terminalreporter.line(report.longreprtext)
+        for nodeid in sorted({report.nodeid for report in flaky}):
             terminalreporter.line(nodeid)
 
 

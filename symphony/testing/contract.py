@@ -166,9 +166,8 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment, capsys: pytest.CaptureFixture[str]
     ) -> None:
         # The fixed port of the running experiment must not prevent its replacement.
-        self.add(experiment, "worker", programs.FOREVER).binds({"echo": _free_port()}).exposes(
-            "echo"
-        )
+        (port,) = _free_ports(1)
+        self.add(experiment, "worker", programs.FOREVER).binds({"echo": port}).exposes("echo")
         cluster.launch(experiment)
         before = until(cluster, "contract", all_running, timeout=self.timeout)
         with pytest.raises(AlreadyExists, match="'contract' is running"):
@@ -257,8 +256,9 @@ class BackendContract:
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
         self.can("topology")
+        web, board = _free_ports(2)
         server = self.add(experiment, "server", programs.FOREVER)
-        server.binds(["db", "web"]).exposes({"web": 7348, "board": 7349}).connects("inner")
+        server.binds(["db", "web"]).exposes({"web": web, "board": board}).connects("inner")
         team = (
             experiment.new_process_group("team")
             .connects("db")
@@ -273,7 +273,7 @@ class BackendContract:
         found = cluster.describe_topology("contract")
         ports = {service.name: service.port for service in found.services}
         assert None not in ports.values()
-        assert (ports["web"], ports["board"]) == (7348, 7349)
+        assert (ports["web"], ports["board"]) == (web, board)
         services = tuple(
             replace(service, port=ports[service.name]) for service in described.services
         )
@@ -285,7 +285,8 @@ class BackendContract:
     def test_every_process_has_the_address_of_every_service(
         self, cluster: Cluster, experiment: Experiment
     ) -> None:
-        self.add(experiment, "one", programs.REPORT).binds(["a-b", "c"]).exposes({"web": 7345})
+        (web,) = _free_ports(1)
+        self.add(experiment, "one", programs.REPORT).binds(["a-b", "c"]).exposes({"web": web})
         group = experiment.new_process_group("team")
         self.add(group, "two", programs.REPORT).connects("c")
         self.finish(cluster, experiment)
@@ -297,7 +298,7 @@ class BackendContract:
                 assert first[variable] == second[variable]
             address = f"{first[f'SYMPH_{name}_HOST']}:{first[f'SYMPH_{name}_PORT']}"
             assert first[f"SYMPH_{name}_ADDR"] == address
-        assert first["SYMPH_WEB_PORT"] == "7345"
+        assert first["SYMPH_WEB_PORT"] == str(web)
         assert len({first[f"SYMPH_{name}_PORT"] for name in ("A_B", "C", "WEB")}) == 3
         assert [env["SYMPHONY_ROLE"] for env in environments] == ["one", "two"]
         assert [env["SYMPHONY_GROUP"] for env in environments] == ["", "team"]
@@ -613,12 +614,18 @@ class BackendContract:
         return report
 
 
-def _free_port() -> int:
-    """Return a free port of this machine. On a cluster, any port is free."""
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        port: int = server.getsockname()[1]
-    return port
+def _free_ports(count: int) -> list[int]:
+    """Return free ports of this machine. On a cluster, any port is free.
+
+    A fixed port would conflict with that of another run of the contract at the same time.
+    """
+    with contextlib.ExitStack() as servers:
+        ports: list[int] = []
+        for _ in range(count):
+            server = servers.enter_context(socket.socket())
+            server.bind(("127.0.0.1", 0))
+            ports.append(server.getsockname()[1])
+    return ports
 
 
 def _iso(at: float) -> str:

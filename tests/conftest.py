@@ -36,6 +36,7 @@ for variable in _VARIABLES.split():
 _EMPTY_CONFIGURATION = tempfile.TemporaryDirectory(prefix="symphony-test-")
 os.environ["XDG_CONFIG_HOME"] = _EMPTY_CONFIGURATION.name
 
+pytest.register_assert_rewrite("symphony.testing.contract")
 pytest_plugins = ["kubetest.plugin", "tests.machine"]
 
 # Tests with this marker never run at the same time.

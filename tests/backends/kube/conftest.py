@@ -65,9 +65,13 @@ def shared(kube_cluster, open_cluster):
 
 @pytest.fixture
 def own_namespaces(kube_cluster, open_cluster, name):
-    """A cluster with a namespace for each experiment. ``name`` is deleted at the end."""
+    """A cluster with a namespace for each experiment. The namespace ``name`` is deleted at the end.
+
+    A namespace that is still terminating would be listed as an experiment in the next test.
+    """
     yield open_cluster()
     remove_namespace(kube_cluster.raw, name)
+    wait_until(lambda: kube_cluster.raw.find(f"/api/v1/namespaces/{name}") is None)
 
 
 @pytest.fixture(params=["shared", "own"])

@@ -7,6 +7,8 @@ import http.server
 import os
 import select
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,3 +168,13 @@ def test_monitor_of_an_exited_process_has_no_result() -> None:
     active[0] = False
     loop.run_posted()
     assert results == []
+
+
+def test_a_supervisor_imports_slow_modules_only_for_probes() -> None:
+    """Every launch waits until the supervisor has imported its modules."""
+    program = (
+        "import sys, symphony.host.supervisor.supervisor;"
+        "print([name for name in ('ssl', 'http', 'email', 'tempfile') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

@@ -78,10 +78,11 @@ def test_readme_shows_the_most_important_commands() -> None:
 
 def test_readme_lists_the_ignored_settings() -> None:
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    listed = text.partition("**Ignored on `local` and `tmux`:**")[2].partition(". `symphony")[0]
+    listed = text.partition("`local` and `tmux` ignore ")[2].partition(". `symphony")[0]
     ignored = {key for key in SETTINGS if key not in HONOURED and not key.startswith("resource_")}
     words = {"tolerations": "tolerations", "labels": "labels", "volumes": "volumes"}
     for key in ignored | {"container_image"}:
         assert words.get(key, f"`{key}`") in listed, key
     # The list also contains the image, and CPU and memory in one element.
-    assert len(listed.split(", ")) == len(ignored) + 2
+    elements = listed.replace("` and `", "`, `").split(", ")
+    assert len(elements) == len(ignored) + 2

@@ -61,6 +61,7 @@ def test_launch_creates_all_objects_with_one_run_label(kube_cluster, any_cluster
     any_cluster.delete(name)
 
 
+@pytest.mark.namespaces
 def test_number_of_requests_of_a_launch(kube_cluster, kube_faults, open_cluster, name, tmp_path):
     through = {"kubeconfig": str(kube_faults.kubeconfig)}
     for options in ({"namespace": kube_cluster.namespace}, {}):

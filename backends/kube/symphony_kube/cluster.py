@@ -1,4 +1,4 @@
-"""The cluster of the kube backend. Each method delegates to the module that implements it."""
+"""The kube backend's `Cluster` class. Each method delegates to the module that implements it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ BIND_HOST = "0.0.0.0"
 
 
 class KubeCluster(Cluster):
-    """Runs experiments as Pods, Services and Jobs in a Kubernetes cluster.
+    """A Kubernetes cluster that runs experiments as Pods, Services and Jobs.
 
-    Each experiment gets its own namespace. ``namespace`` selects one existing namespace for all
-    experiments, for users who may not create namespaces; the names of objects then begin with the
-    name of the experiment. ``jobs_only`` creates a Job for every Pod, for users who may create only
-    Jobs.
+    By default, each experiment gets its own namespace. Users who may not create namespaces can set
+    ``namespace`` to an existing namespace for all experiments. Object names then begin with the
+    experiment's name. Users who may create Jobs but not Pods can set ``jobs_only``. With this
+    setting, symphony creates a Job for every Pod.
 
     ``kubeconfig`` and ``context`` select the cluster as in kubectl. The kubeconfig is never
     modified. ``image`` is the default image for processes. ``expose`` is the type of the Services
-    for exposed services: LoadBalancer, NodePort or none. ``connections`` is the maximum number of
-    concurrent requests.
+    that are created for exposed services: LoadBalancer, NodePort or none. ``connections`` is the
+    maximum number of concurrent API requests.
     """
 
     backend: ClassVar[str] = "kube"
@@ -93,7 +93,9 @@ class KubeCluster(Cluster):
 
     @functools.cached_property
     def api(self) -> Api:
-        """The client for the API server. It is created on first use; a dry run never uses it."""
+        """The client for the API server. It is created on first use. A dry run uses it only with
+        ``dry_run="server"``.
+        """
         from symphony_kube.api.client import Api
 
         return Api(
@@ -101,7 +103,7 @@ class KubeCluster(Cluster):
         )
 
     def scope(self, experiment: str) -> Scope:
-        """Return the namespace and the labels of the objects of an experiment."""
+        """Return the namespace, names and labels of an experiment's objects."""
         if self.namespace is None:
             return Scope(experiment=experiment, namespace=experiment)
         return Scope(experiment=experiment, namespace=self.namespace, shared=True)
@@ -109,7 +111,7 @@ class KubeCluster(Cluster):
     # --- launching ---
 
     def plan(self, experiment: Experiment) -> Plan:
-        """Resolve an experiment for this cluster without sending any request. Raises
+        """Resolve an experiment for this cluster without sending any requests. Raises
         `SpecError`.
         """
         from symphony.plan.addresses import AddressScheme
@@ -120,7 +122,7 @@ class KubeCluster(Cluster):
         return resolve(experiment, scheme, self.defaults)
 
     def manifest(self, experiment: Experiment) -> KubeManifest:
-        """Return the objects that a launch creates, without sending any request.
+        """Return the objects that a launch would create, without sending any requests.
 
         Raises `SpecError`.
         """
@@ -134,11 +136,10 @@ class KubeCluster(Cluster):
     def _launch(
         self, experiment: Experiment, *, force: bool, on_change: OnChange = None
     ) -> Manifest:
-        """Create the objects of an experiment. If one object cannot be created, delete the others
-        again.
+        """Create an experiment's objects. If any object cannot be created, delete the others.
 
-        A process that starts after others is created when its conditions are met. Returns when all
-        objects are created.
+        A process that starts after others is created when its start conditions are met. Return when
+        all objects have been created, except for the objects of processes that can never start.
         """
         from symphony_kube.lifecycle import launch
 
@@ -149,7 +150,7 @@ class KubeCluster(Cluster):
         return manifest
 
     def check(self, manifest: Manifest) -> None:
-        """Validate every object on the API server without creating it."""
+        """Have the API server validate every object without creating it."""
         from symphony_kube.lifecycle import server_check
         from symphony_kube.render.manifest import KubeManifest
 
@@ -157,15 +158,19 @@ class KubeCluster(Cluster):
             server_check.check_with_server(self.api, manifest)
 
     def node_gpus(self) -> dict[str, int]:
-        """Return the number of allocatable GPUs on each node. Raises `BackendError`."""
+        """Return the number of allocatable GPUs on each node that is not cordoned, keyed by node
+        name.
+
+        Raises `BackendError`.
+        """
         from symphony_kube.node_pools.live_nodes import allocatable_gpus
 
         return allocatable_gpus(self.api, self.options.gpu_resource)
 
     def delete(self, experiment: str) -> None:
-        """Delete the objects of an experiment, and return when they no longer exist.
+        """Delete an experiment's objects, and return when they no longer exist.
 
-        Does nothing if the experiment does not exist.
+        If the experiment does not exist, do nothing.
         """
         from symphony_kube.lifecycle import delete
 
@@ -174,7 +179,11 @@ class KubeCluster(Cluster):
     # --- observing ---
 
     def list_experiments(self) -> list[str]:
-        """Return the names of the experiments that symphony created in this cluster."""
+        """Return the names of the experiments in the shared namespace.
+
+        If no shared namespace is set, return the names of all experiments that have their own
+        namespace.
+        """
         from symphony_kube.status import experiments
 
         return experiments.list_experiments(self.api, namespace=self.namespace)
@@ -188,13 +197,13 @@ class KubeCluster(Cluster):
     def explain_process(
         self, experiment: str, process: str, process_group: str | None = None
     ) -> ProcessDetails:
-        """Return the details of a process, using its Pod and the events of the Pod."""
+        """Return the details of a process, based on its Pod and the Pod's events."""
         from symphony_kube.status import details
 
         return details.describe_in_detail(self.api, self.scope(experiment), process, process_group)
 
     def describe_topology(self, experiment: str) -> Topology:
-        """Return the topology of a running experiment, using its Pods and Services."""
+        """Return the topology of a running experiment, based on its Pods and Services."""
         from symphony_kube.status import topology
 
         return topology.describe_topology(self.api, self.scope(experiment))
@@ -207,7 +216,7 @@ class KubeCluster(Cluster):
         on_change: OnChange = None,
         until: Until = "ended",
     ) -> ExperimentStatus:
-        """Return when every process has reached a given state; see `Cluster.wait`."""
+        """Wait until every process has reached the given state; see `Cluster.wait`."""
         from symphony_kube.status import wait
 
         return wait.wait(
@@ -241,7 +250,7 @@ class KubeCluster(Cluster):
         since: float | str | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """Return the lines of processes; see `Cluster.iter_logs`."""
+        """Return an iterator over the log lines of processes; see `Cluster.iter_logs`."""
         from symphony_kube.logs import read
 
         return read.iter_log_lines(
@@ -257,7 +266,7 @@ class KubeCluster(Cluster):
         *,
         interactive: bool = False,
     ) -> ExecResult:
-        """Run a command in the container of a process; see `Cluster.exec_command`."""
+        """Run a command in a process's container; see `Cluster.exec_command`."""
         from symphony_kube.access import exec
 
         return exec.run_command(
@@ -270,7 +279,9 @@ class KubeCluster(Cluster):
         )
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Run a shell in the container of a process, on the terminal."""
+        """Run an interactive shell in a process's container, and connect the shell to the
+        terminal.
+        """
         from symphony_kube.access import exec
 
         exec.login(self.api, self.scope(experiment), process, process_group)
@@ -293,7 +304,7 @@ class KubeCluster(Cluster):
             copy.transfer(self.api, self.scope(experiment), source, target, progress=progress)
 
     def external_url(self, experiment: str, service: str) -> str:
-        """Return ``host:port`` of the load balancer or node port of an exposed service."""
+        """Return the ``host:port`` of an exposed service's load balancer or node port."""
         from symphony_kube.access import port_forward
 
         return port_forward.external_address(self.api, self.scope(experiment), service)
@@ -318,9 +329,10 @@ class KubeCluster(Cluster):
     def visit(
         self, experiment: str, service: str, *, on_error: Callable[[str], None] | None = None
     ) -> Tunnel:
-        """Return the external address of a service if it accepts connections.
+        """Return a tunnel to a service.
 
-        Otherwise, forward a local port.
+        If the service's external address accepts connections, the tunnel uses this address.
+        Otherwise, the tunnel uses a forwarded port.
         """
         from symphony_kube.access import port_forward
 

@@ -1,4 +1,4 @@
-"""Starting processes as children of the supervisor, and observing their exits.
+"""Start processes as children of the supervisor, and observe their exits.
 
 Each child leads its own session and process group. Its exit is observed through a pidfd, or through
 SIGCHLD if pidfds are not available or too few descriptors are left. In both cases, no polling is
@@ -23,8 +23,8 @@ from symphony.host.supervisor.event_loop import EventLoop
 from symphony.open_files import raise_open_file_limit
 from symphony_local.environment import InheritedEnvironment
 
-# The number of descriptors that are not used for pidfds, so that logs, probes and reading /proc
-# have enough.
+# The number of descriptors that are reserved for logs, probes and reading /proc, and are not used
+# for pidfds.
 SPARE_DESCRIPTORS = 64
 
 
@@ -39,9 +39,7 @@ class LocalChild:
 
     @property
     def pid(self) -> int:
-        """Return the pid of the process, which also identifies its process group and its
-        session.
-        """
+        """The pid of the process, which also identifies its process group and session."""
         return self.popen.pid
 
 
@@ -62,7 +60,7 @@ class LocalChildren:
         return len(self._running)
 
     def get(self, name: str) -> LocalChild | None:
-        """Return the running child with that name, or None."""
+        """Return the running child called ``name``, or None if there is none."""
         return self._running.get(name)
 
     def start(
@@ -92,8 +90,8 @@ class LocalChildren:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                # Every descriptor of the supervisor is already closed on exec. Closing each one
-                # again would only take time.
+                # All of the supervisor's descriptors already have the close-on-exec flag. Closing
+                # each descriptor explicitly would only cost time.
                 close_fds=False,
             )
         finally:
@@ -102,19 +100,19 @@ class LocalChildren:
         child = LocalChild(spec.name, popen, birth_time(popen.pid) or 0.0, None)
         self._running[spec.name] = child
         if self._uses_pidfds:
-            # A new child starts with copies of all descriptors. Therefore, pidfds are opened only
-            # after the whole batch has started.
+            # Every new child starts with copies of all descriptors. To keep their number small,
+            # pidfds are opened only after the whole batch has started.
             self._loop.post(lambda: self._watch(child))
         return child
 
     def _watch(self, child: LocalChild) -> None:
-        """Start to observe the exit of a child.
+        """Begin to watch for a child's exit.
 
         The child may have exited already. Its pid is not reused before the child is reaped.
         """
         if not self._uses_pidfds:
-            # An earlier child in the batch caused the switch to signals, and this child may already
-            # be reaped.
+            # An earlier child in the batch caused the switch to signals, and this child may have
+            # been reaped already.
             return
         child.pidfd = _open_pidfd(child.pid)
         if child.pidfd is not None:
@@ -131,9 +129,7 @@ class LocalChildren:
         """Do nothing: a local process leaves nothing behind."""
 
     def _restore_limits(self, pid: int) -> None:
-        """Give a child the limits that the supervisor had before the supervisor raised its own
-        limits.
-        """
+        """Give a child the open-file limits that the supervisor had before it raised them."""
         if self._original_limits is not None:
             with contextlib.suppress(OSError):
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, self._original_limits)

@@ -8,9 +8,9 @@ from symphony.host.cluster import HostCluster
 
 
 class LocalCluster(HostCluster):
-    """Runs processes as children of a detached supervisor.
+    """The local backend, which runs processes as children of a detached supervisor.
 
-    The options are the options of `HostCluster`.
+    The options are those of `HostCluster`.
     """
 
     backend: ClassVar[str] = "local"

@@ -1,14 +1,14 @@
-"""Changing the environment that child processes inherit, with as little work as possible.
+"""Change the environment that child processes inherit, with as little work as possible.
 
 For each child, `subprocess.Popen` encodes the mapping that it receives as ``env``. With a typical
-environment, the encoding takes a tenth of the time of the whole start. An inherited environment is
-already in the form that the kernel needs.
+environment, the encoding accounts for a tenth of the total time needed to start the child. An
+inherited environment is already in the form that the kernel needs.
 
 ``/proc`` shows the environment with which a process started, so the supervisor never appears to
 belong to the run of its own children. The C library does not lock the environment, so no other
-thread is allowed to read the environment while it changes. The threads that run probes therefore
-pass a mapping to their commands. Children would also inherit variables that C code sets without
-Python, as readline does. The supervisor uses no such code.
+thread may read the environment while it is being changed. The threads that run probes therefore
+pass a mapping as ``env`` when they start a command. Children would also inherit variables that C
+code such as readline sets directly. The supervisor uses no such code.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Mapping
 class InheritedEnvironment:
     """The environment of this process, which its children inherit.
 
-    The environment consists of the variables that all children share, and the variables of the next
-    child.
+    The environment consists of the variables that all children share, and the next child's own
+    variables.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class InheritedEnvironment:
         self._own: Mapping[str, str] = {}
 
     def set(self, common: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Set the environment to exactly ``common``, overridden by ``own``.
+        """Replace the environment with ``common``, overridden by ``own``.
 
-        ``common`` must not change later. Raises OSError or ValueError if a variable cannot be set.
-        The next call corrects the variables that were set before the error.
+        The caller must not modify ``common`` afterwards. Raises OSError or ValueError if a variable
+        cannot be set. The next call corrects the variables that were set before the error.
         """
         if common is not self._common:
             self._common, self._own = None, {}

@@ -1,9 +1,9 @@
 """Start the processes of an experiment in tmux windows, and report when they exit.
 
-The keeper of a window (`symphony_tmux.keeper`) reports the pid of its process. The process waits at
-a gate, which is a FIFO. The gate opens when tmux has started to write the output of the window to
-the log of the process. Therefore, no byte is lost, and no command runs before all windows of its
-batch exist. When the gate opens, the process executes the command.
+A window's keeper (`symphony_tmux.keeper`) reports the pid of its process. The process waits at a
+gate, which is a FIFO. The gate opens when tmux has started to write the window's output to the
+process's log. Therefore, no output is lost, and no command runs before all windows of its batch
+exist. When the gate opens, the process executes the command.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from symphony_tmux.windows import Windows
 # the others wait for it.
 FIRST_BATCH, BATCH = 8, 50
 POLL_SECONDS = 0.2
-# The size of a pointer, which each word of a command needs in addition to its bytes, and the space
-# for the variables that tmux adds. Both are in bytes.
+# The size of the pointer that each word of a command needs in addition to its characters, and the
+# space for the variables that tmux adds. Both are in bytes.
 _POINTER_BYTES, _TMUX_VARIABLES_BYTES = 8, 4096
 
 
@@ -67,7 +67,7 @@ class TmuxChildren:
         return len(self._alive)
 
     def get(self, name: str) -> TmuxChild | None:
-        """Return the running child with that name, or None."""
+        """Return the running child called ``name``, or None if there is none."""
         return self._alive.get(name)
 
     # --- starting ---
@@ -77,9 +77,9 @@ class TmuxChildren:
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
         """Start processes; see `symphony.host.supervisor.children.Children`.
 
-        While tmux creates the windows of one batch, the windows of the previous batch are examined,
-        and the processes that the keepers have reported are yielded. Therefore, tmux never has to
-        wait.
+        While tmux creates the windows of one batch, this method examines the windows of the
+        previous batch and yields the processes that their keepers have reported. Therefore, tmux
+        never has to wait.
         """
         waiting = deque(commands)
         sent: deque[tuple[list[ProcessSpec], Callable[[], Answer]]] = deque()
@@ -104,7 +104,8 @@ class TmuxChildren:
                 created += self._receive_windows(*sent.popleft(), env)
             yield from self._adopt_reported(created, wait=True)
         finally:
-            # If a launch fails halfway, the names of the windows to remove must be known.
+            # If a launch fails halfway, all windows that were created must be known, so that they
+            # can be removed.
             while sent:
                 created += self._receive_windows(*sent.popleft(), env)
             for _ in self._adopt_reported(created, wait=True):
@@ -117,8 +118,10 @@ class TmuxChildren:
         return [waiting.popleft() for _ in range(min(size, len(waiting)))]
 
     def _prepare(self, command: ProcessSpec, env: Mapping[str, str]) -> None:
-        """Create the log and the gate. Raises OSError if the directory or the command does not
-        exist, or if the command is too long.
+        """Create a process's log and gate.
+
+        Raises OSError if the working directory does not exist, if the command does not exist or is
+        not executable, or if the command is too long.
         """
         _check(command, env)
         _check_size(self._windows.session.argv(command, env), env)
@@ -137,8 +140,10 @@ class TmuxChildren:
     def _adopt_reported(
         self, made: deque[tuple[ProcessSpec, Window | str]], *, wait: bool = False
     ) -> Iterator[tuple[ProcessSpec, TmuxChild | OSError]]:
-        """Yield the entries at the start of ``made`` whose process has been reported or never will
-        be. If ``wait`` is set, wait for all entries.
+        """Remove the first entries of ``made``, and yield their children or errors.
+
+        Stop at the first entry whose keeper has not reported its process yet. If ``wait`` is true,
+        wait for the reports of all entries instead.
         """
         self._handle_reports(self._gates.read_reports())
         while made:
@@ -165,8 +170,9 @@ class TmuxChildren:
         return child
 
     def _process_of(self, keeper: int) -> int:
-        """Return the process of a keeper. If the keeper exited before it reported the process,
-        return the keeper.
+        """Return the pid of a keeper's process.
+
+        If the keeper exited before it reported the process, return the keeper's own pid.
         """
         while keeper not in self._reported_pids:
             gone = birth_time(keeper) is None
@@ -176,8 +182,9 @@ class TmuxChildren:
         return self._reported_pids.pop(keeper)
 
     def _log_all(self) -> None:
-        """Start the logs of a batch of windows, which opens their gates. Then continue with the
-        next batch.
+        """Start logging for a batch of windows, and schedule the next batch.
+
+        The gate of each window opens when logging starts.
         """
         batch = [self._unlogged.pop(name) for name in list(self._unlogged)[:BATCH]]
         if batch:
@@ -203,8 +210,10 @@ class TmuxChildren:
             self._exits.add(child, report.value, logged=logged)
 
     def _on_keeper_exit(self, child: TmuxChild) -> None:
-        """Handle the exit of a keeper. Either its window was closed, or its process has exited too.
-        The process can outlive the window.
+        """Handle a keeper's exit.
+
+        Either its process has exited too, or its window was closed. In the second case, the process
+        may still be running.
         """
         self._receive_reports()
         # The check runs after the reports that were just received have been handled.
@@ -221,8 +230,9 @@ class TmuxChildren:
             self._exits.add(child, None, logged=True)
 
     def _watch(self, child: TmuxChild, gone: Callable[[TmuxChild], None]) -> None:
-        """Call ``gone`` when the process of the child's handle has exited. If no pidfd is
-        available, poll for the exit.
+        """Call ``gone`` when the process to which the child's handle refers has exited.
+
+        If no pidfd is available, poll for the exit.
         """
         handle = child.handle
         if handle is None:
@@ -273,8 +283,9 @@ def _pidfd(pid: int) -> int | None:
 
 
 def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:
-    """Raise the error that a direct start would raise. In a window, the command could only print
-    the error on its screen.
+    """Raise the error that starting the command directly would raise, if any.
+
+    In a window, the error could only be printed on the screen.
     """
     directory = Path(command.cwd)
     if not directory.is_dir():
@@ -294,10 +305,12 @@ def _check(command: ProcessSpec, env: Mapping[str, str]) -> None:
 
 
 def _check_size(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Raise the error of execve(2) if one word of the command or its environment is too long, or if
-    all words together are too long.
+    """Raise OSError if execve(2) would refuse the command because it is too long.
 
-    ``argv`` is the command of the keeper, which is the longest command in a window. Each word needs
+    A command is too long if one of its words or environment variables is too long, or if all of
+    them together are too long.
+
+    ``argv`` is the keeper's command, which is the longest command in a window. Each word needs
     a terminating NUL and a pointer.
     """
     words, variables = _bytes(argv), _bytes([*env, *env.values()])
@@ -317,7 +330,8 @@ def _bytes(words: Sequence[str]) -> int:
 
 
 def _argument_limit_bytes() -> int:
-    """Return the maximum size of a command and its environment in bytes. The limit of Linux can be
-    lower than the value that sysconf reports.
+    """Return the maximum total size of a command and its environment, in bytes.
+
+    The actual limit on Linux can be lower than the value that sysconf reports.
     """
     return min(os.sysconf("SC_ARG_MAX"), 6 << 20)

@@ -1,4 +1,4 @@
-"""Send commands to a tmux server in batches through tmux's own command line."""
+"""Send batches of commands to a tmux server with tmux's command-line client."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _NO_SERVER_ERRORS = ("no server running", "error connecting", "server exited", "
 _EXIT_TIMEOUT_SECONDS = 5.0
 # The default capacity of a pipe in bytes; see pipe(7).
 PIPE_BYTES = 64 << 10
-# The time limits, in seconds, for the response of a server, and for the response of a server that
-# did not respond to the previous request.
+# The time limits, in seconds, for a server's response. The second limit applies if the server did
+# not respond to the previous request.
 ANSWER_TIMEOUT_SECONDS, RETRY_TIMEOUT_SECONDS = 30.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response of tmux: its lines, and the first line of an error, or ``""``.
+    """A response from tmux: the output lines, and the first line of the error message, if any.
 
-    ``timed_out`` means that the server is running but did not respond in time. In this case,
+    ``timed_out`` is true if the server is running but did not respond in time. In this case,
     ``error`` explains how to fix the problem.
     """
 
@@ -45,12 +45,12 @@ class Answer:
 
     @property
     def no_server(self) -> bool:
-        """Whether no server was running that could respond."""
+        """True if the request failed because no server was running or the server exited."""
         return any(words in self.error for words in _NO_SERVER_ERRORS)
 
 
 class PendingAnswer:
-    """A batch that was sent. `wait` waits for the response."""
+    """A batch of commands that was sent to tmux. `wait` waits for the response."""
 
     def __init__(self, process: subprocess.Popen[bytes], text: bytes) -> None:
         self._process = process
@@ -59,16 +59,18 @@ class PendingAnswer:
         self._write()
 
     def _enlarge_pipe(self) -> None:
-        """Enlarge the pipe to hold the whole batch, if possible, because tmux executes the commands
-        only after it has received all of them.
+        """Enlarge the pipe, if possible, so that it can hold the whole batch.
+
+        tmux executes the commands only after it has received all of them.
         """
         if self._process.stdin is not None and len(self._rest) > PIPE_BYTES:
             with contextlib.suppress(OSError):  # The size can exceed the limit for this user.
                 fcntl.fcntl(self._process.stdin.fileno(), fcntl.F_SETPIPE_SZ, len(self._rest))
 
     def _write(self) -> None:
-        """Write as much as tmux accepts without blocking, because the server may hang. `wait`
-        writes the remaining text.
+        """Write as much of the batch as the pipe accepts without blocking.
+
+        `wait` writes the rest with a timeout, because the server may not respond.
         """
         if self._process.stdin is None:
             return
@@ -81,8 +83,10 @@ class PendingAnswer:
             self._process.stdin = None
 
     def wait(self, timeout: float) -> Answer | None:
-        """Wait until the batch is done. Return None after ``timeout`` seconds; commands that have
-        not started by then will never start.
+        """Wait for the response to the batch, and return it.
+
+        Return None if there is no response within ``timeout`` seconds. Commands that have not
+        started by then will never start.
         """
         try:
             output, error = self._process.communicate(self._rest or None, timeout=timeout)
@@ -93,8 +97,9 @@ class PendingAnswer:
         return Answer(output.decode(errors="replace").splitlines(), errors[0] if errors else "")
 
     def _kill_client(self) -> None:
-        """Kill the client. Its pipes are not read to the end, because the server that hangs keeps
-        them open.
+        """Kill the client.
+
+        The client's pipes are not read to the end, because the unresponsive server keeps them open.
         """
         self._process.kill()
         self._process.wait()
@@ -108,8 +113,8 @@ class Tmux:
     """A tmux server, identified by its name (``-L``) or its socket (``-S``). The server need not be
     running yet.
 
-    The server has ``timeout`` seconds to respond. After one timeout, the next requests wait for a
-    shorter time.
+    The server has ``timeout`` seconds to respond. After a timeout, a shorter time limit
+    applies until the server responds again.
     """
 
     def __init__(
@@ -127,11 +132,11 @@ class Tmux:
         self._server = ["-S", socket] if socket else ["-L", self._name]
 
     def send(self, commands: Sequence[str], *, start: bool = False) -> Callable[[], Answer]:
-        """Send commands in one batch through standard input, so that neither ``ps`` nor a file
-        shows them.
+        """Send commands in one batch through standard input, so that they appear neither in the
+        output of ``ps`` nor in a file.
 
-        ``start`` starts the server if it is not running. The server reads no configuration file.
-        Return a function that waits for the response.
+        If ``start`` is true and the server is not running, the server is started. The server reads
+        no configuration file. Return a function that waits for the response and returns it.
         """
         pending = self._send_batch(commands, start=start)
         return lambda: self._answer(pending)
@@ -139,8 +144,10 @@ class Tmux:
     def run(
         self, commands: Sequence[str], *, start: bool = False, timeout: float | None = None
     ) -> Answer:
-        """Send commands and wait for the response. If ``start`` is set, wait until an exiting
-        server has exited, and then start a new one.
+        """Send commands, and return the response.
+
+        If ``start`` is true, a server is started unless one is running. If a server is exiting at
+        that moment, this method tries again for up to five seconds.
         """
         deadline = time.monotonic() + _EXIT_TIMEOUT_SECONDS
         while True:
@@ -155,8 +162,9 @@ class Tmux:
             time.sleep(0.02)
 
     def run_one(self, words: Sequence[str]) -> Answer:
-        """Send one command, which ``ps`` can show, and wait for the response. A server that hangs
-        executes the command when the server is continued.
+        """Send one command, which is visible to ``ps``, and return the response.
+
+        If the server is suspended, it executes the command when it resumes.
         """
         return self._answer(self._start_client(words, b""))
 
@@ -185,7 +193,7 @@ class Tmux:
         return Answer([], self._timeout_error(), timed_out=True) if answer is None else answer
 
     def _timeout_error(self) -> str:
-        """Return a message that explains how to fix a server that does not respond."""
+        """Return an error message for a server that does not respond, with advice on a fix."""
         pid = _listener_pid(self._socket)
         name = Path(self._socket).name
         remedy = f"continue it (kill -CONT {pid}) or end it (kill -KILL {pid})" if pid else "end it"
@@ -224,11 +232,12 @@ def find_tmux() -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the environment of the server, which its windows inherit. It contains only
-    LANG and the variables that determine the socket.
+    """Return the environment in which tmux runs.
 
-    Other variables must not be inherited. In particular, the PATH of a client would override the
-    PATH of a window.
+    The environment contains only LANG, and HOME and TMUX_TMPDIR if they are set.
+
+    Other variables must not be inherited. In particular, a client's PATH would override a window's
+    PATH.
     """
     kept = {key: os.environ[key] for key in ("TMUX_TMPDIR", "HOME") if key in os.environ}
     return {"LANG": "C.UTF-8", **kept}

@@ -32,13 +32,16 @@ USERS_SERVER = "default"
 
 
 class TmuxCluster(HostCluster):
-    """Runs processes on this machine, each in a window of symphony's own tmux server.
+    """The tmux backend, which runs each process on this machine in a window of symphony's tmux
+    server.
 
-    Each experiment is a session with the name of the experiment. Each process is a window
-    ``process`` or ``group:process``, in declaration order. A window stays open after its process
-    has exited. ``server_name`` is the name of the server (tmux's ``-L``), which has
-    ``answer_within`` seconds to respond. The other options are those of `HostCluster`. The output
-    of a process is on the screen of its window, and is complete in its log.
+    Each experiment is a session that has the experiment's name. Each process has a window called
+    ``process`` or ``group:process``. The windows are in declaration order. A window stays open
+    after its process has exited. A process's output is shown in its window, and the complete output
+    is in its log.
+
+    ``server_name`` is the name of the tmux server (tmux's ``-L``). The server has ``answer_within``
+    seconds to respond. The other options are those of `HostCluster`.
     """
 
     backend: ClassVar[str] = "tmux"
@@ -65,7 +68,7 @@ class TmuxCluster(HostCluster):
         return {"server_name": self._server_name, "answer_within": self._answer_within}
 
     def _remove(self, run: RunDirectory) -> None:
-        """Remove the session of an experiment without running processes, and its run directory."""
+        """Remove the session and run directory of an experiment that has no running processes."""
         socket = _socket(run)
         if socket is not None:
             from symphony_tmux.server import Server
@@ -73,14 +76,16 @@ class TmuxCluster(HostCluster):
             try:
                 with contextlib.suppress(FileNotFoundError):
                     Server(socket, self._answer_within).kill(run.name, _run_id(run))
-            finally:  # A server that hangs removes the session when the server is continued.
+            finally:  # If the server is suspended, it removes the session when it resumes.
                 super()._remove(run)
         else:
             super()._remove(run)
 
     def _describe(self, run: RunDirectory) -> ExperimentStatus:
-        """Return the status. Without a supervisor, the processes are identified through the keepers
-        of their windows.
+        """Return the status of an experiment.
+
+        If the supervisor was killed, each process's pid is determined from the keeper of its
+        window.
         """
         status = super()._describe(run)
         from symphony_tmux.windows import process_of
@@ -94,9 +99,7 @@ class TmuxCluster(HostCluster):
         return replace(status, processes=tuple(processes))
 
     def login(self, experiment: str, process: str, process_group: str | None = None) -> None:
-        """Attach the terminal to the window of a process. The process can be running or have
-        exited.
-        """
+        """Attach the terminal to a process's window. The process may have exited already."""
         found = self.describe_process(experiment, process, process_group)
         run = self._find(experiment)
         socket = _socket(run)
@@ -114,8 +117,9 @@ class TmuxCluster(HostCluster):
         reason = f" ({found.reason})" if found.reason else ""
         raise NotFound(f"process {found.path!r} has no window: it is {found.state}{reason}")
 
-    # The log file contains the output of the terminal, so `keeper.clean` converts it. The mark of
-    # the keeper can be on a line of its own, so one more line than requested is read.
+    # The log file contains the output of a window, so `keeper.clean` converts it to the output of
+    # the process. The keeper's mark can be on a line of its own, so one more line than requested is
+    # read.
 
     def _read_log(
         self, experiment: str, process: str, *, since: float | str | None, tail: int | None
@@ -151,8 +155,9 @@ class TmuxCluster(HostCluster):
 
 
 def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
-    """Return the last lines of each process. ``wanted`` maps each process to the number of
-    lines.
+    """Return the last log lines of each process.
+
+    ``wanted`` maps each process to the number of lines to return.
     """
     last: list[LogLine] = []
     for line in reversed(lines):
@@ -163,8 +168,9 @@ def _last(lines: Sequence[LogLine], wanted: dict[str, int]) -> list[LogLine]:
 
 
 def _unfinished(log: LogTail) -> bool:
-    """Return whether the log was read up to an incomplete line, which counts as one of the last
-    lines. A mark alone is not a line.
+    """Return whether the part of the log that was read ends with an incomplete line.
+
+    Such a line counts as one of the last lines. A mark alone does not count as a line.
     """
     from symphony.host.logs import line_start
 
@@ -177,8 +183,10 @@ def _unfinished(log: LogTail) -> bool:
 
 
 def _run_id(run: RunDirectory) -> str:
-    """Return the identifier of a run. Raises FileNotFoundError if the record of the run is missing
-    or damaged; the session of the run is then kept.
+    """Return a run's identifier.
+
+    Raises FileNotFoundError if the run's manifest is missing or damaged. In this case, the run's
+    session is kept.
     """
     try:
         return str(run.load_manifest()["run_id"])
@@ -187,8 +195,9 @@ def _run_id(run: RunDirectory) -> str:
 
 
 def _socket(run: RunDirectory) -> str | None:
-    """Return the socket of the server on which an experiment was launched, or None if the
-    experiment has no session yet.
+    """Return the socket path of the tmux server on which an experiment was launched.
+
+    Return None if the experiment has no session yet.
     """
     try:
         return (run.path / "socket").read_text()

@@ -1,7 +1,8 @@
 """Determine how processes in windows exited, and when all of their output is in their logs.
 
-A keeper reports the exit of its process, waits until the mark of the keeper is in the log, and then
-exits too. After that, tmux is queried.
+When a process has exited, its keeper reports the exit and writes a mark to its terminal. When the
+mark is in the log, the keeper exits too. After that, tmux is queried for the state of the keeper's
+pane.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ TIMEOUT_SECONDS = 5.0
 # If a mark has not arrived after this number of seconds, the terminal may have been stopped with
 # Ctrl-S.
 UNFREEZE_AFTER_SECONDS = 1.0
-# The maximum distance of the mark from the end of a log, in bytes, because other processes can
-# write after the mark.
+# The maximum distance, in bytes, between the mark and the end of a log. Other processes can write
+# to the log after the mark.
 _MARK_DISTANCE_BYTES = 1 << 20
 
 CLOSED = "its window was closed"
@@ -34,8 +35,9 @@ RESPAWNED = "its window was respawned"
 
 @dataclass(slots=True)
 class TmuxChild:
-    """A process in a window whose exit has not been reported. ``keeper`` is the parent of that
-    process, and the initial process of the window.
+    """A process in a window, from its start until its exit is reported.
+
+    ``keeper`` is the pid of the parent process, which is the window's initial process.
     """
 
     name: str
@@ -47,8 +49,9 @@ class TmuxChild:
 
 
 class ProcessExit:
-    """The information that is known so far about the exit of a process. ``code`` is the exit code
-    that the keeper of the process reported.
+    """The information that is known so far about a process's exit.
+
+    ``code`` is the exit code of the process, or None if it is unknown.
     """
 
     def __init__(self, child: TmuxChild, code: int | None, log: str) -> None:
@@ -64,11 +67,14 @@ class ProcessExit:
 
     @property
     def timed_out(self) -> bool:
-        """Whether the time limit has passed."""
+        """True if the time limit has passed."""
         return self.waited >= TIMEOUT_SECONDS
 
     def update(self, pane: Pane | None, answer: Answer) -> None:
-        """Use the state of the pane that tmux reported."""
+        """Update the information from the pane's state as reported by tmux.
+
+        If tmux reported no pane, use the error in ``answer``.
+        """
         if self.code is not None:
             self.known = (
                 pane is None or pane.dead or pane.pid != self.child.keeper or self.timed_out
@@ -84,7 +90,7 @@ class ProcessExit:
             self.reason = MISSED if pane.code is None else ""
 
     def is_marked(self) -> bool:
-        """Return whether the mark of the keeper is in the log."""
+        """Return True if the keeper's mark is in the log, or if the log does not exist."""
         wanted = mark(self.child.keeper).encode()
         try:
             log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
@@ -105,8 +111,9 @@ class ProcessExit:
 
 
 class PendingExits:
-    """The exits that are being determined. ``on_known`` is called with each exit when all
-    information about it is known.
+    """The exits about which information is still missing.
+
+    ``on_known`` is called with each exit when all information about it is known.
     """
 
     def __init__(
@@ -125,8 +132,9 @@ class PendingExits:
         self._check_scheduled = False
 
     def add(self, child: TmuxChild, code: int | None, *, logged: bool) -> None:
-        """Start to determine how a process exited. ``code`` is the exit code, or None if the keeper
-        did not report one.
+        """Begin to determine how a process exited.
+
+        ``code`` is the exit code, or None if the keeper did not report one.
         """
         if child.name in self._all:
             return
@@ -149,8 +157,9 @@ class PendingExits:
             self._loop.after(self._pause, self._check)
 
     def _check(self) -> None:
-        """Release keepers whose mark has arrived, query tmux once for all keepers that have exited,
-        and report the exits that are known.
+        """Release keepers whose marks have arrived, and report the exits that are known.
+
+        tmux is queried once for all keepers that have exited.
         """
         self._check_scheduled = False
         for pending in self._all.values():

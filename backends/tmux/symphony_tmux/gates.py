@@ -11,13 +11,13 @@ from pathlib import Path
 
 from symphony_tmux.keeper import SCRIPT, Report, reports
 
-# These names are not valid process names.
+# These names are not valid process names, so they cannot be the names of gates.
 KEEPER, REPORTS = ".keeper", ".reports"
 _CHUNK = 1 << 16
 
 
 class Gates:
-    """The directory that contains the FIFOs of a run. The supervisor holds each FIFO open, so that
+    """The directory that contains a run's FIFOs. The supervisor holds each FIFO open, so that
     keepers notice when the supervisor exits.
     """
 
@@ -30,11 +30,11 @@ class Gates:
         self._rest = b""
 
     def fileno(self) -> int:
-        """Return the descriptor, which is readable when there are reports."""
+        """Return a descriptor that is readable when there are reports."""
         return self._reports
 
     def prepare(self, process: str) -> None:
-        """Create the gate of a process in the closed state."""
+        """Create a closed gate for a process, or close its existing gate."""
         if process not in self._open:
             self._open[process] = _fifo(f"{self._directory}/{process}")
             return
@@ -47,8 +47,9 @@ class Gates:
             os.write(self._open[process], b"\n")
 
     def read_reports(self, timeout: float = 0.0) -> list[Report]:
-        """Return the reports from keepers. If there are no reports, wait for at most ``timeout``
-        seconds.
+        """Return the reports that have arrived from keepers.
+
+        If there are none, wait up to ``timeout`` seconds for reports.
         """
         poll = select.poll()
         poll.register(self._reports, select.POLLIN)
@@ -60,8 +61,9 @@ class Gates:
 
 
 def _fifo(path: str) -> int:
-    """Create a FIFO that is open at both ends. Opening the FIFO never blocks, and the FIFO stays
-    open while this process is running.
+    """Create a FIFO, and return a descriptor that keeps both ends open.
+
+    Therefore, opening the FIFO never blocks while this process is running.
     """
     os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

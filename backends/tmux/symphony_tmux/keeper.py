@@ -1,12 +1,13 @@
-r"""The keeper: the shell of a window, which runs the process as its child and exits when all of the
-output has been read.
+r"""The keeper: a window's shell, which runs the process as its child.
 
-tmux closes a terminal when the process of the window has exited and ``FIONREAD`` finds nothing to
-read. The kernel moves written bytes from one buffer to another with a delay. During the delay,
-``FIONREAD`` returns 0, and the bytes would be lost. Therefore, the process of the window is a
-keeper, and the process of the experiment is its child. When the child has exited, the keeper writes
-a mark, which is invisible on the screen. The keeper exits when the mark has arrived in the log,
-because all output before the mark has arrived by then.
+A keeper exits when tmux has read all of its process's output.
+
+tmux closes a terminal when the window's process has exited and ``FIONREAD`` reports nothing to
+read. After a write, the kernel moves the bytes from one buffer to another, but only after a short
+delay. During the delay, ``FIONREAD`` reports 0, so the bytes would be lost. Therefore, the window's
+process is a keeper, and the experiment's process is the keeper's child. When the child has exited,
+the keeper writes a mark, which is invisible on the screen. The keeper exits when the mark has
+arrived in the log, because all output before the mark has arrived by then.
 """
 
 from __future__ import annotations
@@ -14,34 +15,37 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# The mark is an operating system command (OSC) with an unknown number. Terminals ignore the mark,
-# and tmux passes it on to the log.
+# The mark is an operating system command (OSC) with an unassigned number. Terminals ignore the
+# mark, and tmux passes it on to the log.
 _MARK = "\x1b]5379;symphony;{}\x1b\\"
 _MARKS = re.compile(r"(?:\x1b\]5379;symphony;\d+\x1b\\)+")
 
 STARTED, EXITED = "started", "exited"
 
-# The arguments of the script: the FIFO for reports, the gate, the umask, the limit of open files,
+# The arguments of the script: the FIFO for reports, the gate, the umask, the limit on open files,
 # the directory, and the command.
 #
 # With job control (set -m), the process leads its own process group, which owns the terminal. When
-# the process is stopped, by Ctrl-Z or by a signal, the shell continues as if it had exited. After
-# Ctrl-Z, the keeper continues it at once, because the window has no shell to return to. A process
-# that was stopped with SIGSTOP gets the terminal back, without a signal, when another program has
-# continued it, or when it was stopped again because it did not own the terminal. `wait` reports
-# that the process was stopped; in bash, however, `wait` would wait for the exit. The function calls
-# itself because bash leaves a loop when its process is stopped. The keeper ignores every signal
-# except a hang-up. The keeper sets no variable before the process starts, because the process could
-# have a variable with the same name.
+# the process is stopped, by Ctrl-Z or by a signal, the shell continues as if the process had
+# exited. After Ctrl-Z, the keeper continues the process at once, because the window has no shell to
+# return to. After SIGSTOP, the keeper waits until another program continues the process, or until
+# the process is stopped again because it does not own the terminal. The keeper then gives the
+# terminal back to the process. In shells other than bash, `wait` reports that the process was
+# stopped; in bash, `wait` would wait for the exit. `continue_job` calls itself, because bash leaves
+# a loop when the process in the loop is stopped. The keeper ignores INT, QUIT, TERM and PIPE, but
+# not HUP. The keeper sets no variable before the process starts, because the process could have a
+# variable with the same name.
 #
-# Shells report on standard error that a process was killed. bash needs its terminal there; other
-# shells open the terminal themselves.
+# Shells report on standard error that a process was killed by a signal. bash needs the terminal on
+# standard error, but does not report a signal for which a trap is set. Other shells open the
+# terminal themselves, so their standard error can be discarded.
 #
-# The gate delivers one line when the log has started and one when all output has been read. The
-# gate is closed when the supervisor exits. Without a supervisor, the keeper waits one second, which
-# is enough for the kernel to move the output. In that case, no process makes tmux check for the
-# exit, which tmux can miss while it closes a window. A background process therefore keeps the
-# terminal open after the keeper has exited, and sends SIGCHLD to tmux.
+# The gate delivers one line when logging has started, and another line when all output has been
+# read. The gate is closed when the supervisor exits. Without a supervisor, the keeper waits one
+# second, which is long enough for the kernel to move the output to the buffer that tmux reads. In
+# that case, no other process makes tmux check for exits, and tmux can miss an exit while it closes
+# a window. A background process therefore keeps the terminal open after the keeper has exited, and
+# sends SIGCHLD to tmux.
 SCRIPT = r"""exec 8>"$1" 9<"$2" 7>&2
 trap '' INT QUIT TERM PIPE
 if [ "$BASH_VERSION" ]; then
@@ -105,7 +109,7 @@ class Report:
 
 
 def reports(text: str) -> list[Report]:
-    """Return the reports in the complete lines of a text.
+    """Return the reports in ``text``, which consists of complete lines.
 
     >>> reports("started 12 13")
     [Report(event='started', keeper=12, value=13)]
@@ -115,13 +119,14 @@ def reports(text: str) -> list[Report]:
 
 
 def mark(keeper: int) -> str:
-    """Return the text that a keeper writes when its process has exited."""
+    """Return the mark that a keeper writes when its process has exited."""
     return _MARK.format(keeper)
 
 
 def clean(text: str) -> str:
-    r"""Return the output of a process, extracted from the output of its window, without ``\r``
-    before newlines and without the mark of a keeper.
+    r"""Extract a process's output from its window's output.
+
+    The result contains neither ``\r`` before newlines nor the keeper's mark.
 
     >>> clean("one\r\ntwo" + mark(12))
     'one\ntwo'
@@ -130,8 +135,9 @@ def clean(text: str) -> str:
 
 
 def is_mark(line: str) -> bool:
-    """Return whether a line consists only of marks of keepers, and therefore does not count as a
-    line.
+    """Return whether ``line`` consists only of keepers' marks.
+
+    Such a line does not count as a line of output.
     """
     return _MARKS.fullmatch(line) is not None
 

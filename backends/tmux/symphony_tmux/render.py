@@ -1,8 +1,8 @@
 r"""Render commands for tmux, and parse its output. All functions are pure.
 
 tmux has its own command language (tmux(1), "Parsing syntax"). Every word is written in double
-quotes, and each byte that has a special meaning is written as ``\ooo``, so that any word arrives
-unchanged.
+quotes, and each byte that could have a special meaning is written as ``\ooo``, so that tmux reads
+every word unchanged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from symphony.host.run.directory import RunDirectory
 from symphony_tmux.gates import KEEPER, REPORTS
 
 HISTORY_LINES = 10_000
-# Options of tmux that only symphony uses: a session contains the identifier of its run, and a
-# window contains the name of its process.
+# tmux user options. A session's option contains its run's identifier, and a window's option
+# contains its process's name.
 RUN_OPTION, PROCESS_OPTION = "@symphony_run", "@symphony_process"
-# An attached session to which no terminal connects within this number of seconds is removed.
+# A session for a terminal is removed if no terminal attaches to it within this number of seconds.
 UNATTACHED_SECONDS = 10
 
-# These variables describe a terminal or its shell. The values from the launcher would be wrong in a
+# These variables describe a terminal or its shell. The launcher's values would be wrong in a
 # window.
 TERMINAL_VARIABLES = frozenset(
     {
@@ -46,7 +46,7 @@ TERMINAL_VARIABLES = frozenset(
 SERVER_VARIABLES = ("HOME", "LANG", "TMUX_TMPDIR")
 # tmux or the keeper can override these variables. Therefore, env(1) sets them afterwards.
 OVERRIDDEN_VARIABLES = TERMINAL_VARIABLES | {"SHELL"}
-ENV = "/usr/bin/env"  # The path is absolute, because PATH has the value for the process.
+ENV = "/usr/bin/env"  # The path is absolute because PATH already has the process's value.
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _./:=,@+-]")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -55,7 +55,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The settings that a process inherits from its launcher in addition to its environment: the
-    umask and the limit of open files.
+    umask and the limit on open files.
     """
 
     umask: int
@@ -63,7 +63,7 @@ class Limits:
 
 
 def quote(word: str) -> str:
-    r"""Return a word in tmux's command language.
+    r"""Quote a word for tmux's command language.
 
     >>> print(quote('a "b"'))
     "a \042b\042"
@@ -75,8 +75,9 @@ def quote(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The session of one experiment. ``windows`` maps each process to its index, in declaration
-    order.
+    """An experiment's session.
+
+    ``windows`` maps each process, in declaration order, to its window's index.
     """
 
     run: RunDirectory
@@ -87,7 +88,7 @@ class Session:
 
     @property
     def target(self) -> str:
-        """The tmux target that matches exactly the name of the session."""
+        """The tmux target that matches only the session with exactly the experiment's name."""
         return f"={self.run.name}:"
 
     @property
@@ -96,15 +97,15 @@ class Session:
         return f"{self.run.path}/gates"
 
     def gate(self, process: str) -> str:
-        """Return the path of the FIFO at which a process waits for its log, and at which its keeper
-        waits for its release.
+        """Return the path of a process's gate, which is a FIFO.
+
+        The process waits at its gate until logging has started. After the process has exited, its
+        keeper waits at the gate until the supervisor releases the keeper.
         """
         return f"{self.gates}/{process}"
 
     def sink(self, process: str) -> str:
-        """Return the path of the file that contains the pid of the process that writes the log of
-        an experiment's process.
-        """
+        """Return the path of the pid file for the program that writes a process's log."""
         return f"{self.gates}/{process}.pid"
 
     # --- commands ---
@@ -113,9 +114,9 @@ class Session:
         """Return the commands that create the session with its first windows. ``env`` is the
         environment of all windows.
 
-        Either all of the windows are created or none: on an error, tmux skips the rest of the line.
-        The line starts with an option that tmux has supported since version 3.3, which also
-        introduced ``pane_dead_signal``. Therefore, an older tmux stops at this option.
+        After an error, tmux skips the rest of the line, so no window is created if the session
+        cannot be created. The last line starts with an option that tmux 3.3 introduced together
+        with ``pane_dead_signal``. An older tmux stops at this option.
         """
         first, *others = commands
         index = self.windows[first.name]
@@ -145,8 +146,9 @@ class Session:
         ]
 
     def add(self, command: ProcessSpec, env: Mapping[str, str], *, anywhere: bool = False) -> str:
-        """Return the command that adds the window of a process at its index, or at the end if
-        ``anywhere`` is set.
+        """Return the command that adds a process's window at the process's index.
+
+        If ``anywhere`` is true, the window is added at the end of the session instead.
         """
         index = self.windows[command.name]
         position = "" if anywhere else str(index)
@@ -154,8 +156,10 @@ class Session:
         return f"new-window -d -t {self.target}{position} {self._window(command, env)}{keep}"
 
     def keep(self, command: ProcessSpec, window: Window) -> str:
-        """Return the command that marks a window which was added at the end, and keeps the window
-        open after its process has exited.
+        """Return the command that stores the process's name in an option of its window, and keeps
+        the window open after the process has exited.
+
+        The command is for a window that `add` created with ``anywhere``.
         """
         return self._keep(command, window.id)
 
@@ -172,8 +176,9 @@ class Session:
         return f"respawn-pane -k -t {pane} -c / {environment} -- {argv} ; {report}"
 
     def log(self, command: ProcessSpec, pane: str) -> str:
-        """Return the command that writes the output of a window to the log of its process and then
-        opens the gate of the process.
+        """Return the command that connects a window's output to a process's log.
+
+        The command then opens the process's gate.
         """
         gate = _shell_word(self.gate(command.name))
         sink = _shell_word(self.sink(command.name))
@@ -181,12 +186,13 @@ class Session:
         return f"pipe-pane -t {pane} {quote(f'echo $$ >{sink}; echo >{gate}; exec cat >>{log}')}"
 
     def list_panes(self) -> str:
-        """Return the command that lists the panes of the session in the format `PANE`."""
+        """Return the command that lists the session's panes in the format `PANE`."""
         return f'list-panes -s -t {self.target} -F "{PANE}"'
 
     def _unshare(self, key: str, shared: Mapping[str, str]) -> str:
-        """Return the command that restores a session variable that the first process overrode,
-        because all windows would inherit the overridden value.
+        """Return the command that restores a session variable that the first process overrode.
+
+        Otherwise, all windows would inherit the first process's value.
         """
         if key in shared:
             return f"set-environment -t {self.target} -- {quote(key)} {quote(shared[key])}"
@@ -202,8 +208,10 @@ class Session:
         return f"{' '.join(words)} -- {self._argv(command, env)}"
 
     def _environment(self, command: ProcessSpec, env: Mapping[str, str]) -> str:
-        """Return the variables of one window: the variables of its process, except for those that
-        env(1) sets, and the mark of the run.
+        """Return the options that set one window's variables.
+
+        The variables are the run's identifier, and the process's variables except for those that
+        env(1) sets.
         """
         variables = {
             RUN_ID_VARIABLE: env[RUN_ID_VARIABLE],
@@ -215,9 +223,7 @@ class Session:
         return " ".join(map(quote, self.argv(command, env)))
 
     def argv(self, command: ProcessSpec, env: Mapping[str, str]) -> list[str]:
-        """Return the command of a window, which is its keeper followed by the command of the
-        process.
-        """
+        """Return a window's command: the keeper's command followed by the process's command."""
         chosen = {**self.own_env, **command.env}
         overrides = [f"{key}={chosen[key]}" for key in sorted(OVERRIDDEN_VARIABLES & chosen.keys())]
         return [
@@ -233,19 +239,21 @@ class Session:
         ]
 
     def _shell(self, env: Mapping[str, str], command: ProcessSpec) -> str:
-        """Return the shell for the keeper. It is bash if there are variables such as
-        ``BASH_FUNC_ml%%``, which a POSIX shell drops.
+        """Return the path of the keeper's shell, which is usually ``/bin/sh``.
+
+        A POSIX shell drops variables such as ``BASH_FUNC_ml%%``, whose names are not identifiers.
+        If there are such variables, the shell is bash, provided that bash is installed.
         """
         needs_bash = any(_IDENTIFIER.fullmatch(name) is None for name in [*env, *command.env])
         return (which("bash") if needs_bash else None) or "/bin/sh"
 
 
 def kill_command(session: str, run_id: str) -> list[str]:
-    """Return the command that removes a session only if it belongs to that run, because another run
-    may have a session of the same name.
+    """Return the command that removes a session only if it belongs to the run ``run_id``.
 
-    The command then lists the remaining sessions: terminals that are attached to the run have their
-    own sessions, which keep the windows of the run open. See `remaining_sessions`.
+    Another run may have a session with the same name. The command also lists the remaining
+    sessions, whether or not it has removed one. Each terminal that is attached to the run has its
+    own session, which keeps the run's windows open. See `remaining_sessions`.
     """
     remove = [
         "if-shell",
@@ -261,16 +269,17 @@ def kill_command(session: str, run_id: str) -> list[str]:
 def attach_command(
     session: str, run_id: str, *, name: str, window: str, env: Mapping[str, str]
 ) -> list[str]:
-    """Return the command that creates, for a terminal, a session ``name`` with the same windows,
-    and selects one of the windows.
+    """Return the command that creates the session ``name`` for a terminal and selects ``window``.
 
-    Each terminal therefore has its own current window. ``env`` is the environment of windows that
-    the user opens in the new session. The command prints the identifier of the new session, or
-    nothing if that run has no session.
+    The new session has the same windows as ``session``.
 
-    The session is removed when the terminal detaches, or if no terminal attaches. (The option
-    ``destroy-unattached`` has the same effect, but in some versions it kills the server if two
-    clients detach at the same time.)
+    Because each terminal has its own session, it also has its own current window. ``env`` is the
+    environment of windows that the user opens in the new session. The command prints the identifier
+    of the new session, or nothing if the run has no session.
+
+    The session is removed when the terminal detaches, or if no terminal attaches within
+    `UNATTACHED_SECONDS`. (The option ``destroy-unattached`` has a similar effect, but in some
+    versions of tmux, it kills the server if two clients detach at the same time.)
     """
     variables = " ".join(f"-e {quote(f'{key}={value}')}" for key, value in _shared(env).items())
     own = f"={name}:"
@@ -286,14 +295,14 @@ def attach_command(
 
 
 def _kill_if_unattached(name: str) -> str:
-    """Return the command that removes a session without an attached terminal."""
+    """Return the command that removes a session if no terminal is attached to it."""
     return (
         f'if-shell -F -t ={name}: "#{{==:#{{session_attached}},0}}" {{ kill-session -t ={name}: }}'
     )
 
 
 def _belongs_to_run(run_id: str) -> str:
-    """Return the condition that is true if a session belongs to that run."""
+    """Return the tmux condition that is true if a session belongs to the run ``run_id``."""
     return f"#{{==:#{{{RUN_OPTION}}},{run_id}}}"
 
 
@@ -325,8 +334,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Pane:
-    """The state of a pane. ``pid`` is the pid of its keeper. ``code`` is the exit code of the
-    keeper: 128 + n for signal n, and None if it is unknown.
+    """The state of a pane. ``pid`` is the pid of its keeper. ``code`` is the keeper's exit code,
+    128 + n if signal n killed the keeper, or None if neither is known.
     """
 
     pid: int
@@ -339,7 +348,7 @@ def _window_format(index: int) -> str:
 
 
 def windows(answer: Sequence[str]) -> dict[int, Window]:
-    """Return a mapping from indexes to the created windows."""
+    """Return a mapping from window indexes to the windows that tmux created."""
     found = {}
     for line in answer:
         if line.startswith("window "):
@@ -349,13 +358,13 @@ def windows(answer: Sequence[str]) -> dict[int, Window]:
 
 
 def remaining_sessions(answer: Sequence[str], run_id: str) -> list[str]:
-    """Return the remaining sessions of a run from the output of `kill_command`."""
+    """Return the identifiers of a run's remaining sessions from the output of `kill_command`."""
     found = (line.split() for line in answer if line.startswith("session "))
     return [words[1] for words in found if words[2:] == [run_id]]
 
 
 def panes(answer: Sequence[str]) -> dict[str, Pane]:
-    """Return a mapping from identifiers to the panes of a session."""
+    """Return a mapping from pane identifiers to a session's panes."""
     found = {}
     for line in answer:
         pane, pid, dead, status, signal = line.split(",")
@@ -369,7 +378,7 @@ def panes(answer: Sequence[str]) -> dict[str, Pane]:
 
 
 def server(answer: Sequence[str]) -> tuple[int, str] | None:
-    """Return the pid and the socket of the server that created the session."""
+    """Return the server's pid and socket path, or None if no session was created."""
     for line in answer:
         if line.startswith("server "):
             _, pid, socket = line.split(" ", 2)
@@ -378,8 +387,9 @@ def server(answer: Sequence[str]) -> tuple[int, str] | None:
 
 
 def _shell_word(path: str) -> str:
-    """Return a path for a shell line that tmux expands first. The path must contain neither ``#``
-    nor ``%``.
+    """Quote a path for a shell command that tmux expands before the shell reads it.
+
+    The result contains neither ``#`` nor ``%``.
     """
     quoted = path.replace("'", "'\"'\"'")
     for mark, octal in (("#", "043"), ("%", "045")):

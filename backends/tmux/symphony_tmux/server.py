@@ -1,5 +1,6 @@
-"""Requests to a tmux server from processes other than its supervisor. Only this module imports
-libtmux.
+"""Requests to a tmux server from processes other than the supervisor.
+
+Only this module imports libtmux.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from symphony_tmux.windows import remove
 
 
 class Server:
-    """The server on which an experiment was launched, identified by its socket. See `Tmux` for
-    ``answer_within``.
+    """The tmux server on which an experiment was launched, identified by its socket.
+
+    ``answer_within`` is the ``timeout`` of `Tmux`.
     """
 
     def __init__(self, socket: Path | str, answer_within: float = ANSWER_TIMEOUT_SECONDS) -> None:
@@ -31,25 +33,27 @@ class Server:
         self._server = libtmux.Server(socket_path=self._socket)
 
     def _query(self, *words: str) -> list[str] | None:
-        """Return the lines of a response, or None if there is no server or no object with that
-        name.
+        """Return the lines of the response to a command.
+
+        Return None if tmux reports an error, for example because the server or the requested object
+        does not exist.
         """
         with _translate_errors():
             answer = self._server.cmd(words[0], *words[1:])
         return None if answer.stderr else answer.stdout
 
     def kill(self, session: str, run_id: str) -> None:
-        """Remove the session of a run. A missing session is not an error. Raises `BackendError` if
-        the server hangs.
+        """Remove a run's session.
+
+        A missing session is not an error. Raises `BackendError` if the server does not respond in
+        time.
         """
         answer = remove(self._tmux, session, run_id)
         if answer.timed_out:
             raise BackendError(answer.error)
 
     def window(self, session: str, run_id: str, process: str) -> str | None:
-        """Return the index of the window of a process in the session of a run, or None if there
-        is no such window.
-        """
+        """Return the index of a process's window in a run's session, or None if there is none."""
         form = f"#{{window_index}} #{{{render.RUN_OPTION}}} #{{{render.PROCESS_OPTION}}}"
         lines = self._query("list-windows", "-t", f"={session}:", "-F", form)
         found = (line.split(" ") for line in lines or [])
@@ -64,7 +68,7 @@ class Server:
                 "standard input and output must be a terminal; in a terminal, run: "
                 f"tmux -S {self._socket} attach -t {session}:{window}"
             )
-        # No experiment can have such a name.
+        # The name of an experiment cannot contain '@', so no experiment can have this session name.
         name = f"{session}@{secrets.token_hex(4)}"
         made = self._tmux.run(
             render.attach_command(session, run_id, name=name, window=window, env=env)

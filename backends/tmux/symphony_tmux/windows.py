@@ -1,4 +1,4 @@
-"""Create the windows of one session in batches, and query their state."""
+"""Create the windows of one session in batches, and query their states."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from symphony_tmux import render
 from symphony_tmux.client import OLDEST_VERSION, Answer, Tmux
 from symphony_tmux.render import Limits, Pane, Session, Window
 
-# A server exits when its last session is closed. To a client, this exit looks as if the server had
-# been killed.
+# A tmux server exits when its last session is closed. To a client, this exit looks as if the server
+# had been killed.
 SERVER_GONE = "the tmux server is not running (it was killed, or its last session was closed)"
 SERVER_SILENT = "the tmux server does not respond"
 SESSION_CLOSED = "its tmux session was closed"
-# The time limit for queries, in seconds. The limit for launches is longer.
+# The maximum time limit for queries, in seconds. By default, the limit for launches is longer.
 QUERY_TIMEOUT_SECONDS = 5.0
 
 
 class Windows:
-    """The session of an experiment on the server with that name. Create the object before limits
-    are raised.
+    """An experiment's session on the tmux server ``server_name``.
+
+    The object records the limit on open files, which the processes receive. The caller must
+    therefore create the object before raising the supervisor's own limit.
     """
 
     def __init__(self, run: RunDirectory, server_name: str, answer_within: float) -> None:
@@ -48,8 +50,9 @@ class Windows:
     # --- creating ---
 
     def send(self, batch: Sequence[ProcessSpec], env: Mapping[str, str]) -> Callable[[], Answer]:
-        """Create the windows of a batch, or restart processes in their existing windows. Return a
-        function that waits for the response.
+        """Create the windows of a batch, or restart processes in their existing windows.
+
+        Return a function that waits for the response and returns it.
         """
         if not self.made:
             answer = self._tmux.run(self.session.create(batch, env), start=True)
@@ -75,7 +78,7 @@ class Windows:
     def take(
         self, batch: Sequence[ProcessSpec], answer: Answer, env: Mapping[str, str]
     ) -> dict[str, Window | str]:
-        """Return, for each process of a batch, its window or the reason why it has no window."""
+        """Return the window of each process in a batch, or the reason why it has no window."""
         created = render.windows(answer.lines)
         result: dict[str, Window | str] = {}
         for command in batch:
@@ -92,8 +95,10 @@ class Windows:
     def _add_at_end(
         self, command: ProcessSpec, env: Mapping[str, str], failed: Answer
     ) -> tuple[Window | None, Answer]:
-        """Create the window of a restarting process at the end of the session, because the user
-        closed the original window or opened another window at its index.
+        """Create a new window, at the end of the session, for a process that is being restarted.
+
+        The process needs a new window, because the user closed the original window or opened
+        another window at its index.
         """
         if failed.no_server or failed.timed_out:
             return None, failed
@@ -134,7 +139,9 @@ class Windows:
         return f"{message}; its socket is below {directory} (TMUX_TMPDIR)"
 
     def log(self, commands: Sequence[ProcessSpec]) -> None:
-        """Start the logs of processes, which opens their gates."""
+        """Start logging the output of processes. This also opens the processes' gates; see
+        `symphony_tmux.gates`.
+        """
         self._tmux.run(
             [self.session.log(command, self._panes[command.name]) for command in commands]
         )
@@ -142,14 +149,14 @@ class Windows:
     # --- querying ---
 
     def query_panes(self) -> tuple[dict[str, Pane], Answer]:
-        """Return a mapping from identifiers to the states of the session's panes."""
+        """Return a mapping from pane identifiers to the session's panes, and tmux's answer."""
         self._wake_server()
         answer = self._tmux.run([self.session.list_panes()], timeout=QUERY_TIMEOUT_SECONDS)
         return {} if answer.error else render.panes(answer.lines), answer
 
     def _wake_server(self) -> None:
-        """Make tmux check for exited children. While tmux closes a window, it can miss the exit of
-        a process.
+        """Make tmux check for exited children. While tmux closes a window, it can miss a process's
+        exit.
 
         The cause is libutempter, which handles SIGCHLD itself while a window is being closed. An
         additional signal does no harm.
@@ -159,16 +166,18 @@ class Windows:
                 os.kill(self._server.pid, signal.SIGCHLD)
 
     def unfreeze(self, pane: str) -> bool:
-        """Type Ctrl-Q in a pane, because a keeper cannot write its mark after Ctrl-S. Return False
-        if tmux hangs.
+        """Type Ctrl-Q in a pane. Return False if tmux does not respond in time.
+
+        After the user has typed Ctrl-S, a keeper cannot write its mark until Ctrl-Q is typed.
         """
         return not self._tmux.run(
             [f"send-keys -t {pane} C-q"], timeout=QUERY_TIMEOUT_SECONDS
         ).timed_out
 
     def sink(self, process: str) -> int | None:
-        """Return the pid of the process that writes the log of an experiment's process, or None.
-        The writing process is a child of the tmux server.
+        """Return the pid of the program that writes a process's log, or None if it is not running.
+
+        The program is a child of the tmux server.
         """
         try:
             with open(self.session.sink(process)) as file:  # noqa: PTH123  (faster than Path)
@@ -178,8 +187,9 @@ class Windows:
         return pid if self._server is not None and _parent(pid) == self._server.pid else None
 
     def stop_sink(self, process: str) -> None:
-        """Stop the process that writes the log of a window that is kept open; otherwise, tmux
-        would keep that process running too.
+        """Stop the program that writes a process's log.
+
+        Otherwise, tmux would keep the program running as long as the window is open.
         """
         sink = self.sink(process)
         if sink is not None:
@@ -189,7 +199,7 @@ class Windows:
     # --- removing ---
 
     def forget(self, process: str) -> None:
-        """Delete the record of the window of a process. The window no longer exists."""
+        """Delete the record of a process's window, which no longer exists."""
         self._panes.pop(process, None)
 
     def remove(self) -> None:
@@ -198,8 +208,9 @@ class Windows:
 
 
 def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
-    """Remove the session of a run, and the sessions of terminals that are attached to the run. A
-    missing session is not an error.
+    """Remove a run's session, and the sessions of terminals that are attached to the run.
+
+    A missing session is not an error.
     """
     answer = tmux.run_one(render.kill_command(session, run_id))
     for left in render.remaining_sessions(answer.lines, run_id):
@@ -208,7 +219,7 @@ def remove(tmux: Tmux, session: str, run_id: str) -> Answer:
 
 
 def process_of(keeper: int) -> int:
-    """Return the process of a keeper, or the keeper itself if the process cannot be determined."""
+    """Return the pid of a keeper's process, or of the keeper itself if the process is unknown."""
     try:
         with open(f"/proc/{keeper}/task/{keeper}/children") as file:  # noqa: PTH123
             return int(file.read().split()[0])
@@ -223,8 +234,9 @@ def _umask() -> int:
 
 
 def _parent(pid: int) -> int | None:
-    """Return the parent of a process from its stat file, proc(5), or None if the process does not
-    exist or is a zombie.
+    """Return the pid of a process's parent, as given in the stat file; see proc(5).
+
+    Return None if the process does not exist or is a zombie.
     """
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:  # noqa: PTH123

@@ -1,7 +1,8 @@
-"""Convert local files and directories to a tar stream, and a tar stream to files and directories.
+"""Pack local files and directories into a tar stream, and unpack a tar stream into local files.
 
-The content of a stream is not trusted: names that lead outside the archive, paths through links,
-devices and pipes are refused. Unpacked files remain in a staging directory until they are complete.
+A received stream is not trusted: device files, pipes, paths that pass through links, and names that
+lead outside the archive are refused. Files are unpacked into a staging directory and stay there
+until all of them have been verified.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from typing import IO, Any, Protocol
 
 from symphony.errors import BackendError, NotFound, SpecError
 
-# Maps the programs that a container can provide to their algorithms.
+# The programs that can compute digests in a container, each with its hash algorithm.
 DIGEST_PROGRAMS = {"sha256sum": "sha256", "md5sum": "md5"}
 _CHUNK_BYTES = 1 << 18
 _BLOCK_BYTES = tarfile.BLOCKSIZE
-# The name of the copied file or directory in the archive.
+# The name under which the copied file or directory is stored in the archive.
 _ROOT = "it"
 
 
 class Readable(Protocol):
-    """A stream to read from."""
+    """A binary stream that can be read."""
 
     def read(self, size: int = -1, /) -> bytes:
         """Return ``size`` bytes, or fewer at the end of the stream."""
@@ -38,7 +39,7 @@ class Readable(Protocol):
 
 
 class _FileDigests:
-    """The digests of one file, one for each program that a container can provide."""
+    """The digests of one file: one for each of the `DIGEST_PROGRAMS`."""
 
     def __init__(self) -> None:
         self._hashes = {
@@ -55,7 +56,7 @@ class _FileDigests:
 
 
 class Digests:
-    """Maps the names of files in an archive to their digests."""
+    """The digests of the files in an archive, keyed by file name."""
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, str]] = {}
@@ -69,10 +70,11 @@ class Digests:
         return self._files[name]
 
     def find_mismatch(self, output: bytes, program: str) -> str | None:
-        """Return the first file whose digest is not in the output of a program, or None.
+        """Return the name of the first file whose digest is missing from ``output``, or None if
+        there is none.
 
-        The programs escape a name that contains a newline or a backslash. Old versions do not
-        escape it.
+        ``output`` is the output of ``program``, which is one of the `DIGEST_PROGRAMS`. Except for
+        old versions, these programs escape newlines and backslashes in file names.
         """
         lines = set(output.split(b"\n"))
         for name, digests in self._files.items():
@@ -92,8 +94,9 @@ class Digests:
 
 
 class OutgoingArchive:
-    """A file or a directory as a tar stream. Links are stored as links.
+    """A file or directory as a tar stream.
 
+    Links in a directory are stored as links, but if ``path`` itself is a link, it is followed.
     ``size`` is the length of the stream in bytes.
     """
 
@@ -106,7 +109,7 @@ class OutgoingArchive:
             raise NotFound(f"cannot copy {path!r}: {exc.strerror}") from exc
         if not (stat.S_ISDIR(self._status.st_mode) or stat.S_ISREG(self._status.st_mode)):
             raise SpecError(f"cannot copy {path!r}: it is neither a file nor a directory")
-        # Maps names to the sizes of the files at the time when the size of the stream was computed.
+        # The file sizes, keyed by name, from which the stream's size was computed.
         self._file_sizes: dict[str, int] = {}
         self.size = 2 * _BLOCK_BYTES
         for info, _ in self._members():
@@ -116,21 +119,23 @@ class OutgoingArchive:
 
     @property
     def is_directory(self) -> bool:
-        """Whether the archive contains a directory."""
+        """True if the archive contains a directory rather than a single file."""
         return stat.S_ISDIR(self._status.st_mode)
 
     @property
     def mode(self) -> int:
-        """The permissions of the file or directory."""
+        """The permission bits of the file or directory."""
         return stat.S_IMODE(self._status.st_mode) & 0o777
 
     def stream(self) -> Iterator[bytes]:
-        """Yield the stream in pieces. Raises `BackendError` if a file becomes shorter during the
-        copy.
+        """Yield the tar stream in chunks.
+
+        Raises `BackendError` if a file becomes shorter during the copy, and `SpecError` if a file
+        cannot be read.
         """
         for info, path in self._members():
             if info.isreg():
-                # The receiver expects a stream with exactly the computed size.
+                # The receiver expects a stream of exactly the computed size.
                 info.size = self._file_sizes.get(info.name, info.size)
             yield _header(info)
             if info.isreg():
@@ -203,10 +208,10 @@ def _header(info: tarfile.TarInfo) -> bytes:
 
 
 class IncomingArchive:
-    """Unpacks a tar stream into a staging directory next to ``target``.
+    """A tar stream that is unpacked into a staging directory next to ``target``.
 
-    `commit` moves the files to the target. The end of the ``with`` block removes the staging
-    directory.
+    `commit` moves the files to the target. Use the archive as a context manager: the end of the
+    ``with`` block removes the staging directory.
     """
 
     def __init__(self, target: Path) -> None:
@@ -235,9 +240,10 @@ class IncomingArchive:
         shutil.rmtree(self._staging, ignore_errors=True)
 
     def unpack(self, stream: Readable) -> None:
-        """Unpack a file, or the content of a directory.
+        """Unpack the file, or the contents of the directory, that ``stream`` contains.
 
-        Raises `SpecError` if the stream contains an unsafe name or file type.
+        Raises `SpecError` if the stream contains an unsafe name or file type, or if a file cannot
+        be written, and `BackendError` if the archive is damaged.
         """
         fileobj: Any = stream
         try:
@@ -253,7 +259,7 @@ class IncomingArchive:
         except tarfile.TarError as exc:
             stream.read()
             if self._root is None:
-                return  # The exit status of the sender explains why there is no archive.
+                return  # The sender's exit status explains why there is no archive.
             raise BackendError(
                 f"cannot copy to {str(self._target)!r}: the received archive is damaged: {exc}"
             ) from exc
@@ -281,9 +287,9 @@ class IncomingArchive:
             raise SpecError(f"cannot copy to {str(path)!r}: {exc.strerror}") from exc
 
     def _set_directory_modes(self, root: Path, target: Path) -> None:
-        """Set the modes of directories, the innermost first.
+        """Set the modes of the unpacked directories, innermost first.
 
-        A mode can make the content of its directory inaccessible.
+        The order matters, because a directory's mode can make its contents inaccessible.
         """
         innermost_first = sorted(self._directory_modes, key=lambda path: -len(path.parts))
         for path in innermost_first:
@@ -322,11 +328,16 @@ class IncomingArchive:
             )
 
     def _destination(self, member: tarfile.TarInfo) -> Path:
-        """Return the local path of a member. Its parent is an unpacked directory and not a link."""
+        """Return the local path for an archive member.
+
+        Raises `SpecError` if the path's parent is not an unpacked directory, for example because it
+        is a link, or if another member has the same path.
+        """
         parts = _parts(member.name)
         if self._root is None:
             self._root = self._staging / _ROOT
-            # The stream is either one file with a name, or a directory that begins with ".".
+            # The stream contains either a single named file, or a directory whose first member is
+            # ".".
             if bool(parts) == member.isdir():
                 raise _unsafe_name(member.name)
             return self._root
@@ -336,7 +347,7 @@ class IncomingArchive:
         return path
 
     def _unpack_hard_link(self, member: tarfile.TarInfo, path: Path) -> None:
-        """Create a hard link to a file that is already unpacked."""
+        """Create a hard link to a file that has already been unpacked."""
         name = _digest_name(member.linkname)
         source = self._staging / _ROOT / name
         if source.is_symlink() or not source.is_file():
@@ -360,7 +371,7 @@ class IncomingArchive:
 
 
 def _digest_name(name: str) -> str:
-    """Return the name that the digest program of the sender prints for a member."""
+    """Return the name that the sender's digest program prints for an archive member."""
     return "./" + "/".join(_parts(name))
 
 

@@ -1,8 +1,8 @@
-"""Copy files and directories from and to the container of a process, as a tar stream over exec.
+"""Copy files and directories from and to a process's container, as a tar stream over exec.
 
-A copy is written to a staging directory next to its target. It is compared with the source by the
-digest of every file, and then moved to the target. The container needs a shell, tar and a program
-that computes digests.
+A copy is written to a staging directory next to its target. The digest of every file is checked
+against the source before the copy is moved to the target. The container needs a shell, tar, find,
+common file utilities such as mv, and either sha256sum or md5sum.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from symphony.cluster import Progress
     from symphony_kube.api.client import Api
 
-# Every script begins with these lines. A script that fails writes a line with this prefix to
-# standard error, because Kubernetes may never report the exit code of a command that did not read
+# Every script begins with this preamble. A script that fails writes a line with this prefix to
+# standard error, because Kubernetes may never report the exit code of a command that has not read
 # all its input.
 _FAILURE_PREFIX = "symphony: "
 _PREAMBLE = f"""\
@@ -49,8 +49,8 @@ while [ "$1" != -- ]; do shift; done; shift
 for sum in sha256sum md5sum ''; do command -v "$sum" >/dev/null 2>&1 && break; done
 [ "$sum" ] || fail "needs sha256sum"
 """
-# This script writes a file, or the content of a directory. It follows a link that the user names,
-# and preserves other links.
+# This script writes a file, or the contents of a directory, to standard output as a tar stream. If
+# the path that the user gives is a link, the script follows the link. It preserves all other links.
 _SEND = (
     _PREAMBLE
     + """\
@@ -68,9 +68,9 @@ if [ -d "$2" ]; then cd -- "$2" && find . -type f -exec "$sum" {} +
 else "$sum" "$2"; fi && printf '\\n%s\\n' "$sum"
 """
 _DIGESTS = _PREAMBLE + 'cd -- "$1" 2>/dev/null || fail "no directory"\n' + _PRINT_DIGESTS
-# This script reports that it is ready, because no input may be sent earlier. It unpacks a tar
-# stream of a given length, and prints the digests. It moves the files to the target after it has
-# received "keep".
+# This script prints "ready" when it can receive input. It then unpacks a tar stream of a given
+# length and prints the digests of the files. When it receives "keep", it moves the files to the
+# target.
 _READY = b"ready\n"
 _RECEIVE = (
     _PREAMBLE
@@ -111,7 +111,7 @@ _FAILURE_LINE = re.compile(rb"^%s(.*)\n" % _FAILURE_PREFIX.encode(), re.MULTILIN
 _MAX_ERROR_BYTES = 1 << 16
 # A copy fails if the container accepts no data for this long.
 STALL_SECONDS = 120.0
-# The speed at which even a slow machine reads, writes and digests files.
+# The lowest speed at which a container is expected to unpack files and compute their digests.
 MIN_BYTES_PER_SECOND = 10e6
 
 _TOOLS = ("tar", "find")
@@ -124,10 +124,12 @@ def transfer(
     """Copy a file or a directory.
 
     Either ``source`` or ``target`` is ``process:path`` or ``group/process:path``. The rules are
-    those of ``cp -r``: a target that is a directory receives the source under its name, and
-    ``directory/.`` means the content of a directory. Existing directories are merged, and existing
-    files are replaced. Modes and links are preserved. Raises `NotFound`, `SpecError`, and
-    `BackendError` if the copy differs from the source.
+    those of ``cp -r``: if the target is an existing directory, the source is copied into it under
+    its own name, and ``directory/.`` means the contents of a directory. Existing directories are
+    merged, and existing files are replaced. Modes and links are preserved. Raises `NotFound` if the
+    process is not running, or if the source or the target directory does not exist. Raises
+    `SpecError` if the copy is not possible, and `BackendError` if the copy fails or differs from
+    the source.
     """
     report: Progress = progress or _no_progress
     remote_source, remote_target = parse_transfer(source, target)
@@ -140,7 +142,7 @@ def transfer(
 
 
 def dry_run(api: Api, scope: Scope, source: str, target: str) -> None:
-    """Check the arguments of `transfer` as far as possible without access to the container."""
+    """Check the arguments for `transfer` as far as possible without accessing the container."""
     remote_source, remote_target = parse_transfer(source, target)
     remote = remote_source or remote_target
     if remote is not None:
@@ -159,7 +161,9 @@ def _no_progress(_done: int, _total: int | None) -> None:
 
 
 def _local_target(source: RemotePath, target: str) -> Path:
-    """Return the local path of a copy. Raises `NotFound` if the parent directory does not exist."""
+    """Return the local path that a copy will have. Raises `NotFound` if its parent directory does
+    not exist.
+    """
     _, name = _split(source.path)
     path = Path(target)
     into_directory = path.is_dir() and name != "."
@@ -195,7 +199,7 @@ def _download(
 
 
 class _ScriptOutput:
-    """The standard output of a script, as a file to read from.
+    """The standard output of a script, as a readable stream.
 
     Every method raises an error if the script has failed.
     """
@@ -213,7 +217,8 @@ class _ScriptOutput:
         self._received_bytes = 0
         self._unsent_bytes = 0
         self._last_progress = time.monotonic()
-        # How long the script can be silent after it has received its input. None means no limit.
+        # How long the script can be silent after it has received its input, in seconds. None means
+        # that there is no limit.
         self.answer_seconds: float | None = None
 
     def read(self, size: int = -1) -> bytes:
@@ -227,7 +232,9 @@ class _ScriptOutput:
         return data
 
     def read_until(self, endings: tuple[bytes, ...]) -> bytes:
-        """Return the output up to one of the ``endings``, without consuming the output."""
+        """Wait until the unread output ends with one of ``endings``. Return the output without
+        consuming it.
+        """
         longest = max(len(ending) for ending in endings)
         while not (b"\n" + self._unread[-longest:]).endswith(endings):
             if not self._receive_more():
@@ -236,7 +243,7 @@ class _ScriptOutput:
         return bytes(self._unread)
 
     def send_pending(self) -> None:
-        """Send queued data and receive output. Waits only if too much data is queued."""
+        """Send queued data and receive output. Wait only if too much data is queued."""
         self._exchange(None if self._stream.full else 0.0)
         if self._status is not None or self._stream.closed:
             self.finish()
@@ -257,7 +264,9 @@ class _ScriptOutput:
         return True
 
     def _exchange(self, timeout: float | None) -> None:
-        """Send and receive data. Raises `Unreachable` if there is no progress for too long."""
+        """Send and receive data. Raises `Unreachable` if there has been no progress for too
+        long.
+        """
         messages, _ = self._stream.exchange(timeout)
         for channel, data in messages:
             self._take(channel, data)
@@ -294,7 +303,7 @@ class _ScriptOutput:
 def _script_failure(
     errors: bytes, path: str, ref: ContainerRef
 ) -> BackendError | NotFound | SpecError:
-    """Return the exception for a script that failed, using the standard error of the script."""
+    """Return the exception for a failed script, based on what it wrote to standard error."""
     line = _FAILURE_LINE.search(errors)
     if line is None:
         text = one_line(errors.decode(errors="replace"))
@@ -353,7 +362,7 @@ def _upload(
             _compare(archive.digests, digests, str(target))
         except BackendError:
             stream.send(exec_stream.STDIN, b"drop\n")
-            # The script removes the copy before it exits, and is then expected to fail.
+            # The script is expected to remove the copy and then to exit with an error.
             with contextlib.suppress(BackendError):
                 output.finish()
             raise
@@ -362,10 +371,10 @@ def _upload(
 
 
 def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -> list[str]:
-    """Return the command that receives an archive in the container."""
+    """Return the command to run in the container to receive an archive."""
     source_name = Path(source).name
     if source_name == ".." or source.endswith("/."):
-        source_name = ""  # Copy the content of the directory.
+        source_name = ""  # Copy the contents of the directory.
     target_path = _not_an_option(target.path.rstrip("/") or "/")
     parent, _ = _split(target.path)
     if target.path.endswith("/"):  # The target must be an existing directory.
@@ -383,8 +392,9 @@ def _receive_script(archive: OutgoingArchive, source: str, target: RemotePath) -
 
 
 def _compare(digests: Digests, output: bytes, path: str) -> None:
-    """Compare digests with the output of a script. Raises `BackendError` if there is a
-    difference.
+    """Compare ``digests`` with those that a script printed.
+
+    Raises `BackendError` if a digest differs, and `Unreachable` if the output is incomplete.
     """
     listing, _, last_line = output.rstrip(b"\n").rpartition(b"\n")
     program = last_line.decode(errors="replace")
@@ -402,7 +412,7 @@ def _compare(digests: Digests, output: bytes, path: str) -> None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the directory and the name of a path. The name ``.`` means the whole directory."""
+    """Split a path into a directory and a name in it. The name ``.`` means the whole directory."""
     whole = path.rstrip("/") or "/"
     directory, name = posixpath.split(whole)
     if name in ("", ".", ".."):

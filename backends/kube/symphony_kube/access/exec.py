@@ -1,7 +1,6 @@
-"""Run commands in the container of a process.
+"""Run commands in a process's container.
 
-The output is captured, or the command is connected to the terminal or the standard streams of this
-program.
+A command's output is either captured or passed on to this program's terminal or standard streams.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ if TYPE_CHECKING:
 # Prefer bash, and fall back to sh if the image does not contain bash.
 LOGIN_SHELL = ["sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh"]
 
-# Servers before version 1.30 cannot report the end of standard input to a command. A shell does so
-# instead. If the length of the input is known, the shell reads this number of bytes. Otherwise, it
-# decodes lines of base64 until an empty line. Kubernetes reports the exit code only after all input
-# is read, so the shell also reads the input that the command has not used. A pipe may never end:
-# the shell therefore writes a marker to standard error when the command has exited, after which no
-# more input is sent.
+# API servers before version 1.30 cannot report the end of standard input to a command. Therefore, a
+# shell in the container ends the command's input. If the length of the input is known, the shell
+# reads this number of bytes. Otherwise, it decodes lines of base64 until it reads an empty line.
+# Kubernetes reports the exit code only after all input has been read, so the shell also reads the
+# input that the command has not used. Because the input from a pipe may never end, the shell writes
+# a marker to standard error when the command has exited. No more input is sent after the marker.
 _READ_BYTES = 'n=$1; shift; head -c "$n" | { "$@"; code=$?; cat >/dev/null; exit $code; }'
 _READ_LINES = """\
 marker=$1; shift
@@ -69,11 +68,11 @@ def run_command(
     *,
     interactive: bool = False,
 ) -> ExecResult:
-    """Run a command in the container of a process; see `symphony.cluster.Cluster.exec_command`.
+    """Run a command in a process's container; see `symphony.cluster.Cluster.exec_command`.
 
-    An ``interactive`` command is connected to the terminal, or to the standard streams of this
-    program if standard input or standard output is not a terminal. Raises `NotFound` if the process
-    is not running or if its image does not contain the program.
+    An ``interactive`` command is connected to the terminal, or to this program's standard streams
+    if standard input or standard output is not a terminal. Raises `NotFound` if the process is not
+    running or if its image does not contain the program.
     """
     from symphony.model.validators import strings
 
@@ -89,7 +88,7 @@ def run_command(
 
 
 def login(api: Api, scope: Scope, process: str, process_group: str | None = None) -> None:
-    """Run a shell in the container of a process, on the terminal.
+    """Run an interactive shell in a process's container, connected to the terminal.
 
     Raises `Unsupported` if there is no terminal.
     """
@@ -128,10 +127,10 @@ def open_exec(
 
 
 def check_exit(result: CommandExit | None, ref: ContainerRef, argv: Sequence[str]) -> int:
-    """Return the exit code of a command.
+    """Return a command's exit code.
 
-    Raises `Unreachable` if the connection ended before the command, and `NotFound`, `SpecError` or
-    `BackendError` if the command did not run.
+    Raises `Unreachable` if the connection was lost before the command exited, and `NotFound`,
+    `SpecError` or `BackendError` if the command could not be run.
     """
     process, program = ref.process, argv[0]
     if result is None:
@@ -151,7 +150,7 @@ def check_exit(result: CommandExit | None, ref: ContainerRef, argv: Sequence[str
 
 
 def parse_exit(status: bytes | None) -> CommandExit | None:
-    """Parse the message of the status channel. Return None if there was no message."""
+    """Parse a message from the status channel. Return None if there was no message."""
     return None if status is None else exec_stream.parse_status(status)
 
 
@@ -177,7 +176,7 @@ def _run_captured(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]
 
 
 def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]) -> int:
-    """Run a command on the terminal. The command receives all keys, including Ctrl-C."""
+    """Run a command on the terminal. The command receives all keystrokes, including Ctrl-C."""
     with open_exec(api, scope, ref, argv, stdin=True, tty=True) as stream:
         with _raw_terminal(0), _terminal_resizes() as resized:
             _send_terminal_size(stream)
@@ -186,10 +185,11 @@ def _run_on_terminal(api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[s
 
 
 def _connect_terminal(stream: ExecStream, *, keys: int, resized: int) -> CommandExit | None:
-    """Pass keys, output and terminal sizes until the command exits.
+    """Relay keystrokes, output and terminal sizes until the command exits.
 
-    ``keys`` and ``resized`` are file descriptors. Returns None if the connection ended before the
-    command did.
+    ``keys`` is the file descriptor of the terminal. ``resized`` is a file descriptor that becomes
+    readable when the terminal size changes. Return None if the connection was lost before the
+    command exited.
     """
     reading = True
     while not stream.closed:
@@ -220,8 +220,9 @@ def _send_terminal_size(stream: ExecStream) -> None:
 
 @contextlib.contextmanager
 def _raw_terminal(terminal: int) -> Iterator[None]:
-    """Put the terminal into raw mode, which passes on each key, and restore the terminal at the
-    end.
+    """Put the terminal into raw mode, and restore its previous mode at the end.
+
+    In raw mode, the terminal driver passes on each keystroke immediately, without interpreting it.
     """
     import termios
     import tty
@@ -237,7 +238,7 @@ def _raw_terminal(terminal: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _terminal_resizes() -> Iterator[int]:
-    """Yield a file descriptor that becomes readable when the size of the terminal changes."""
+    """Yield a file descriptor that becomes readable when the terminal size changes."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
 
@@ -245,7 +246,7 @@ def _terminal_resizes() -> Iterator[int]:
         with contextlib.suppress(BlockingIOError):
             os.write(writable, b".")
 
-    # Python installs signal handlers in the main thread only.
+    # Python allows only the main thread to install signal handlers.
     is_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGWINCH, notify) if is_main_thread else None
     try:
@@ -262,8 +263,10 @@ def _terminal_resizes() -> Iterator[int]:
 
 @dataclass(slots=True)
 class _Input:
-    """Standard input: the bytes already read from it, and its length in bytes if the length is
-    known.
+    """Standard input.
+
+    ``first`` contains the bytes that have already been read. ``length`` is the number of unread
+    bytes in a regular file, or None for a pipe or socket.
     """
 
     first: bytes = b""
@@ -273,7 +276,9 @@ class _Input:
 def _run_with_standard_streams(
     api: Api, scope: Scope, ref: ContainerRef, argv: Sequence[str]
 ) -> int:
-    """Run a command with the standard streams of this program. A terminal is not used as input."""
+    """Run a command with this program's standard streams. If standard input is a terminal, the
+    command receives no input.
+    """
     if sys.stdout is not None:
         sys.stdout.flush()
     source = _standard_input()
@@ -298,12 +303,14 @@ def _run_with_standard_streams(
 def _input_wrapper(
     api: Api, scope: Scope, ref: ContainerRef, source: _Input, marker: str
 ) -> tuple[list[str], Encode | None]:
-    """Return the command that must wrap a command with input, and the encoding of the input.
+    """Return the wrapper for a command with input, and the function that encodes the input.
 
-    Both are empty if the server can report the end of the input. When the command has exited, the
-    wrapper writes ``marker`` to standard error.
+    The wrapper is a list of words to put before the command. If the server can report the end of
+    the input to a command, the wrapper is empty and the function is None. Otherwise, if the length
+    of the input is not known, the wrapper writes ``marker`` to standard error when the command has
+    exited.
     """
-    # The connection reveals the version of the protocol, even if the program "true" does not exist.
+    # The connection reveals the protocol version, even if the image does not contain "true".
     with open_exec(api, scope, ref, ["true"]) as stream:
         if stream.can_close_channels:
             return [], None
@@ -313,7 +320,7 @@ def _input_wrapper(
 
 
 def _encode_lines(data: bytes) -> bytes:
-    """Return data as lines of base64. Empty data becomes the empty line that ends the input."""
+    """Encode data as lines of base64. Empty data becomes the empty line that ends the input."""
     encoded = bytearray()
     for start in range(0, max(1, len(data)), _BYTES_PER_LINE):
         piece = data[start : start + _BYTES_PER_LINE]
@@ -341,7 +348,9 @@ def _standard_input() -> _Input | None:
 
 
 class _MarkerFilter:
-    """Removes a marker from a stream. ``found`` is true once the stream has contained it."""
+    """A filter that removes a marker from a stream. ``found`` is True once the marker has been
+    removed.
+    """
 
     def __init__(self, marker: bytes) -> None:
         self._marker = marker
@@ -349,9 +358,9 @@ class _MarkerFilter:
         self.found = False
 
     def filter(self, data: bytes) -> bytes:
-        """Return the data without the marker.
+        """Return ``data`` without the marker.
 
-        Holds back data that could be the beginning of the marker.
+        Data that could be the beginning of the marker is held back until the next call.
         """
         if self.found or not self._marker:
             return data
@@ -368,7 +377,7 @@ class _MarkerFilter:
         return data[:split]
 
     def flush(self) -> bytes:
-        """Return the data that was held back. Call this at the end of the stream."""
+        """Return the data that was held back. Call this method at the end of the stream."""
         held, self._held = self._held, b""
         return held
 
@@ -376,10 +385,10 @@ class _MarkerFilter:
 def _connect_streams(
     stream: ExecStream, source: _Input | None, encode: Encode | None, marker: bytes = b""
 ) -> CommandExit | None:
-    """Pass output and input until the command exits.
+    """Relay output and input until the command exits.
 
-    Stops reading input once standard error contains ``marker``, which is not passed on. Returns
-    None if the connection ended before the command.
+    When standard error contains ``marker``, stop reading input. The marker itself is not passed on.
+    Return None if the connection was lost before the command exited.
     """
     marker_filter = _MarkerFilter(marker)
     try:

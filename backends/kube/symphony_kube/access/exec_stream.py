@@ -1,9 +1,9 @@
-"""A connection to the container of a process, with numbered channels over one WebSocket.
+"""A connection to a process's container, with numbered channels over one WebSocket.
 
-Commands, copies and forwarded ports use this connection. The API client opens the WebSocket, and
-wsproto encodes and decodes its frames. A single thread uses the socket, and a write never blocks:
-OpenSSL does not allow one thread to send on a TLS connection while another thread receives on the
-same connection.
+Commands, file copies and forwarded ports use such connections. The API client opens the WebSocket,
+and wsproto encodes and decodes its frames. A single thread uses the socket, because OpenSSL does
+not allow one thread to send on a TLS connection while another thread receives on it. A write never
+blocks, so that this thread can always receive.
 """
 
 from __future__ import annotations
@@ -30,30 +30,31 @@ except ModuleNotFoundError as absent:
     ) from absent
 
 STDIN, STDOUT, STDERR, STATUS, RESIZE = range(5)
-# In version 5 of the protocol, a message on this channel closes the channel that the message names.
+# In version 5 of the protocol, a message on this channel closes the channel whose number the
+# message contains.
 CLOSE_CHANNEL = 255
 CLOSE_CHANNEL_PROTOCOL = "v5.channel.k8s.io"
 
-# The size of one message, and the amount of unsent data above which a sender must wait.
+# The maximum size of one message, and the amount of unsent data at which a sender must wait.
 MESSAGE_BYTES = 1 << 15
 SEND_BUFFER_BYTES = 1 << 20
 # Pings keep an idle connection open.
 PING_INTERVAL_SECONDS = 20.0
 _CHUNK_BYTES = 1 << 17
-# Other sources of events get their turn after this many reads.
+# After this many reads, `exchange` returns, so that its caller can check other sources of events.
 _MAX_READS = 32
 
 Message = tuple[int, bytes]
 
 
 class ExecStream:
-    """The channels of one WebSocket, for use by one thread.
+    """The channels of one WebSocket. Only one thread may use them.
 
     ``websocket`` is the result of `Api.websocket`.
     """
 
     def __init__(self, websocket: Any) -> None:
-        # This reference prevents garbage collection of the WebSocket, which would close its socket.
+        # Without this reference, garbage collection of the WebSocket would close its socket.
         self._websocket = websocket
         self._socket: Any = websocket.sock
         self._socket.setblocking(False)
@@ -64,7 +65,8 @@ class ExecStream:
         self._unsent = bytearray()
         self._must_write = False
         self._last_sent = time.monotonic()
-        # The channel of the message that is being received, and the content of a status message.
+        # The channel of the message that is being received, and the part of a status message that
+        # has been received so far.
         self._channel: int | None = None
         self._status = bytearray()
 
@@ -75,7 +77,7 @@ class ExecStream:
         self.close()
 
     def fileno(self) -> int:
-        """Return the file descriptor of the socket."""
+        """Return the socket's file descriptor."""
         number: int = self._socket.fileno()
         return number
 
@@ -86,11 +88,11 @@ class ExecStream:
 
     @property
     def full(self) -> bool:
-        """Whether a sender must wait before it sends more data."""
+        """True if a sender must wait before it sends more data."""
         return len(self._unsent) >= SEND_BUFFER_BYTES
 
     def send(self, channel: int, data: bytes | memoryview) -> None:
-        """Queue data for a channel. The next call of `exchange` sends it."""
+        """Queue data for a channel. The next calls to `exchange` send the data."""
         view = memoryview(data)
         prefix = bytes((channel,))
         for start in range(0, max(1, len(view)), MESSAGE_BYTES):
@@ -98,17 +100,20 @@ class ExecStream:
             self._queue(BytesMessage(data=prefix + piece))
 
     def close_channel(self, channel: int) -> None:
-        """Report the end of the data on a channel. Requires `can_close_channels`."""
+        """Report the end of the data on a channel. This requires that `can_close_channels` is
+        True.
+        """
         self._queue(BytesMessage(data=bytes((CLOSE_CHANNEL, channel))))
 
     def exchange(
         self, timeout: float | None, readable: Iterable[int] = ()
     ) -> tuple[list[Message], set[int]]:
-        """Send queued data and receive messages. Blocks for at most ``timeout`` seconds.
+        """Send queued data and receive messages. Wait for at most ``timeout`` seconds.
 
-        Returns the messages, and the file descriptors in ``readable`` that can be read. A long
-        message is returned in pieces, unless it is on the status channel. Sets `closed` at the end
-        of the connection. Raises `Unreachable` if the connection broke.
+        The wait also ends when the next ping is due. Return the messages, and those file
+        descriptors in ``readable`` that are ready to be read. A long message is returned in pieces,
+        unless it is on the status channel. `closed` is set when the connection has ended. Raises
+        `Unreachable` if the connection was lost and there are no more messages.
         """
         if self.closed:
             return [], set()
@@ -146,8 +151,8 @@ class ExecStream:
         self._must_write = False
         while self._unsent and not self.closed:
             try:
-                # A TLS socket that would block expects the same bytes in the next call. The bytes
-                # are therefore removed from the buffer only after they have been sent.
+                # If sending on a TLS socket would block, the next call must send the same bytes.
+                # The bytes are therefore removed from the buffer only after they have been sent.
                 sent = self._socket.send(bytes(self._unsent[:_CHUNK_BYTES]))
             except (BlockingIOError, ssl.SSLWantWriteError):
                 self._must_write = True
@@ -181,7 +186,7 @@ class ExecStream:
     # --- receiving ---
 
     def _has_buffered_input(self) -> bool:
-        """Return whether a TLS socket has decrypted data, which `select.poll` does not report."""
+        """Return whether a TLS socket holds decrypted data, which `select.poll` does not report."""
         pending = getattr(self._socket, "pending", None)
         return pending is not None and pending() > 0
 
@@ -204,8 +209,8 @@ class ExecStream:
         return messages
 
     def _connection_lost(self, messages: list[Message], why: str) -> list[Message]:
-        """Return the messages that arrived before the end. Raises `Unreachable` if there are
-        none.
+        """Return the messages that arrived before the connection was lost. Raises `Unreachable` if
+        there are none.
         """
         self.closed = True
         if not messages:
@@ -224,9 +229,7 @@ class ExecStream:
             self.closed = True
 
     def _take(self, data: bytes, messages: list[Message], *, finished: bool) -> None:
-        """Process a piece of a message. The first byte of a message is the number of its
-        channel.
-        """
+        """Process a piece of a message. The first byte of a message is its channel number."""
         if self._channel is None and data:
             self._channel, data = data[0], data[1:]
         if self._channel == STATUS:
@@ -245,21 +248,23 @@ class ExecStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandExit:
-    """The exit code of a command, or None and the reason if the command did not run."""
+    """The result of a command. If the command did not run, ``exit_code`` is None and ``reason``
+    explains why.
+    """
 
     exit_code: int | None
     reason: str = ""
 
 
 def parse_status(status: bytes) -> CommandExit:
-    """Parse the message of the status channel.
+    """Parse a message from the status channel.
 
     >>> parse_status(b'{"status": "Success"}').exit_code
     0
     """
     try:
         answer = json.loads(status)
-    except ValueError:  # The oldest protocol sends plain text, and only for errors.
+    except ValueError:  # The oldest protocol sends plain text, and only if an error occurs.
         return CommandExit(exit_code=None, reason=one_line(status.decode(errors="replace")))
     if answer.get("status") == "Success":
         return CommandExit(exit_code=0)

@@ -1,8 +1,8 @@
 """Reach services from outside the cluster through a load balancer, a node port or a forwarded port.
 
-Each connection to a forwarded port has its own WebSocket and its own thread. The Pod is looked up
-again if it was restarted or replaced. If the process is not running, the connection waits for up to
-`UNAVAILABLE_SECONDS`.
+Each connection to a forwarded port has its own WebSocket and its own thread. If the Pod can no
+longer be reached, the process's Pod is looked up again, because the Pod may have been replaced. If
+the process is not running, the connection waits for up to `UNAVAILABLE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -37,24 +37,26 @@ Object = Mapping[str, Any]
 OnError = Callable[[str], None]
 
 LOOPBACK = "127.0.0.1"
-# The channels of a forwarded port. The data on each channel begins with the port number in two
+# The channels of a forwarded port. The data on each channel begins with the port number as two
 # bytes.
 DATA, ERROR = 0, 1
 _PORT_BYTES = 2
-# How long a connection waits for a process that is not running, and how often the connection
-# checks.
+# How long a connection waits for a process that is not running, and the pause between attempts to
+# reach the process.
 UNAVAILABLE_SECONDS, RETRY_SECONDS = 30.0, 0.3
-# How long a process can be silent after the client has sent all its data.
+# After the client has sent all its data, the connection is closed if the process sends no data for
+# this long.
 LINGER_SECONDS = 10.0
 # How long to try an external address before falling back to a forwarded port.
 EXTERNAL_TIMEOUT_SECONDS = 2.0
-# How long to wait for the threads of connections when a tunnel is closed.
+# How long to wait for each connection's thread when a tunnel is closed.
 CLOSE_TIMEOUT_SECONDS = 5.0
 _READ_BYTES = 1 << 16
 _WRITE_BYTES = 1 << 18
-# No more data is received from the process while this many bytes wait for the client.
+# No more data is received from the process while this many bytes are waiting to be sent to the
+# client.
 _MAX_UNREAD_BYTES = 1 << 20
-# The data of a client is sent again to another Pod only if the data is not longer than this.
+# If a client sends more bytes than this before the process answers, the connection is not retried.
 _MAX_REPLAY_BYTES = 1 << 16
 
 
@@ -62,7 +64,10 @@ _MAX_REPLAY_BYTES = 1 << 16
 
 
 def external_address(api: Api, scope: Scope, service: str) -> str:
-    """Return ``host:port`` of the load balancer of a service, or of its port on a node.
+    """Return the external address of a service as ``host:port``.
+
+    This is the address of the service's load balancer. If no load balancer has an address, the
+    external address consists of the address of a node and the service's node port.
 
     Raises `NotFound` if the service is not exposed, and `Unsupported` if it has no external
     address.
@@ -94,8 +99,8 @@ def external_address(api: Api, scope: Scope, service: str) -> str:
 def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = None) -> Tunnel:
     """Return a tunnel to a service.
 
-    The tunnel leads to the external address if this address accepts connections, and otherwise to a
-    forwarded port.
+    If the service's external address accepts connections, the tunnel uses this address. Otherwise,
+    the tunnel uses a forwarded port.
     """
     with contextlib.suppress(NotFound, Unsupported):
         address = external_address(api, scope, service)
@@ -109,7 +114,7 @@ def visit(api: Api, scope: Scope, service: str, *, on_error: OnError | None = No
 
 
 def _list_services(api: Api, scope: Scope) -> dict[str, Object]:
-    """Return a mapping from the names that processes use to the Services of an experiment."""
+    """Return an experiment's Services, keyed by the names that processes use for them."""
     path = collection_path("Service", scope.namespace)
     try:
         answer = api.call("GET", path, query={"labelSelector": scope.selector})
@@ -135,15 +140,17 @@ def _find_service(api: Api, scope: Scope, service: str, known: Mapping[str, Obje
 
 
 def _node_host(api: Api, scope: Scope, service: Object) -> str | None:
-    """Return the address of a node, preferably an external address.
+    """Return the address of a node through which ``service`` can be reached, or None if no
+    address is known.
 
-    The node that runs the Pod of the service is preferred.
+    External addresses are preferred to internal ones. Among addresses of the same type, the address
+    of the node that runs the service's Pod is preferred.
     """
     refs = list_containers(api, scope, service["spec"]["selector"].get(labels.UNIT))
     host = next((ref.host for ref in refs if ref.host), None)
     try:
         nodes = items_of(api.call("GET", "/api/v1/nodes"))
-    except ApiError:  # Nodes belong to the whole cluster, and most users may not list them.
+    except ApiError:  # Most users are not allowed to list nodes.
         return host
     addresses_of_nodes = []
     for node in nodes:
@@ -166,7 +173,7 @@ def _join_address(host: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardTarget:
-    """A port of the Pod of a process or a unit."""
+    """A port in the Pod of a process or of a unit."""
 
     name: str
     port: int
@@ -185,9 +192,9 @@ def port_forward(
 ) -> Tunnel:
     """Forward a local port to a process or a service until the tunnel is closed.
 
-    ``port`` is required for a process; the default for a service is its own port. ``local_port`` is
-    a free port by default, and accepts only local connections. ``on_error`` is called from another
-    thread.
+    ``port`` is required for a process. For a service, the default is the service's first port.
+    ``local_port`` accepts only local connections. By default, a free port is chosen. ``on_error``
+    is called with a message, from another thread, if a connection cannot be forwarded.
     """
     for value in (port, local_port):
         if value is not None and (isinstance(value, bool) or not 1 <= value <= 65535):
@@ -252,7 +259,7 @@ def _ignore_error(_message: str) -> None:
 
 
 class _PortForwarder:
-    """Listens on a local port, and serves each connection in its own thread."""
+    """A listener on a local port that serves each connection in its own thread."""
 
     def __init__(
         self,
@@ -268,13 +275,13 @@ class _PortForwarder:
         self._listener = listener
         self._on_error = on_error
         self._closed = threading.Event()
-        # Closing the second socket makes the first one readable, which wakes all threads.
+        # Closing the trigger socket makes the signal socket readable, which wakes all threads.
         self._close_signal, self._close_trigger = socket.socketpair()
         self._threads: set[threading.Thread] = set()
         self._ref: ContainerRef | None = None
 
     def start(self) -> None:
-        """Start to accept connections."""
+        """Start accepting connections."""
         self._start_thread(self._accept, "forward")
 
     def close(self) -> None:
@@ -314,7 +321,7 @@ class _PortForwarder:
         self._start_thread(lambda: self._serve(client), "forwarded")
 
     def _serve(self, client: socket.socket) -> None:
-        """Connect a client to the Pod. Retries while the process is not running."""
+        """Connect a client to the Pod. If this fails, retry for up to `UNAVAILABLE_SECONDS`."""
         deadline = time.monotonic() + UNAVAILABLE_SECONDS
         connection = _ForwardedConnection(client, self._close_signal)
         try:
@@ -333,10 +340,9 @@ class _PortForwarder:
             client.close()
 
     def _connect(self, connection: _ForwardedConnection) -> str | None:
-        """Pass data until either side closes the connection.
+        """Connect to the process, and relay data until either side closes the connection.
 
-        Returns why the process could not be reached, or None if there was a connection to the
-        process.
+        Return why the process could not be reached, or None if the connection was served.
         """
         try:
             ref = self._find_container()
@@ -357,7 +363,7 @@ class _PortForwarder:
             return one_line(str(exc))
 
     def _find_container(self) -> ContainerRef | None:
-        """Return a running container of the target, or None."""
+        """Return one of the target's running containers, or None if there is none."""
         if self._ref is not None:
             return self._ref
         target = self._target
@@ -370,12 +376,13 @@ class _PortForwarder:
 
 
 class _ForwardedConnection:
-    """The connection of one client. It can use several WebSockets until one of them reaches the
-    process.
+    """One client's connection.
+
+    Several WebSockets can be tried before one of them reaches the process.
 
     The data from the client is kept until the process has answered, so that the data can be sent
-    again. After the answer, or if there is too much data, ``is_final`` is true and the connection
-    is not retried.
+    again. Once the process has answered or there is too much data, ``is_final`` is True and the
+    connection is not retried.
     """
 
     def __init__(self, client: socket.socket, close_signal: socket.socket) -> None:
@@ -385,14 +392,14 @@ class _ForwardedConnection:
         self._client = client
         self._close_signal = close_signal
         self._replay = bytearray()
-        self._unread = bytearray()  # received from the process and not yet sent to the client
+        self._unread = bytearray()  # Received from the process, but not yet sent to the client.
         self._client_finished = False
         self._header_bytes: dict[int, int] = {}
 
     def pass_data(self, stream: ExecStream) -> str | None:
-        """Pass data in both directions until either side closes the connection.
+        """Relay data in both directions until either side closes the connection.
 
-        Returns why the process cannot be reached, or None.
+        Return why the process could not be reached, or None if the connection was served.
         """
         if self._replay:
             stream.send(DATA, bytes(self._replay))
@@ -425,13 +432,13 @@ class _ForwardedConnection:
             return True
 
     def reset(self) -> None:
-        """Make the next close reset the connection, so that the client receives an error."""
+        """Reset the connection when it is closed, so that the client receives an error."""
         linger = struct.pack("ii", 1, 0)
         with contextlib.suppress(OSError):
             self._client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
     def _take(self, channel: int, data: bytes, error: bytearray) -> None:
-        """Process a message from the process. Text on the error channel is added to ``error``."""
+        """Handle a message from the process. Text on the error channel is appended to ``error``."""
         skipped = min(self._header_bytes.get(channel, 0), len(data))
         if skipped:
             self._header_bytes[channel] -= skipped
@@ -443,9 +450,9 @@ class _ForwardedConnection:
             error += content
 
     def _exchange(self, stream: ExecStream) -> list[Message] | None:
-        """Wait for either side, and pass on the data that this side has sent.
+        """Wait until either side has sent data, and relay the client's data to the process.
 
-        Returns the messages from the process, or None if the client or the tunnel was closed.
+        Return the messages from the process, or None if the connection has ended.
         """
         if self._unread and not self._write_to_client():
             return None
@@ -467,7 +474,7 @@ class _ForwardedConnection:
         return messages
 
     def _wait_for_client(self) -> bool:
-        """Wait until the client can receive data. Return whether the tunnel was closed."""
+        """Wait until the client can receive data. Return whether the tunnel has been closed."""
         poll = select.poll()
         poll.register(self._client, select.POLLOUT if self._unread else 0)
         poll.register(self._close_signal, select.POLLIN)
@@ -486,7 +493,7 @@ class _ForwardedConnection:
         return True
 
     def _read_from_client(self, stream: ExecStream) -> bool:
-        """Pass on data from the client. Return False if the connection is no longer needed."""
+        """Relay data from the client. Return False if the connection is no longer needed."""
         try:
             data = self._client.recv(_READ_BYTES)
         except BlockingIOError:

@@ -1,1 +1,1 @@
-"""Access to the API server: requests, errors, watches, and the names and paths of objects."""
+"""Access to the API server: requests, errors, watches, and object names and paths."""

@@ -1,11 +1,11 @@
-"""The API client: it sends and returns plain objects over persistent connections.
+"""The API client, which sends and receives plain JSON objects over persistent connections.
 
-Only this module and `symphony_kube.api.kubeconfig` import the kubernetes client.
+Only this module and `symphony_kube.api.kubeconfig` import the kubernetes package.
 
-The kubernetes client loads and refreshes credentials and opens connections. Its typed models are
-not used, because for a thousand Pods they take longer than the calls, and because they reject
-responses from servers of other versions. `symphony_kube.api.retries` determines which calls are
-repeated.
+The kubernetes package loads and refreshes credentials and opens connections. Its typed models are
+not used for two reasons: parsing a thousand Pods with them takes longer than the API calls, and
+they can reject responses from other server versions. `symphony_kube.api.retries` determines which
+calls are retried.
 """
 
 from __future__ import annotations
@@ -52,25 +52,24 @@ Query = Mapping[str, "str | int | None"]
 # Content types.
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-# Accept headers that request only the metadata of objects, without their specs, in a list or a
-# watch.
+# Values of the Accept header that limit a list or a watch to the objects' metadata.
 ACCEPT_METADATA_LIST = (
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 ACCEPT_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
-# The number of connections for watches and logs, in addition to those for the calls of a launch.
+# The number of connections for watches and logs, in addition to those for other calls.
 SPARE_CONNECTIONS = 8
 STREAM_CHUNK_BYTES = 64 * 1024
-# A server can end a watch this many seconds later than requested.
+# A server may end a watch up to this many seconds later than requested.
 WATCH_END_TOLERANCE_SECONDS = 15.0
 
-# The library has no type annotations for WebSockets.
+# The kubernetes package has no type annotations for WebSockets.
 _WEBSOCKETS: Any = ws_client
 
 
 class ResponseStream:
-    """A response that is read while it arrives, such as a watch or a log.
+    """A response that is read as a stream, such as the events of a watch or the lines of a log.
 
     Close the stream when it is no longer needed. Any thread can close it.
     """
@@ -80,14 +79,14 @@ class ResponseStream:
         self._is_closed = False
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the content until the server ends the response or `close` is called.
+        """Yield the response body in chunks until the server ends it or `close` is called.
 
         Raises `Unreachable` if the connection is lost.
         """
         try:
             yield from self._response.stream(STREAM_CHUNK_BYTES, decode_content=True)
         except (HTTPError, OSError, ValueError, AttributeError) as exc:
-            # If another thread closes the response, reading from it raises one of these errors.
+            # Reading a response that another thread has closed raises one of these errors.
             if not self._is_closed:
                 raise Unreachable(
                     f"the connection to the API server was lost: {one_line(str(exc))}"
@@ -96,7 +95,9 @@ class ResponseStream:
             self.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the content without newlines. The last line may be incomplete."""
+        """Yield the lines of the response body without newlines. The last line may be
+        incomplete.
+        """
         rest = b""
         for chunk in self.chunks():
             *complete, rest = (rest + chunk).split(b"\n")
@@ -105,7 +106,7 @@ class ResponseStream:
             yield rest
 
     def close(self) -> None:
-        """Close the response. A thread that is reading the response stops without an error."""
+        """Close the response. A thread that is reading it then stops without an error."""
         self._is_closed = True
         with contextlib.suppress(Exception):
             self._response.shutdown()
@@ -114,11 +115,13 @@ class ResponseStream:
 
 
 class Api:
-    """A client for one API server. Several threads can use it. Creating a client makes no call.
+    """A client for one API server. Several threads can share a client. Creating a client sends no
+    requests.
 
-    ``kubeconfig`` is the path of a kubeconfig. By default, the client uses KUBECONFIG,
-    ``~/.kube/config`` or the service account of the Pod. ``context`` is the name of a context. By
-    default, the client uses the current context. ``connections`` is the maximum number of
+    ``kubeconfig`` is the path of a kubeconfig. By default, the client uses the files that the
+    variable ``KUBECONFIG`` lists, or else ``~/.kube/config``. In a Pod without a kubeconfig, it
+    uses the Pod's service account. ``context`` is the name of a context in the kubeconfig. The
+    default is the current context of the kubeconfig. ``connections`` is the maximum number of
     concurrent calls.
     """
 
@@ -137,8 +140,8 @@ class Api:
         self.timeouts = timeouts or Timeouts()
         self._host = str(self._configuration.host).rstrip("/")
         if not self._configuration.verify_ssl:
-            # The author of the kubeconfig has disabled verification on purpose, so warnings are not
-            # useful.
+            # The kubeconfig disables certificate verification on purpose, so warnings about it are
+            # not useful.
             _ignore_insecure_warnings(self._host)
         try:
             self._pool: urllib3.PoolManager = RESTClientObject(self._configuration).pool_manager
@@ -155,7 +158,7 @@ class Api:
 
     @property
     def description(self) -> str:
-        """The address and context of the API server, for messages."""
+        """The API server's address and context, as text for messages."""
         context = f" (context {self.context!r})" if self.context else ""
         return f"the API server {self._host}{context}"
 
@@ -175,9 +178,10 @@ class Api:
     ) -> Object:
         """Make a call and return the object from the response.
 
-        ``body`` is an object, or an object encoded as JSON in bytes. ``timeout`` is the time for
-        each try, in seconds. A failed call is not repeated after ``cancelled`` is set. Raises
-        `ApiError` if the server answers with an error, and `Unreachable` if it does not answer.
+        ``body`` is an object, or the bytes of an object encoded as JSON. ``timeout`` is the time
+        limit for each try, in seconds. A failed call is not retried once ``cancelled`` is set.
+        Raises `ApiError` if the server answers with an error, `Unreachable` if it does not answer,
+        and `BackendError` if the response is not a JSON object.
         """
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         response = self._request(
@@ -218,9 +222,9 @@ class Api:
         accept: str = "*/*",
         idle_timeout: float | None = None,
     ) -> ResponseStream:
-        """Open a response that is read while it arrives.
+        """Send a GET request, and return the response as a stream.
 
-        ``idle_timeout`` is the longest time without any data, in seconds.
+        ``idle_timeout`` is the maximum time to wait for more data, in seconds.
         """
         url = self._url(path, query)
         response = self._request("GET", url, None, {"Accept": accept}, idle_timeout, stream=True)
@@ -229,11 +233,12 @@ class Api:
     def watch(
         self, path: str, *, query: Query | None = None, accept: str = JSON, seconds: int = 300
     ) -> Generator[Object, None, None]:
-        """Yield the events of a watch (``type`` and ``object``) for at most ``seconds``.
+        """Watch the objects at ``path`` for ``seconds`` seconds, and yield each event as a mapping
+        with a ``type`` and an ``object``.
 
         Close the iterator to end the watch earlier. Raises `Unreachable` if the connection is lost,
-        and `ApiError` for an error event. Status 410 means that the resource version is too old:
-        list the objects again.
+        and `ApiError` if the server answers with an error or sends an error event. Status 410 means
+        that the resource version is too old, and that the objects must be listed again.
         """
         watch_query: dict[str, str | int | None] = {
             **(query or {}),
@@ -252,9 +257,9 @@ class Api:
             stream.close()
 
     def websocket(self, path: str, *, query: list[tuple[str, str]]) -> Any:
-        """Return a connected WebSocket, for exec, attach and port-forward.
+        """Return a connected WebSocket for exec or port-forward.
 
-        The WebSocket is an object of the websocket-client library and has no timeout. Raises
+        The WebSocket is an object from the websocket-client library and has no timeout. Raises
         `ApiError` if the server answers with an error, and `Unreachable` if it does not answer.
         """
         scheme, _, address = self._host.partition("://")
@@ -264,7 +269,7 @@ class Api:
         headers = [f"{key}: {value}" for key, value in self._auth_headers().items()]
         headers.append(f"sec-websocket-protocol: {protocols}")
         # The library has a single timeout for connecting and for the response. The response comes
-        # from the node of the container, so it can take longer than connecting.
+        # from the container's node, so it can take longer than connecting.
         options: dict[str, Any] = {"header": headers, "timeout": self.timeouts.response}
         if self._configuration.proxy:
             options = _WEBSOCKETS.websocket_proxycare(options, self._configuration, url, None)
@@ -273,7 +278,7 @@ class Api:
         )
         try:
             socket.connect(url, **options)
-        except Exception as exc:  # The errors of the library have no common base class.
+        except Exception as exc:  # The library's errors have no common base class.
             with contextlib.suppress(Exception):
                 socket.close()
             status = getattr(exc, "status_code", None)
@@ -297,7 +302,7 @@ class Api:
         stream: bool,
         cancelled: threading.Event | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        """Send a request, and repeat it as `symphony_kube.api.retries` determines."""
+        """Send a request, and retry it as determined by `symphony_kube.api.retries`."""
         began = time.monotonic()
         failures = 0
         renewed = False
@@ -360,7 +365,7 @@ class Api:
         raise api_error(response.status, _decode(content), _text(content), retry_after)
 
     def _unreachable(self, exc: Exception) -> Unreachable:
-        """Return the error for a connection that failed."""
+        """Return the error for a failed connection."""
         text = one_line(str(exc))
         if isinstance(exc, (SSLError, ssl.SSLError)) and "CERTIFICATE_VERIFY_FAILED" in text:
             cause = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0] or text
@@ -387,7 +392,9 @@ class Api:
     # --- credentials ---
 
     def _auth_headers(self) -> dict[str, str]:
-        """Return the headers with the credentials. This can run a credential plug-in."""
+        """Return the headers that contain the credentials. Reading the credentials can run a
+        credential plug-in.
+        """
         with self._auth_lock, credentials(self.description):
             settings: Mapping[str, Any] = self._configuration.auth_settings()
         return {
@@ -397,7 +404,7 @@ class Api:
         }
 
     def _renew_credentials(self, rejected: dict[str, str]) -> bool:
-        """Read the credentials again, because tokens expire.
+        """Reload the credentials, because a token may have expired.
 
         Return whether the new credentials differ from those that the server rejected.
         """
@@ -425,7 +432,7 @@ class Api:
 
 
 def watch_events(stream: ResponseStream) -> Iterator[Object]:
-    """Yield the events of a watch; see `Api.watch`."""
+    """Yield the events in a watch response; see `Api.watch`."""
     for line in stream.lines():
         if not line.strip():
             continue
@@ -445,7 +452,7 @@ def watch_events(stream: ResponseStream) -> Iterator[Object]:
 
 
 def _decode(content: bytes | str) -> Object:
-    """Return the object in a response, or an empty object."""
+    """Return the object in a response, or an empty dictionary if there is none."""
     try:
         found = json.loads(content)
     except ValueError:
@@ -458,7 +465,11 @@ def _text(content: bytes | str) -> str:
 
 
 def _retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """Return the value of Retry-After in seconds, or None. Kubernetes does not send dates in it."""
+    """Return the value of the Retry-After header in seconds, or None if it is missing or not a
+    number.
+
+    Kubernetes sends no dates in this header.
+    """
     try:
         return max(0.0, float(headers.get("Retry-After", "")))
     except ValueError:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def place(options: Mapping[str, object]) -> list[object]:
-    """Return a key for the cluster and namespace that the options select.
+    """Return a cache key for the cluster and namespace that the options select.
 
-    Two commands with the same key see the same experiments. The key includes the modification time
-    of the kubeconfig, because a command that writes the file, such as ``kubectl config
+    Two commands with the same key see the same experiments. The key includes the kubeconfig's
+    modification time, because a command that writes the file, such as ``kubectl config
     use-context``, can select another cluster.
     """
     kubeconfig = options.get("kubeconfig") or os.environ.get("KUBECONFIG") or "~/.kube/config"

@@ -1,4 +1,6 @@
-"""Messages for rejected calls. Each message names the cause and a fix on one line. Pure."""
+"""Messages for rejected calls. Each message is one line that states the cause and, if one is known,
+a fix. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from symphony_kube.api.errors import ApiError
 from symphony_kube.api.labels import Scope
 from symphony_kube.api.resources import describe, experiment_of, plural_name
 
-# Maps each kind of object to the settings that require it, as phrases for messages.
+# For each kind of object, a phrase that describes the settings that require it.
 _NEEDED_FOR = {
     "Service": "services that are bound or exposed",
     "Secret": "secrets",
@@ -22,7 +24,9 @@ _FORBIDDEN = re.compile(r'cannot (\w+) resource "')
 
 
 def is_trouble(exc: BackendError) -> bool:
-    """Return whether the server or the login caused the error, so that the request may be valid."""
+    """Return whether the server, the connection or the credentials caused the error. If so, the
+    request itself may be valid.
+    """
     if isinstance(exc, LaunchFailed):
         return exc.trouble
     return not isinstance(exc, ApiError) or exc.status in (401, 429) or exc.status >= 500
@@ -34,17 +38,17 @@ def launch_failed(text: str, exc: BackendError) -> LaunchFailed:
 
 
 def is_quota_exceeded(exc: ApiError) -> bool:
-    """Return whether a resource quota is exceeded."""
+    """Return whether the call failed because it would exceed a resource quota."""
     return exc.status == 403 and "exceeded quota" in exc.detail
 
 
 def is_terminating(exc: ApiError) -> bool:
-    """Return whether the namespace is being deleted."""
+    """Return whether the call failed because the namespace is being deleted."""
     return exc.status in (403, 409) and "being terminated" in exc.detail
 
 
 def is_forbidden(exc: BackendError) -> bool:
-    """Return whether the user lacks a permission for the call."""
+    """Return whether the call failed because the user does not have permission to make it."""
     if not isinstance(exc, ApiError) or exc.status != 403:
         return False
     return bool(_FORBIDDEN.search(exc.detail))
@@ -53,7 +57,7 @@ def is_forbidden(exc: BackendError) -> bool:
 def lacks_service_account(exc: ApiError) -> bool:
     """Return whether a Pod was rejected because its service account does not exist.
 
-    In a new namespace, the service account is created a moment after the namespace.
+    The service account in a new namespace is created shortly after the namespace.
     """
     if exc.status == 403:
         return "error looking up service account" in exc.detail
@@ -74,9 +78,9 @@ def cannot_create(
 
 
 def name_taken(kind: str, name: str, scope: Scope, found: Mapping[str, Any] | None) -> str:
-    """Return why an object could not be created if another object has its name.
+    """Return the message for an object that could not be created because its name is taken.
 
-    ``found`` is the other object, or None if the user is not allowed to read it.
+    ``found`` is the existing object with this name, or None if the user is not allowed to read it.
     """
     text = f"cannot create {describe(kind, name)} in namespace {scope.namespace!r}"
     if found is None:
@@ -103,7 +107,7 @@ def unknown_fields(kind: str, name: str, scope: Scope, where: str, fields: Seque
 
 
 def cannot(verb: str, what: str, scope: Scope, exc: BackendError) -> str:
-    """Return why a call that does not create an object failed, such as a list of Pods."""
+    """Return why a call that creates no object, such as listing Pods, failed."""
     if not isinstance(exc, ApiError):
         return f"cannot {verb} {what}: {exc}"
     text = f"cannot {verb} {what} in namespace {scope.namespace!r}: {exc.detail}"
@@ -116,7 +120,7 @@ def cannot(verb: str, what: str, scope: Scope, exc: BackendError) -> str:
 
 
 def _hint(kind: str, scope: Scope, exc: ApiError) -> str:
-    """Return how to fix the failed creation of an object, or ``""`` if no fix is known."""
+    """Return advice for an object that could not be created, or ``""`` if there is none."""
     if is_quota_exceeded(exc):
         return "delete objects that are no longer needed, request less, or ask for a higher quota"
     if is_terminating(exc):

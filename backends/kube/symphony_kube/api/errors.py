@@ -1,4 +1,4 @@
-"""Errors of the API server, each with a one-line message. Pure."""
+"""Errors from the API server, each with a one-line message. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from symphony.errors import BackendError, Unreachable
 class ApiError(BackendError):
     """Raised if the API server answers with an error.
 
-    ``status`` is the HTTP status code. ``reason`` is the one-word reason from Kubernetes, such as
-    ``AlreadyExists`` or ``Forbidden``. ``detail`` is the message from the server. ``retry_after``
-    is the value of the Retry-After header in seconds, or None.
+    ``status`` is the HTTP status code. ``reason`` is the one-word reason that Kubernetes gives,
+    such as ``AlreadyExists`` or ``Forbidden``. ``detail`` is the message from the server.
+    ``retry_after`` is the value of the Retry-After header in seconds, or None.
     """
 
     def __init__(
@@ -33,16 +33,16 @@ class ApiError(BackendError):
 
 
 class UntrustedCertificate(Unreachable):
-    """Raised if the certificate of the server is not trusted. Retrying does not help."""
+    """Raised if the server's certificate is not trusted. Retrying does not help."""
 
 
 def api_error(
     status: int, answer: Mapping[str, Any], text: str, retry_after: float | None
 ) -> ApiError:
-    """Return the error for a response.
+    """Convert an error response to an `ApiError`.
 
-    ``answer`` is the Status object of the response. If the response has no Status object, ``text``
-    is its body.
+    ``answer`` is the Status object in the response, or empty if the response contains none. In that
+    case, the message is ``text``, the response body.
     """
     detail = one_line(str(answer.get("message") or text or "no reason given"))
     reason = str(answer.get("reason") or "")
@@ -58,6 +58,6 @@ def api_error(
 
 
 def one_line(text: str, *, limit: int = 600) -> str:
-    """Return a message on one line, truncated to ``limit`` characters."""
+    """Return ``text`` on one line, truncated to ``limit`` characters."""
     words = " ".join(text.split())
     return words if len(words) <= limit else f"{words[: limit - 1]}…"

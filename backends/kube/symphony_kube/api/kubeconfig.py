@@ -1,4 +1,4 @@
-"""Read kubeconfigs: find the context and its credentials. Kubeconfigs are never written."""
+"""Read a context and its credentials from kubeconfigs, which are never modified."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 def load_kubeconfig(
     kubeconfig: str | os.PathLike[str] | None, context: str | None
 ) -> tuple[Configuration, str | None, str | None]:
-    """Return the client configuration, the namespace and the name of a context.
+    """Return the client configuration for a context, and the context's namespace and name.
 
-    If no kubeconfig exists and the program runs in a Pod, the service account of the Pod is used.
-    Raises `NotFound` if the kubeconfig does not contain the context. Raises `BackendError` if no
-    kubeconfig exists, if the kubeconfig is not valid, or if it contains no credentials.
+    In a Pod, the Pod's service account is used if neither a kubeconfig nor a context is specified
+    and ``~/.kube/config`` does not exist. Raises `NotFound` if the kubeconfig does not contain the
+    context, or if no context is requested and the kubeconfig has no current context. Raises
+    `BackendError` if there is neither a kubeconfig nor a usable service account, if the kubeconfig
+    is not valid, or if the credentials cannot be loaded.
     """
     configuration = client.Configuration()
     given = os.environ.get("KUBECONFIG") or None
@@ -59,7 +61,9 @@ def load_kubeconfig(
 
 
 def _context(path: str, requested: str | None) -> dict[str, Any]:
-    """Check the requested or current context, and return its name and namespace."""
+    """Check the requested context, or the current context by default. Return its name and
+    namespace.
+    """
     content = _read(path)
     contexts = {item["name"]: item["context"] for item in content["contexts"]}
     name = requested or content.get("current-context")
@@ -88,7 +92,7 @@ def _context(path: str, requested: str | None) -> dict[str, Any]:
 
 
 def _is_url(server: object) -> bool:
-    """Return whether the address of a server has a scheme, a host and a valid port.
+    """Return whether ``server`` is an HTTP or HTTPS URL with a host and, optionally, a valid port.
 
     kubectl accepts an address without a scheme, but the Python client does not.
     """
@@ -100,7 +104,7 @@ def _is_url(server: object) -> bool:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Return the content of a kubeconfig. ``path`` can name several files, which are merged."""
+    """Return the contents of a kubeconfig. If ``path`` names several files, they are merged."""
     try:
         merge: Callable[[str], Any] = KubeConfigMerger
         content = merge(path).config.value
@@ -117,14 +121,15 @@ def _read(path: str) -> dict[str, Any]:
         raise BackendError(
             f"{path} is not a kubeconfig: it has no lists of clusters, users and contexts"
         ) from exc
-    # The error is from the YAML library, which this module does not import.
+    # The YAML library raises its own exceptions. This module does not import the library, so it
+    # cannot name their classes.
     except Exception as exc:
         raise BackendError(f"{path} is not a kubeconfig: {one_line(str(exc))}") from exc
     return dict(content)
 
 
 def _unwrap(node: Any) -> Any:
-    """Return the plain value of a configuration node of the client library."""
+    """Return the plain value of one of the client library's configuration nodes."""
     return getattr(node, "value", node)
 
 
@@ -137,19 +142,19 @@ def _load_in_cluster(configuration: Configuration) -> tuple[Configuration, str |
 
 
 def api_keys(kubeconfig: str | os.PathLike[str] | None, context: str | None) -> tuple[Any, Any]:
-    """Reload the API keys of a context and the hook that refreshes the keys."""
+    """Reload a context, and return its API keys and the hook that refreshes them."""
     fresh, _, _ = load_kubeconfig(kubeconfig, context)
     return fresh.api_key, fresh.refresh_api_key_hook
 
 
 @contextlib.contextmanager
 def credentials(owner: str) -> Iterator[None]:
-    """Translate errors that occur while credentials are loaded to `BackendError`.
+    """Raise `BackendError` for any error that occurs while credentials are being loaded.
 
     If a credential plug-in fails, the client library does not raise an error. It only logs the
-    error with the root logger, which prints the record on the terminal. Therefore, this context
-    manager captures the log records of the library. ``owner`` names the owner in
-    messages.
+    error to the root logger, which prints it on the terminal. Therefore, this context manager
+    captures the library's log records. In messages, ``owner`` describes what the credentials belong
+    to.
     """
     messages: list[str] = []
 
@@ -168,15 +173,16 @@ def credentials(owner: str) -> Iterator[None]:
         yield
     except BackendError:
         raise
-    # The library raises errors of many types, for base64, certificates, dates and files.
+    # The library raises many types of exception, for example for invalid base64, certificates and
+    # dates, and for unreadable files.
     except Exception as exc:
         raise BackendError(f"no credentials for {owner}: {one_line(str(exc))}") from exc
     finally:
         root.removeFilter(is_foreign)
         root.removeHandler(handler)
     if messages:
-        # On a terminal, the plug-in prints its own error, and the client library only logs that the
-        # result is None.
+        # On a terminal, the plug-in prints its own error message, and the client library only logs
+        # that the result is None.
         cause = one_line(messages[-1])
         if "NoneType" in cause:
             cause = "see its own error message above"

@@ -13,41 +13,39 @@ from symphony.names import MAX_LENGTH
 MANAGED_BY = "app.kubernetes.io/managed-by"
 SYMPHONY = "symphony"
 
-# Every object has these labels.
+# Every object that symphony creates has these labels.
 EXPERIMENT = "symphony/experiment"
 RUN = "symphony/run"
-# A Pod, its Job and its Services have this label. It contains the name of the lone process or the
-# group.
+# A Pod, its Job and its Services have this label. Its value is the name of the process, or of the
+# group if the process belongs to one.
 UNIT = "symphony/unit"
-# A Service has this label. It contains the name of the service in the experiment.
+# A Service has this label. Its value is the name of the service in the experiment.
 SERVICE = "symphony/service"
 
-# The following names are annotations. The roster is on the first Pod and lists all processes of the
-# experiment. The other annotation lists the containers of a Pod that became ready because of a line
-# in their log.
+# The following are names of annotations. The roster, which lists all of the experiment's processes,
+# is an annotation of the first Pod and of its Job, if it has one. The other annotation lists the
+# containers in a Pod that have become ready according to their logs.
 ROSTER = "symphony/roster"
 READY = "symphony/ready"
 
-# The label selector that selects all objects created by symphony.
+# The label selector for all objects created by symphony.
 MANAGED_SELECTOR = f"{MANAGED_BY}={SYMPHONY}"
 
-# The names of the two Secrets of an experiment: one for its secrets and one for its encryption
-# keys.
+# The names of an experiment's two Secrets: one for its secrets and one for its encryption keys.
 SECRETS = "symphony-secrets"
 KEYS = "symphony-keys"
 
-# The maximum lengths of the names of Secrets and ConfigMaps. The names of other objects become
-# labels and host names, so their maximum length is `MAX_LENGTH`.
+# The maximum name lengths for Secrets and ConfigMaps. The names of other objects are also used as
+# label values and host names, so their maximum length is `MAX_LENGTH`.
 _MAX_LENGTHS = {"Secret": 253, "ConfigMap": 253}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The namespace of an experiment and the names of its objects.
+    """An experiment's namespace, and the names and labels of the experiment's objects.
 
     By default, an experiment has its own ``namespace`` with the same name. If the namespace is
-    ``shared`` with other experiments, the names of the objects of the experiment begin with its
-    name.
+    ``shared`` with other experiments, the names of the objects begin with the experiment's name.
     """
 
     experiment: str
@@ -56,16 +54,16 @@ class Scope:
 
     @property
     def selector(self) -> str:
-        """The label selector that selects all objects of the experiment."""
+        """The label selector for all of the experiment's objects."""
         return f"{MANAGED_SELECTOR},{EXPERIMENT}={self.experiment}"
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that all objects of the experiment have."""
+        """The labels that all of the experiment's objects have."""
         return {MANAGED_BY: SYMPHONY, EXPERIMENT: self.experiment}
 
     def object_name(self, name: str, kind: str = "Pod") -> str:
-        """Return the name of the object for a process, group, service, secret or config.
+        """Return the object name for a process, group or service, or for a Secret or ConfigMap.
 
         Raises `SpecError` if the name is too long for Kubernetes.
         """

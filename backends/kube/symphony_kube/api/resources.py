@@ -1,4 +1,7 @@
-"""API objects: the path of each kind, the labels of symphony, and lists of objects. Pure."""
+"""API objects: the path of each kind, symphony's labels, and lists of objects.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from symphony_kube.api.labels import EXPERIMENT, MANAGED_BY, RUN, SYMPHONY
 Object = Mapping[str, Any]
 
 NAMESPACES = "/api/v1/namespaces"
-# Maps each kind to the root path of its API group and to its plural name.
+# For each kind, the root path of its API group and its plural name.
 KINDS = {
     "Pod": ("/api/v1", "pods"),
     "Job": ("/apis/batch/v1", "jobs"),
@@ -23,7 +26,7 @@ KINDS = {
 
 
 def collection_path(kind: str, namespace: str) -> str:
-    """Return the path of all objects of a kind in a namespace."""
+    """Return the API path for all objects of a kind in a namespace."""
     if kind == "Namespace":
         return NAMESPACES
     root, plural = KINDS[kind]
@@ -31,13 +34,13 @@ def collection_path(kind: str, namespace: str) -> str:
 
 
 def plural_name(kind: str) -> str:
-    """Return the name of a kind in RBAC rules, such as ``pods``."""
+    """Return the plural name of a kind, such as ``pods``, as used in RBAC rules."""
     return "namespaces" if kind == "Namespace" else KINDS[kind][1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """An object that will be created. ``data`` is the object encoded as JSON."""
+    """An object to create. ``data`` is the object encoded as JSON."""
 
     kind: str
     name: str
@@ -46,7 +49,7 @@ class Resource:
 
     @property
     def collection(self) -> str:
-        """The path to which the object is posted."""
+        """The path to which the object is posted to create it."""
         return collection_path(self.kind, self.namespace)
 
     @property
@@ -59,7 +62,7 @@ class Resource:
 
 
 def describe(kind: str, name: str) -> str:
-    """Return the kind and name of an object, in the form that messages use.
+    """Return the kind and name of an object as they appear in messages.
 
     >>> describe("ConfigMap", "db")
     "config map 'db'"
@@ -69,7 +72,7 @@ def describe(kind: str, name: str) -> str:
 
 
 def to_resource(body: Object, namespace: str) -> Resource:
-    """Return the resource for an object in a namespace."""
+    """Return the `Resource` for an object in a namespace."""
     return Resource(
         kind=body["kind"],
         name=body["metadata"]["name"],
@@ -79,9 +82,9 @@ def to_resource(body: Object, namespace: str) -> Resource:
 
 
 def with_run_label(body: Object, run_id: str) -> Object:
-    """Return a copy of an object with the label that identifies the run.
+    """Return a copy of an object with a label that identifies the run.
 
-    If the object is a Job, its Pod template also gets the label.
+    If the object is a Job, the label is also added to its Pod template.
     """
     result = {**body, "metadata": _add_run_label(body.get("metadata", {}), run_id)}
     if body["kind"] == "Job":
@@ -97,7 +100,7 @@ def _add_run_label(metadata: Object, run_id: str) -> Object:
 
 
 def items_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the objects in a list response. The items of an empty list can be null."""
+    """Return the objects in a list response. In an empty list, ``items`` can be null."""
     return answer.get("items") or []
 
 
@@ -107,12 +110,12 @@ def labels_of(body: Object) -> Mapping[str, str]:
 
 
 def is_managed(body: Object, experiment: str) -> bool:
-    """Return whether symphony created an object for this experiment."""
+    """Return whether ``body`` is an object that symphony created for the given experiment."""
     return experiment_of(body) == experiment
 
 
 def experiment_of(body: Object) -> str | None:
-    """Return the experiment of an object, or None if symphony did not create the object."""
+    """Return the name of an object's experiment, or None if symphony did not create the object."""
     labels = labels_of(body)
     if labels.get(MANAGED_BY) != SYMPHONY:
         return None

@@ -1,17 +1,17 @@
-"""Determine when a failed call is repeated, and when it is given up. Pure.
+"""Determine when to retry a failed call, and when to give up. Pure.
 
-* If the server asks the client to come back later (429 or 503 with Retry-After), the call is
-  repeated for up to two minutes, regardless of the kind of call.
-* After other errors from the server (429, 5xx), the call is repeated a few times, because these
-  errors pass within seconds if a server restarts behind its load balancer. The same applies to
-  timeouts and lost connections if the server has answered an earlier call.
-* If the server has never answered, the call fails within two seconds or at the first timeout,
-  because the address is probably wrong or the server is down.
-* If the certificate of the server is not trusted, the call is not repeated.
+* If the server asks the client to try again later (429 or 503 with Retry-After), any call is
+  retried for up to two minutes.
+* After other errors from the server (429, 5xx), the call is retried a few times, because such
+  errors usually clear within seconds when a server restarts behind its load balancer. The same
+  applies to timeouts and lost connections if the server has answered an earlier call.
+* If the server has never answered, the call fails within two seconds or at the first timeout. In
+  this case, the address is probably wrong or the server is down.
+* If the server's certificate is not trusted, the call is not retried.
 
-All calls can be repeated safely: reads, deletions by uid, and merge patches. A creation can also be
-repeated, because "already exists" is accepted if an earlier try of the same launch created the
-object (see `symphony_kube.lifecycle.create`).
+All calls can be retried safely. Reads, deletions by UID and merge patches can be repeated without
+further effect. A retried creation is safe because "already exists" is accepted if an earlier try of
+the same launch created the object (see `symphony_kube.lifecycle.create`).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ SERVICE_UNAVAILABLE = 503
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long calls can take and how long they are repeated. All values are in seconds.
+    """How long calls can take, and how long they are retried. All values are in seconds.
 
-    * ``connect``: the maximum time to connect in each try.
-    * ``response``: the maximum time until the server answers in each try.
-    * ``first_response``: the same maximum for a server that has never answered.
-    * ``pauses``: the pauses between tries.
-    * ``unreached``: how long a call is repeated if the server has never answered.
-    * ``outage``: how long a call is repeated if the server has answered an earlier call.
-    * ``retry_after_total``: how long a call is repeated if the server sends Retry-After.
+    * ``connect``: the maximum time to connect, for each try.
+    * ``response``: the maximum time until the server answers, for each try.
+    * ``first_response``: the upper limit on ``response`` if the server has never answered.
+    * ``pauses``: the successive pauses between tries.
+    * ``unreached``: how long a call is retried if the server has never answered.
+    * ``outage``: how long a call is retried if the server has answered an earlier call.
+    * ``retry_after_total``: how long a call is retried if the server sends Retry-After.
     * ``retry_after_longest``: the longest pause that Retry-After can cause.
     """
 
@@ -52,10 +52,10 @@ class Timeouts:
 def pause(
     exc: BackendError, timeouts: Timeouts, *, failures: int, elapsed: float, reached: bool
 ) -> float | None:
-    """Return the pause before the next try in seconds, or None to give up.
+    """Return how many seconds to pause before the next try, or None to give up.
 
-    ``failures`` is the number of earlier failures of this call. ``elapsed`` is the time since the
-    first try in seconds. ``reached`` is True if the server has ever answered.
+    ``failures`` is the number of times that this call failed before ``exc``. ``elapsed`` is the
+    number of seconds since the first try. ``reached`` is True if the server has ever answered.
     """
     next_pause = timeouts.pauses[failures] if failures < len(timeouts.pauses) else None
     if isinstance(exc, ApiError):

@@ -1,7 +1,7 @@
-"""Follow lists of objects with one list and one watch for each kind.
+"""Follow the objects of several kinds with one list call and one watch for each kind.
 
-If a watch ends or loses its connection, it is continued from its last resource version. If the
-server no longer has this version (410), the objects are listed again.
+If a watch ends or its connection is lost, a new watch continues from the last resource version. If
+the server no longer has this version (410), the objects are listed again.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from symphony_kube.api.errors import ApiError
 
 Object = dict[str, Any]
 
-# The duration of one watch in seconds. If the network is lost without an error, changes can be
-# reported with a delay of this length.
+# The duration of one watch, in seconds. If the network connection is lost without an error, changes
+# can be delayed by up to this time plus `WATCH_END_TOLERANCE_SECONDS`.
 WATCH_SECONDS = 120
-# How long the server can be unreachable before the watch fails, in seconds.
+# How long the server can be unreachable before a watch fails, in seconds.
 OUTAGE_SECONDS = 60.0
-# The pauses between watches in seconds. The pause is doubled after each failure.
+# The first and the longest pause between watches, in seconds. The pause doubles after each watch
+# without events.
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
-# The status codes for a resource version that is too old (410), or too new for a server that lags
-# behind (504).
+# The status codes for a resource version that is too old (410), or that is too new for a server
+# whose data lags behind (504).
 VERSION_NOT_AVAILABLE = (410, 504)
 
 LISTED = "LISTED"
@@ -43,10 +44,10 @@ LISTED = "LISTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An event that concerns one or more objects of a kind.
+    """A change to one or more objects of one kind.
 
-    ADDED, MODIFIED and DELETED events contain one object. A LISTED event contains all objects of
-    the kind.
+    ADDED, MODIFIED and DELETED events contain one object. A LISTED event, which follows a new list
+    call, contains all objects of the kind.
     """
 
     kind: str
@@ -58,7 +59,7 @@ Changes = queue.SimpleQueue["Change | SymphonyError | None"]
 
 
 class Watcher:
-    """Lists the objects of several kinds and reports their changes.
+    """A watcher that lists the objects of several kinds and reports changes to them.
 
     ``paths`` maps each kind to its API path. ``selector`` is a label selector. ``outage_seconds``
     is how long the server can be unreachable before the watcher fails. Close the watcher when it is
@@ -94,14 +95,15 @@ class Watcher:
 
     @property
     def closed(self) -> bool:
-        """Whether the watcher is closed."""
+        """True if the watcher is closed."""
         return self._closed
 
     def start(self, kind: str, *, optional: bool = False) -> tuple[Object, ...]:
-        """List the objects of a kind and start to watch them.
+        """List the objects of a kind, and start watching them.
 
-        If ``optional`` is set and the user is allowed to list the kind but not to watch it, its
-        changes are not reported. Raises `ApiError` and `Unreachable`.
+        If ``optional`` is set and the user is allowed to list objects of the kind but not to watch
+        them, changes to these objects are not reported, and no error is raised. Raises `ApiError`
+        or `Unreachable` if the objects cannot be listed.
         """
         feed = _Feed(
             self._api,
@@ -121,8 +123,8 @@ class Watcher:
     def changes(self, seconds: float | None = None) -> list[Change]:
         """Wait for changes and return them.
 
-        Return an empty list after ``seconds``, or if the watcher is closed. Raises `Unreachable` or
-        `ApiError` if a watch cannot be continued.
+        Return an empty list if nothing changes within ``seconds`` seconds, or if the watcher is
+        closed. Raises `Unreachable` or `ApiError` if a watch cannot be continued.
         """
         found: list[Change] = []
         with contextlib.suppress(queue.Empty):
@@ -135,7 +137,7 @@ class Watcher:
         return found
 
     def close(self) -> None:
-        """End the watches. A thread that is waiting for changes gets an empty list."""
+        """End the watches. A thread that is waiting in `changes` then receives an empty list."""
         self._closed = True
         self._changes.put(None)
         for feed in self._feeds:
@@ -143,9 +145,9 @@ class Watcher:
 
 
 class _Feed:
-    """The list and the watch of one kind.
+    """The list and watch calls for one kind.
 
-    Each feed runs in its own thread and puts changes in a queue.
+    Each feed runs in its own thread and puts changes into a queue.
     """
 
     def __init__(
@@ -173,15 +175,19 @@ class _Feed:
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def list(self) -> tuple[Object, ...]:
-        """Return the current objects. The watch continues from their resource version."""
+        """Return the current objects. The next watch starts at this list's resource version."""
         answer = self._api.call("GET", self._path, query={"labelSelector": self._selector})
-        # The time is measured after the call, because the call can take long.
+        # The time is taken after the call, because the call can take a long time.
         self._last_response = time.monotonic()
         self._version = answer["metadata"]["resourceVersion"]
         return tuple(answer.get("items") or ())
 
     def run(self) -> None:
-        """Watch until the feed is closed. A permanent error is put in the queue."""
+        """Watch until the feed is closed.
+
+        If an error is permanent or an outage lasts too long, put the error into the queue and stop.
+        If the user is not allowed to watch an optional kind, stop without an error.
+        """
         while not self._closed.is_set():
             try:
                 if self._version is None:
@@ -209,7 +215,7 @@ class _Feed:
         return time.monotonic() - self._last_response > self._outage_seconds
 
     def _watch(self, version: str) -> None:
-        """Watch from a resource version until the server ends the watch."""
+        """Watch for changes since a resource version until the server ends the watch."""
         query: dict[str, str | int | None] = {
             "labelSelector": self._selector,
             "resourceVersion": version,
@@ -220,7 +226,7 @@ class _Feed:
         self._stream = self._api.open_stream(
             self._path, query=query, idle_timeout=WATCH_SECONDS + WATCH_END_TOLERANCE_SECONDS
         )
-        # If `close` runs while the stream is being opened, it cannot close the stream.
+        # If `close` ran while the stream was being opened, it could not close the stream.
         if self._closed.is_set():
             self._stream.close()
         for event in watch_events(self._stream):
@@ -236,7 +242,7 @@ class _Feed:
 
 
 def _is_temporary(exc: SymphonyError) -> bool:
-    """Return whether a failed call may succeed if it is repeated."""
+    """Return whether a failed call may succeed if it is retried."""
     if isinstance(exc, ApiError):
         return exc.status == 429 or exc.status >= 500
     return isinstance(exc, Unreachable)

@@ -1,1 +1,1 @@
-"""Creation of the objects of an experiment in the start order, and their deletion."""
+"""Create an experiment's objects in the start order, and delete them."""

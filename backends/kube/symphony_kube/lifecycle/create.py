@@ -1,4 +1,4 @@
-"""Create all objects of a launch. If an object cannot be created, delete the others again."""
+"""Create all objects for a launch. If any of them cannot be created, delete the others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# The server rejects unknown fields. Servers before Kubernetes 1.25 ignore this option and drop such
-# fields.
+# With this option, the server rejects unknown fields. Servers older than Kubernetes 1.25 ignore the
+# option and drop such fields.
 STRICT_QUERY = {"fieldValidation": "Strict"}
 # How long the creation of Pods is retried in a new namespace whose service account does not exist
-# yet. Retries are only needed if the user is not allowed to watch service accounts.
+# yet. Retries are needed only if the user is not allowed to watch service accounts.
 SERVICE_ACCOUNT_SECONDS = 10.0
 SERVICE_ACCOUNT_PAUSE_SECONDS = 0.2
 
@@ -43,11 +43,11 @@ class NameTaken(BackendError):
 
 
 class Creation:
-    """Creates the objects of one launch with several threads, and can delete them again.
+    """The objects of one launch, which are created in several threads and can be rolled back.
 
-    Each object is labelled with ``run_id``. ``created`` contains the created objects by path.
-    ``uncertain`` contains the objects that may have been created although the server did not
-    answer. ``stopped`` is set when no more objects will be created.
+    Each object is labelled with ``run_id``. ``created`` contains the created objects, keyed by API
+    path. ``uncertain`` contains the objects whose creation was requested but has not been confirmed
+    or rejected by the server. ``stopped`` is set when no more objects are to be created.
     """
 
     def __init__(self, api: Api, scope: Scope, run_id: str) -> None:
@@ -61,8 +61,8 @@ class Creation:
     def create(self, resource: Resource) -> dict[str, Any]:
         """Create an object and return it.
 
-        If an earlier try created the object but its response was lost, return that object. Raises
-        `LaunchFailed` and `NameTaken`.
+        If an earlier attempt created the object but the response was lost, return that object.
+        Raises `NameTaken` if another object has the name, and `LaunchFailed` for other errors.
         """
         self.uncertain[resource.path] = resource
         try:
@@ -97,7 +97,7 @@ class Creation:
             except ApiError as exc:
                 if exc.status == 409 and exc.reason == "AlreadyExists":
                     return self._existing(resource, exc)
-                # The service account of a new namespace is created a moment after the namespace.
+                # The service account in a new namespace is created shortly after the namespace.
                 may_appear = (
                     error_messages.lacks_service_account(exc)
                     and not self._scope.shared
@@ -107,7 +107,9 @@ class Creation:
                     raise
 
     def _existing(self, resource: Resource, exc: ApiError) -> dict[str, Any]:
-        """Return an existing object if an earlier try of this launch created it."""
+        """Return the existing object if an earlier attempt of this launch created it. Otherwise,
+        raise `NameTaken`.
+        """
         try:
             found = self._api.find(resource.path)
         except ApiError:
@@ -119,9 +121,10 @@ class Creation:
     # --- rollback ---
 
     def roll_back(self) -> list[str]:
-        """Delete the created objects by uid.
+        """Delete the created objects, which are identified by their UIDs.
 
-        Return the objects that could not be deleted, each with the reason.
+        Return a description of each object that could not be deleted or may still exist, with the
+        reason.
         """
         self.stopped.set()
         self._resolve_uncertain()
@@ -152,7 +155,7 @@ class Creation:
         return ""
 
     def _resolve_uncertain(self) -> None:
-        """Find out which of the uncertain objects were created."""
+        """Determine which of the uncertain objects were created."""
         for path, resource in list(self.uncertain.items()):
             try:
                 found = self._api.find(path)
@@ -170,10 +173,10 @@ def _no_answer(resource: Resource) -> str:
 def delete_uid(
     api: Api, path: str, uid: str, *, grace_seconds: int | None = None
 ) -> dict[str, Any] | None:
-    """Delete the object at a path if it still has the given uid.
+    """Delete the object at a path if it still has the given UID.
 
-    ``grace_seconds`` replaces the grace period of the object. Return the response from the server,
-    or None if the object does not exist.
+    ``grace_seconds`` overrides the object's grace period. Return the response from the server, or
+    None if the object no longer exists.
     """
     options: dict[str, Any] = {
         "propagationPolicy": "Background",
@@ -197,10 +200,11 @@ def in_parallel(
     threads: int,
     stopped: threading.Event | None = None,
 ) -> list[R]:
-    """Call ``work`` for each item with several threads, and return the results in order.
+    """Call ``work`` for each item in several threads, and return the results in the order of the
+    items.
 
-    After the first exception, including Ctrl-C in the calling thread, no more items are started and
-    ``stopped`` is set. The exception is raised after the running calls have returned.
+    After the first exception, including Ctrl-C in the calling thread, ``stopped`` is set and no
+    more calls are started. The exception is raised after the running calls have returned.
     """
     todo = list(items)
     if not todo:

@@ -1,4 +1,4 @@
-"""Delete all objects of an experiment and no others, and wait until they are gone."""
+"""Delete all of an experiment's objects, and no others, and wait until they are gone."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-# How long a namespace can exist after its Pods are gone before an error is raised.
+# How long to wait for a namespace to disappear after its Pods have disappeared.
 NAMESPACE_SECONDS = 120.0
 # The maximum number of deletion rounds. A launcher that is still running can create more objects
 # during the deletion.
 MAX_ROUNDS = 3
-# This timeout is long, because the server deletes the Pods of a collection one after the other
-# before it answers.
+# This timeout is long because the server deletes the Pods in the namespace one after another before
+# it answers.
 DELETE_PODS_TIMEOUT_SECONDS = 60.0
-# How long a Pod can exist after its grace period before its containers are checked.
+# How long to wait after a Pod's grace period before its phase is checked.
 LATE_POD_SECONDS = 2.0
-# These are field selectors. The phase of a Pod is Succeeded or Failed if all its containers have
-# exited, and Pending if none of its containers has started.
+# These are field selectors. A Pod's phase is Succeeded or Failed if all its containers have exited,
+# and Pending if none of them has started.
 NOT_FINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 NOT_RUNNING = "status.phase!=Running,status.phase!=Unknown"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -48,7 +48,7 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionTarget:
-    """An object that will be deleted. ``of_job`` is set for a Pod that is deleted with its Job."""
+    """An object to delete. ``of_job`` is True for a Pod that belongs to a Job."""
 
     kind: str
     name: str
@@ -57,10 +57,11 @@ class DeletionTarget:
 
 
 def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
-    """Delete the objects of an experiment, and return when they are gone.
+    """Delete an experiment's objects, and return when they are gone.
 
-    An experiment that does not exist is not an error. Set ``jobs_only`` if the user may have rights
-    for Jobs and Pods only. Raises `BackendError`.
+    An experiment that does not exist is not an error. With ``jobs_only``, kinds other than Jobs and
+    Pods are skipped if the user is not allowed to list them. Raises `BackendError` if an object
+    cannot be listed or deleted, or still exists after a time limit.
     """
     if scope.shared:
         _delete_from_shared_namespace(api, scope, jobs_only=jobs_only)
@@ -73,7 +74,7 @@ def delete(api: Api, scope: Scope, *, jobs_only: bool) -> None:
         _delete_namespace(api, scope, found["metadata"]["uid"])
 
 
-# --- an own namespace ---
+# --- a namespace for one experiment ---
 
 
 def _delete_namespace(api: Api, scope: Scope, uid: str) -> None:
@@ -88,8 +89,9 @@ def _delete_namespace(api: Api, scope: Scope, uid: str) -> None:
 def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = False) -> None:
     """Wait until a namespace that is being deleted is gone.
 
-    ``immediately`` ends the Pods in the namespace without a grace period. Raises `BackendError` if
-    the namespace still exists after `NAMESPACE_SECONDS`.
+    If ``immediately`` is set, the Pods in the namespace are killed without a grace period. Raises
+    `BackendError` if the Pods do not terminate, or if the namespace still exists
+    `NAMESPACE_SECONDS` seconds after the Pods are gone.
     """
     _delete_pods(api, scope, immediately=immediately)
     path = collection_path("Pod", scope.namespace)
@@ -110,8 +112,8 @@ def finish_namespace(api: Api, scope: Scope, uid: str, *, immediately: bool = Fa
 def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
     """Delete the Pods in a namespace that is being deleted.
 
-    Without this call, Kubernetes deletes the Pods some seconds later, and rarely checks whether
-    they are gone.
+    Without this call, Kubernetes would delete the Pods some seconds later and would rarely check
+    whether they are gone.
     """
     try:
         api.call(
@@ -122,7 +124,7 @@ def _delete_pods(api: Api, scope: Scope, *, immediately: bool) -> None:
             timeout=DELETE_PODS_TIMEOUT_SECONDS,
         )
     except ApiError:
-        # The user is not allowed to delete Pods, so Kubernetes deletes them later.
+        # The user may not be allowed to delete Pods. In this case, Kubernetes deletes them later.
         return
 
 
@@ -135,7 +137,7 @@ def _pod_uids(api: Api, path: str) -> set[str]:
 
 
 def why_namespace_remains(api: Api, scope: Scope) -> str:
-    """Return why a namespace is not deleted, as reported by Kubernetes."""
+    """Return why a namespace still exists, according to Kubernetes."""
     found = api.find(f"{NAMESPACES}/{scope.namespace}") or {}
     conditions = found.get("status", {}).get("conditions") or ()
     messages = [item.get("message", "") for item in conditions if item["status"] == "True"]
@@ -147,10 +149,10 @@ def wait_for_pods(
 ) -> list[Object]:
     """Wait until deleted Pods are gone, and return the Pods that are stuck.
 
-    After the containers of a Pod have exited, the kubelet can take ten seconds to remove the Pod,
-    or half a minute if it was about to start a container. Such a Pod is removed immediately if all
-    its containers have exited, or if none of its containers had started at the end of the grace
-    period.
+    After a Pod's containers have exited, the kubelet can take ten seconds to remove the Pod, or
+    half a minute if it was about to start a container. To avoid this delay, this function removes a
+    Pod immediately if all its containers have exited, or if none of them had started when the grace
+    period ended.
     """
     began = time.monotonic()
     not_finished_query = {**query, "fieldSelector": NOT_FINISHED}
@@ -202,9 +204,9 @@ def _delete_targets(
     *,
     grace_seconds: int | None = None,
 ) -> None:
-    """Delete objects by uid, and wait until they are gone.
+    """Delete objects, identified by UID, and wait until they are gone.
 
-    ``grace_seconds`` replaces the grace period of each object.
+    ``grace_seconds`` overrides the grace period of each object.
     """
     targets = list(targets)
 
@@ -213,7 +215,8 @@ def _delete_targets(
         try:
             delete_uid(api, path, target.uid, grace_seconds=grace_seconds)
         except ApiError as exc:
-            # If the user is not allowed to delete Pods, the Pod of a Job is deleted with the Job.
+            # If the user is not allowed to delete Pods, ignore the error, because Kubernetes
+            # deletes the Pods of a deleted Job itself.
             if target.of_job and exc.status == 403:
                 return
             what = describe(target.kind, target.name)
@@ -231,7 +234,9 @@ def _delete_targets(
 
 
 def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
-    """Delete the Pods of the deleted Jobs of a launch, and wait until these Pods are gone."""
+    """Delete the Pods that a launch's deleted Jobs have left behind, and wait until they are
+    gone.
+    """
     path = collection_path("Pod", scope.namespace)
     query = {"labelSelector": f"{scope.selector},{RUN}={run_id}"}
     pods = items_of(api.call("GET", path, query=query, accept=ACCEPT_METADATA_LIST))
@@ -240,13 +245,13 @@ def end_pods_of_run(api: Api, scope: Scope, run_id: str) -> None:
 
 
 def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
-    """Wait until objects of a kind are gone. Raises `BackendError` if some objects are stuck."""
+    """Wait until objects of a kind are gone. Raises `BackendError` if any of them are stuck."""
     wait = wait_for_pods if kind == "Pod" else wait_deleted.until_gone
     path = collection_path(kind, scope.namespace)
     try:
         stuck = wait(api, path, {"labelSelector": scope.selector}, uids)
     except ApiError as exc:
-        # If the user is not allowed to list Jobs, waiting for their Pods is enough.
+        # If the user is not allowed to list Jobs, waiting for their Pods is sufficient.
         if exc.status == 403:
             return
         raise
@@ -259,7 +264,11 @@ def _wait(api: Api, scope: Scope, kind: str, uids: set[str]) -> None:
 
 
 def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]:
-    """Return the objects of an experiment, of every kind that this user can have created."""
+    """Return an experiment's objects.
+
+    If the user is not allowed to list Jobs, the result contains the Jobs to which the Pods belong.
+    Other kinds that the user is not allowed to list are omitted if listing them can be skipped.
+    """
     lists = in_parallel(
         lambda kind: _list(api, scope, kind, jobs_only=jobs_only),
         list(KINDS),
@@ -279,9 +288,9 @@ def _targets(api: Api, scope: Scope, *, jobs_only: bool) -> list[DeletionTarget]
 
 
 def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object] | None:
-    """Return the objects of one kind in an experiment.
+    """Return the objects of one kind that belong to an experiment.
 
-    Return None if this user is not allowed to list the objects and cannot have created them.
+    Return None if the user is not allowed to list them and the listing can be skipped.
     """
     path = collection_path(kind, scope.namespace)
     query = {"labelSelector": scope.selector}
@@ -295,9 +304,13 @@ def _list(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> list[Object]
 
 
 def _can_be_skipped(api: Api, scope: Scope, kind: str, *, jobs_only: bool) -> bool:
-    """Return whether objects of a kind cannot exist, or can be deleted without listing them."""
+    """Return whether listing the objects of a kind before the deletion can be skipped.
+
+    This is the case if the user is assumed to have created no such objects, or if they can be
+    deleted without being listed.
+    """
     if kind == "Job":
-        # Jobs need not be listed, because the owner references of the Pods name them.
+        # Jobs need not be listed, because they are named in the owner references of their Pods.
         return True
     if kind == "Pod":
         return False
@@ -337,7 +350,7 @@ def _jobs_of_pods(pods: Iterable[Object]) -> list[DeletionTarget]:
 
 
 def _job_owner(pod: Object) -> Object | None:
-    """Return the owner reference of a Pod to its Job, or None."""
+    """Return a Pod's owner reference to its Job, or None if the Pod does not belong to a Job."""
     for owner in pod["metadata"].get("ownerReferences") or ():
         if owner.get("kind") == "Job":
             return dict(owner)

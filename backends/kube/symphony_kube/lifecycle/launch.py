@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 OnStatus = Callable[[ExperimentStatus], None]
 
-# If an experiment has no Pods, and its objects are younger than this number of seconds, another
-# launch is in progress.
+# If an experiment has no Pods and its objects are younger than this number of seconds, another
+# launch is assumed to be in progress.
 LAUNCH_IN_PROGRESS_SECONDS = 60.0
-# How long a launch waits for the service account of a new namespace.
+# How long a launch waits for the service account in a new namespace.
 SERVICE_ACCOUNT_SECONDS = 10
 
 
@@ -52,13 +52,16 @@ def launch(
     force: bool,
     on_change: OnStatus | None = None,
 ) -> None:
-    """Create the objects of an experiment, each labelled with ``run_id``.
+    """Create an experiment's objects, each labelled with ``run_id``.
 
-    Return when all objects are created. Processes that start after others are created when their
-    conditions are met. If an experiment with the same name is running, raise `AlreadyExists`, or
-    replace that experiment with ``force``. A finished experiment is always replaced. Raises
-    `LaunchFailed` with the object, the reason from the server and a fix. In this case, the created
-    objects are deleted again.
+    If a process waits for other processes, its objects are created when its start conditions are
+    met. Return when all objects have been created, except those of processes that can never start.
+    A running experiment with the same name is replaced if ``force`` is set. Otherwise,
+    `AlreadyExists` is raised. A finished experiment is always replaced.
+
+    Raises `LaunchFailed` if an object cannot be created. The message names the object, and states
+    the server's reason and a fix. After any error during the creation, the objects that were
+    already created are deleted.
     """
     jobs_only = all(unit.job for unit in manifest.roster)
     remove_previous(api, manifest.scope, force=force, jobs_only=jobs_only)
@@ -77,14 +80,15 @@ def launch(
 
 
 class _Leftovers(LaunchFailed):
-    """Raised if an object from an earlier, incomplete launch has the name of a new object."""
+    """Raised if an object from an earlier, incomplete launch has the same name as a new object."""
 
 
 # --- a previous experiment with the same name ---
 
 
 def remove_previous(api: Api, scope: Scope, *, force: bool, jobs_only: bool) -> None:
-    """Delete a finished experiment with the same name. With ``force``, also delete a running one.
+    """Delete a finished experiment with the same name. With ``force``, also delete a running
+    experiment.
 
     Raises `AlreadyExists` if the experiment is running and ``force`` is not set.
     """
@@ -112,7 +116,8 @@ def _is_running_in_shared_namespace(api: Api, scope: Scope) -> bool | None:
     observation = observe.observe(scope.experiment, pods, now=time.time())
     if not observation.status.ended:
         return True
-    # The Pods have finished. If they belong to Jobs, the Jobs can create more Pods.
+    # The Pods have finished. If they belong to Jobs, the Jobs can create more Pods, so the Jobs are
+    # also checked.
     return _is_running(api, scope)
 
 
@@ -125,7 +130,7 @@ def _is_running_in_own_namespace(api: Api, scope: Scope) -> bool | None:
         found = api.find(f"{NAMESPACES}/{scope.namespace}")
     except ApiError as exc:
         if exc.status == 403:
-            # A user who is not allowed to read the namespace may still be able to create it.
+            # A user who is not allowed to read the namespace may still be allowed to create it.
             return None
         text = error_messages.cannot_create("Namespace", scope.namespace, scope, exc, verb="read")
         raise error_messages.launch_failed(text, exc) from exc
@@ -164,10 +169,10 @@ def _wait_for_namespace(api: Api, scope: Scope, found: Object) -> None:
 
 
 def _is_running(api: Api, scope: Scope, other: Object | None = None) -> bool:
-    """Return whether an experiment is running, according to its Pods and Jobs.
+    """Return whether an experiment is running, based on its Pods and Jobs.
 
-    If the experiment has no Pods and no Jobs, the age of ``other``, another object of the
-    experiment, determines the result.
+    If the experiment has neither Pods nor Jobs, the result is True only if ``other``, another of
+    its objects, is so recent that a launch is assumed to be in progress.
     """
     try:
         status = experiments.experiment_status(api, scope)
@@ -212,7 +217,9 @@ def _create_or_roll_back(
 
 
 def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException | None:
-    """Return the error for a failed launch, or None if the exception is not from symphony."""
+    """Return the error to raise for a failed launch, or None if ``exc`` is to be raised unchanged,
+    for example after Ctrl-C.
+    """
     if isinstance(exc, NameTaken):
         return _name_taken_error(api, scope, exc)
     if isinstance(exc, (LaunchFailed, AlreadyExists)):
@@ -223,7 +230,7 @@ def _launch_error(api: Api, scope: Scope, exc: BaseException) -> BaseException |
 
 
 def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | AlreadyExists:
-    """Return the error for an object whose name is taken."""
+    """Return the error to raise for an object whose name is taken."""
     kind, name, found = exc.resource.kind, exc.resource.name, exc.found
     if found is None or not is_managed(found, scope.experiment):
         if kind == "Namespace":
@@ -240,7 +247,10 @@ def _name_taken_error(api: Api, scope: Scope, exc: NameTaken) -> LaunchFailed | 
 
 
 def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
-    """Delete the created objects, and wait until they are gone. Return the objects that remain."""
+    """Delete the created objects, and wait until they are gone.
+
+    Return descriptions of the remaining objects.
+    """
     try:
         remaining = creation.roll_back()
         if not remaining:
@@ -251,7 +261,11 @@ def _roll_back(api: Api, scope: Scope, creation: Creation) -> list[str]:
 
 
 def _wait_for_roll_back(api: Api, scope: Scope, creation: Creation) -> None:
-    """Wait for the deletions that take time: of the namespace, and of the Pods of Jobs."""
+    """Wait until the created namespace is gone.
+
+    If the launch created no namespace, delete the Pods that deleted Jobs have left behind, and wait
+    until they are gone.
+    """
     created = list(creation.created.values())
     for resource, body in created:
         if resource.kind == "Namespace":
@@ -277,15 +291,15 @@ def _create(
         units[unit.name] = to_resource(with_run_label(body, run_id), scope.namespace)
     steps: list[Callable[[], object]] = []
     if not scope.shared:
-        # If several launches run at the same time, only one can create the namespace.
+        # If several launches run at the same time, only one of them can create the namespace.
         namespace = creation.create(base.pop(0))
         steps.append(partial(_wait_for_service_account, api, scope, namespace))
     steps += [partial(creation.create, resource) for resource in base]
     in_parallel(_call, steps, threads=api.connections, stopped=creation.stopped)
     first_units = [units[unit.name] for unit in manifest.roster if not unit.starts_after]
     if first_units:
-        # The first Pod contains the roster. Without the roster, the other processes cannot be
-        # reported.
+        # The first Pod contains the roster, without which the other processes cannot be reported,
+        # so this Pod is created before the others.
         first = first_units[0]
         body = creation.create(first)
         if scope.shared:
@@ -299,10 +313,12 @@ def _call(step: Callable[[], object]) -> None:
 
 
 def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None:
-    """Watch the service account of a new namespace until Pods can be created there.
+    """Watch the service account in a new namespace until Pods can be created there, or until
+    `SERVICE_ACCOUNT_SECONDS` have passed.
 
-    Before Kubernetes 1.21, Pods also need the secret of the account. Since that version, every
-    namespace has a label with its name, so the presence of this label identifies newer servers.
+    Before Kubernetes 1.21, Pods also needed the service account's secret. Since version 1.21, every
+    namespace has a label that contains its name, so the presence of this label identifies newer
+    servers.
     """
     needs_secret = "kubernetes.io/metadata.name" not in labels_of(namespace)
     path = f"{NAMESPACES}/{scope.namespace}/serviceaccounts"
@@ -316,20 +332,20 @@ def _wait_for_service_account(api: Api, scope: Scope, namespace: Object) -> None
                 events.close()
                 return
     except BackendError:
-        # If the user is not allowed to watch service accounts, the creation of Pods is retried
-        # instead.
+        # The user may lack permission to watch service accounts. In this case, the creation of Pods
+        # is retried instead.
         return
 
 
 def _check_no_other_launch(
     api: Api, scope: Scope, creation: Creation, first: Resource, body: Object
 ) -> None:
-    """Raise `AlreadyExists` if another launch in a shared namespace created its first unit earlier.
+    """Raise `AlreadyExists` if another launch has already created its first unit.
 
-    The server lists the objects at the resource version of the first unit of this launch. If two
-    launches run at the same time, the later launch therefore sees the earlier launch and fails.
-    Creation times cannot be used, because they have a resolution of one second and do not reflect
-    the order of creation.
+    The server lists the objects as of the resource version at which this launch created its first
+    unit. If two launches run at the same time in a shared namespace, the later launch therefore
+    finds the first unit of the earlier launch and fails. Creation times cannot be used, because
+    their one-second resolution is too coarse to show the order of creation.
     """
     query = {
         "labelSelector": scope.selector,
@@ -341,8 +357,8 @@ def _check_no_other_launch(
     except ApiError as exc:
         if exc.status != 403:
             raise
-        # If the user is not allowed to list Jobs, an error is reported later if the name of a Job
-        # is taken.
+        # The user is not allowed to list Jobs. If the name of a Job is taken, an error is reported
+        # later.
         return
     for other in items_of(answer):
         is_other_run = labels_of(other).get(RUN) != creation.run_id

@@ -1,4 +1,4 @@
-"""Check the objects of an experiment with the API server, without creating any objects."""
+"""Have the API server check an experiment's objects without creating them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 # The objects of an experiment with its own namespace are checked in the default namespace, because
-# the namespace of the experiment may not exist yet. Most users have the same rights in the default
+# the experiment's namespace may not exist yet. Most users have the same permissions in the default
 # namespace as in a new namespace.
 CHECK_NAMESPACE = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
-    """An object that will be checked, with the overrides that were merged into it."""
+    """An object to check, with the overrides that were merged into it."""
 
     body: Object
     overrides: tuple[Override, ...] = ()

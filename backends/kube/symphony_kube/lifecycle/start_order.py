@@ -1,4 +1,4 @@
-"""The start order: create each unit when the processes that it waits for meet its conditions."""
+"""The start order: each unit is created when the conditions for its start are met."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from symphony_kube.status.pod_status import ContainerStatus
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api
 
-# The pause between attempts to read a log, and between checks for lines that were found.
+# The pause between attempts to read a log, and between checks for newly found lines.
 LOG_POLL_SECONDS = 0.5
 
 ContainerStates = Mapping[str, ContainerStatus]
@@ -40,12 +40,12 @@ def create_in_start_order(
     creation: Creation,
     on_change: Callable[[ExperimentStatus], None] | None,
 ) -> None:
-    """Create the units that start after other processes, each when its conditions are met.
+    """Create the units that start after other processes, each when its start conditions are met.
 
-    Units that can never start are not created. ``resources`` maps the names of units to their
-    objects. ``on_change`` is called with each new status. Raises `LaunchFailed` if the experiment
-    is deleted during the launch. Also raises `LaunchFailed` if a unit waits for a process whose
-    image cannot be pulled, because the unit would wait forever.
+    Units that can never start are not created. ``resources`` maps unit names to the objects to
+    create. ``on_change`` is called with each new status. Raises `LaunchFailed` if the experiment is
+    deleted during the launch, or if a unit waits for a process whose image cannot be pulled. Such a
+    unit would wait forever.
     """
     waiting = [unit for unit in roster if unit.starts_after]
     if not waiting:
@@ -64,8 +64,9 @@ def create_in_start_order(
             creation.create_all([resources[unit.name] for unit in startable])
             if not waiting:
                 return
-            # If the user is not allowed to write to Pods, no object changes when a process becomes
-            # ready because of its log, so no new observation may arrive for that process.
+            # If the user is not allowed to modify Pods, no object changes when a log shows that a
+            # process is ready. It is then possible that no new observation arrives, so the logs are
+            # checked regularly.
             next_observation = observations.next(LOG_POLL_SECONDS if logs.pending else None)
             if next_observation is None:
                 continue
@@ -79,7 +80,7 @@ def create_in_start_order(
 def _split_by_verdict(
     waiting: Sequence[Unit], states: ContainerStates
 ) -> tuple[list[Unit], list[Unit]]:
-    """Return the units that can start, and the units that must continue to wait.
+    """Return the units that can start now, and the units that must continue to wait.
 
     Units that can never start are in neither list.
     """
@@ -110,10 +111,10 @@ def _check_images(waiting: Sequence[Unit], states: ContainerStates) -> None:
 
 
 def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[str]]]:
-    """Return the log patterns of the processes for which other processes wait, by process name.
+    """Return the log patterns of the processes whose readiness is awaited, keyed by process name.
 
-    Each entry contains the unit of the process and a regular expression. The process is ready when
-    a line in its log matches this expression.
+    Each entry contains the process's unit and a regular expression. The process is ready when a
+    line in its log matches this expression.
     """
     awaited = {
         name
@@ -130,24 +131,24 @@ def _awaited_log_patterns(roster: Roster) -> dict[str, tuple[Unit, re.Pattern[st
 
 
 class ReadyLogs:
-    """Reads the logs of processes that are ready because of a line in their log.
+    """A reader of the logs that show when processes are ready.
 
-    Only the logs of processes for which other processes wait are read. If the user is allowed to
-    write to the Pod of a ready process, the process is recorded in an annotation of the Pod for
-    later observers. Use an instance as a context manager.
+    A process's log is read only if another process waits for its readiness. If the user is allowed
+    to modify a ready process's Pod, the process is recorded as ready in an annotation of the Pod,
+    which later observers read. Use an instance as a context manager.
     """
 
     def __init__(self, api: Api, scope: Scope, roster: Roster) -> None:
         self._api = api
         self._scope = scope
         self._patterns = _awaited_log_patterns(roster)
-        # The first set contains the processes whose line was found. The second set contains the
-        # processes in the first set that `add_ready` has already returned.
+        # The first set contains the processes whose logs show that they are ready. The second set
+        # contains those of them that `add_ready` has already returned as ready.
         self._ready: set[str] = set()
         self._returned: set[str] = set()
-        # These sets contain runs of processes, identified by process name and start time. The logs
-        # of the runs in the first set are currently being read. For each run in the second set,
-        # reading was started.
+        # These sets contain process runs, each identified by a process name and a start time. The
+        # first set contains the runs whose logs are currently being read. The second set contains
+        # all runs for which a reader has been started.
         self._reading: set[tuple[str, float]] = set()
         self._followed: set[tuple[str, float]] = set()
         self._streams: set[ResponseStream] = set()
@@ -175,13 +176,16 @@ class ReadyLogs:
 
     @property
     def pending(self) -> bool:
-        """Whether a log is being read, or `add_ready` has not yet returned a ready process."""
+        """True if a log is being read, or if `add_ready` has not yet returned every ready
+        process.
+        """
         return bool(self._reading) or self._returned != self._ready
 
     def add_ready(self, states: ContainerStates) -> dict[str, ContainerStatus]:
-        """Return the states, updated with the processes that are ready because of their log.
+        """Return ``states`` with ``was_ready`` set for each process whose log shows that it is
+        ready.
 
-        Start to read the logs of processes that have started.
+        Also start to read the logs of processes that have started.
         """
         ready = set(self._ready)
         self._returned = ready
@@ -203,7 +207,7 @@ class ReadyLogs:
         }
 
     def _follow(self, process: str, started: float) -> None:
-        """Read the log of a process until the line is found or the log ends."""
+        """Read a process's log until the line that shows readiness is found or the log ends."""
         try:
             self._read_with_retries(process)
         finally:
@@ -232,9 +236,9 @@ class ReadyLogs:
                 self._record(pod, process)
 
     def _pod(self, unit: Unit, process: str) -> str | None:
-        """Return the name of the Pod of a process.
+        """Return the name of a process's Pod, or None if the process runs as a Job that has no Pod.
 
-        Kubernetes generates the names of the Pods of Jobs.
+        A Job's Pod must be looked up, because Kubernetes has generated its name.
         """
         if not unit.job:
             return self._scope.object_name(unit.name)
@@ -243,14 +247,14 @@ class ReadyLogs:
         return container.pod if container else None
 
     def _find_line(self, pod: str, process: str, pattern: re.Pattern[str]) -> bool:
-        """Follow a log, and return whether the line was found before the log ended."""
+        """Follow a log, and return whether a line matched ``pattern`` before the log ended."""
         stream = self._api.open_stream(
             find_pod.pod_path(self._scope, pod, "log"),
             query={"container": process, "follow": "true"},
         )
         self._streams.add(stream)
         try:
-            # If `__exit__` runs while the stream is being opened, it cannot close the stream.
+            # If `__exit__` ran while the stream was being opened, it could not close the stream.
             if self._stopped.is_set():
                 return False
             for line in stream.lines():
@@ -263,10 +267,10 @@ class ReadyLogs:
             self._streams.discard(stream)
 
     def _record(self, pod: str, process: str) -> None:
-        """Record in an annotation of a Pod that a process is ready.
+        """Record in a Pod annotation that a process is ready.
 
-        If the user is not allowed to write to the Pod, only this launch knows that the process is
-        ready.
+        If the Pod cannot be modified, for example because the user lacks permission, only this
+        launch knows that the process is ready.
         """
         recorded = self._recorded.setdefault(pod, set())
         recorded.add(process)

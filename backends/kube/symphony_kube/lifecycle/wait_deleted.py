@@ -1,4 +1,4 @@
-"""Wait until deleted objects are gone, with a list and a watch, for a limited time."""
+"""Use list calls and watches to wait, up to a time limit, for deleted objects to disappear."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 # How long an object can exist after its grace period before it is reported as stuck.
 STUCK_SECONDS = 120.0
-# The pause between lists if the user is not allowed to watch the objects.
+# The pause between list calls if the objects cannot be watched.
 LIST_PAUSE_SECONDS = 0.5
 # The maximum number of stuck objects that a message names.
 MAX_NAMES = 5
@@ -32,10 +32,13 @@ def until_gone(
     *,
     timeout: float | None = None,
 ) -> list[Object]:
-    """Wait until no object with one of the ``uids`` exists, and return the objects that are stuck.
+    """Wait until no object with one of the ``uids`` exists or the time limit is reached.
 
-    ``path`` and ``query`` select a list that contains these objects. ``timeout`` is the time in
-    seconds to wait after the grace periods of the objects. The default is `STUCK_SECONDS`.
+    Return the objects that still exist.
+
+    ``path`` and ``query`` select a list that contains these objects. ``timeout`` is the number of
+    seconds to wait in addition to the objects' longest grace period. The default is
+    `STUCK_SECONDS`.
     """
     deadline = time.monotonic() + (STUCK_SECONDS if timeout is None else timeout)
     while True:
@@ -67,7 +70,7 @@ def _watch_deletions(
     remaining: dict[str, Object],
     seconds: float,
 ) -> None:
-    """Watch for at most ``seconds``, and remove deleted objects from ``remaining``."""
+    """Watch for up to ``seconds`` seconds, and remove deleted objects from ``remaining``."""
     events = api.watch(path, query=query, accept=ACCEPT_METADATA, seconds=max(1, int(seconds)))
     try:
         for event in events:
@@ -80,12 +83,14 @@ def _watch_deletions(
 
 
 def grace_seconds(item: Object) -> float:
-    """Return the grace period of an object that is being deleted."""
+    """Return the grace period of an object that is being deleted, in seconds, or 0 if there is
+    none.
+    """
     return float(item["metadata"].get("deletionGracePeriodSeconds") or 0)
 
 
 def describe_stuck(items: Iterable[Object]) -> str:
-    """Return the names of objects that are stuck, with the finalizers that hold them."""
+    """Return the names of stuck objects, with the finalizers that block their deletion."""
     words = []
     for item in items:
         word = repr(item["metadata"]["name"])

@@ -1,1 +1,1 @@
-"""Read and follow the logs of containers."""
+"""Read and follow container logs."""

@@ -1,9 +1,10 @@
-"""Follow logs with one watch of the Pods and one connection for each process that writes.
+"""Follow logs with one watch for the Pods, one for the Jobs, if any, and one connection for each
+running process.
 
-The caller of `follow_logs` processes all events from one queue: changes of Pods, new lines, and
-readers that have finished. A reader is a thread that reads one log to its end. The status of the
-experiment determines whether a process has exited. The log of an exited process is read once more,
-because a server can end a response early.
+The caller's thread handles all events from one queue: changes to Pods and Jobs, new lines, and
+readers that have finished. A reader is a thread that reads one log to its end. The experiment's
+status determines whether a process has exited. The log of an exited process is read once more,
+because a server may end a response early.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from symphony_kube.status.pod_status import ContainerRef
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
 
-# How many events can wait for the caller. Readers wait while the queue is full.
+# How many events can wait in the queue for the caller. Readers wait while the queue is full.
 MAX_QUEUED_EVENTS = 256
-# Each process needs a connection. If there are more processes than this, the limit on open files
-# is raised.
+# Each process needs a connection. If there are more processes than this, the limit on open file
+# descriptors is raised.
 MANY_PROCESSES = 200
-# The pause before reading again the log of a process that is still running as far as is known.
+# The shortest and the longest pause before the log of a process that has not exited is read again.
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 8.0
-# A container whose Pod was deleted can still write for this long.
+# How long a reader can continue to receive a container's last lines after the Pod was deleted.
 DELETED_POD_SECONDS = 2.0
-# The delay before all processes are checked: short after a change, and longer otherwise.
+# How soon all processes are checked after a change, and how often they are checked otherwise.
 CHECK_SOON_SECONDS, CHECK_INTERVAL_SECONDS = 0.05, 0.5
 _PUT_TIMEOUT_SECONDS = 0.2
 
@@ -60,7 +61,7 @@ def follow_logs(
     since: bytes | None = None,
     tail: int | None = None,
 ) -> Iterator[LogLine]:
-    """Yield the lines of processes until all processes have exited.
+    """Yield the log lines of processes until all of them have exited.
 
     The existing lines come first, sorted by time.
     """
@@ -70,11 +71,12 @@ def follow_logs(
 
 @dataclass(slots=True, kw_only=True)
 class _ProcessLog:
-    """How far the log of one process has been read.
+    """The progress of reading one process's log.
 
-    ``restarts`` maps the uid of each Pod to the restart count of its container when the log was
-    last read. ``read_to_end`` maps the uid to the restart count after which the log was read
-    completely. ``finished_pods`` contains the uids of the Pods that write no more lines.
+    ``restarts`` maps each Pod's UID to the container's restart count at the time when the log was
+    last read. ``read_to_end`` maps each Pod's UID to the container's restart count at the time when
+    the log was last read to the end. ``finished_pods`` contains the UIDs of Pods that have no more
+    lines to read.
     """
 
     name: str
@@ -90,7 +92,7 @@ class _ProcessLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NewLines:
-    """Lines with timestamps that a reader has received."""
+    """New lines, with timestamps, that a reader has received."""
 
     process: str
     lines: list[bytes]
@@ -98,16 +100,16 @@ class _NewLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReaderFinished:
-    """Reports that a reader has reached the end of its log, or has failed with ``error``."""
+    """An event that reports that a reader has reached the end of its log or failed with
+    ``error``.
+    """
 
     reader: _LogReader
     error: SymphonyError | None = None
 
     @property
     def is_temporary(self) -> bool:
-        """Whether a retry can succeed, because the connection was lost or the server had a
-        problem.
-        """
+        """True if the error may be temporary, such as a lost connection or a server problem."""
         if isinstance(self.error, ApiError):
             return self.error.status >= 429
         return isinstance(self.error, Unreachable)
@@ -117,7 +119,7 @@ _QueuedEvent = _NewLines | _ReaderFinished | list[Change] | SymphonyError
 
 
 class _LogFollower:
-    """Follows the logs of an experiment. Its methods run in the thread of the caller."""
+    """A follower of an experiment's logs. Most of its methods run in the caller's thread."""
 
     def __init__(self, api: Api, scope: Scope) -> None:
         self._api = api
@@ -148,7 +150,7 @@ class _LogFollower:
         if len(names) > MANY_PROCESSES:
             raise_open_file_limit()
         sources = {name: sources_of(refs, name) for name in names}
-        # A tail of 0 still needs the last line, because new lines begin after it.
+        # Even with a tail of 0, the last line is needed, because new lines begin after it.
         min_tail = None if tail is None else max(1, tail)
         histories = read_histories(
             self._api, self._scope, sources, since, min_tail, with_incomplete=False
@@ -159,7 +161,7 @@ class _LogFollower:
             )
         if tail != 0:
             yield from merge_histories(histories)
-        del histories  # The histories can be large, and following can take days.
+        del histories  # The histories can be large, and following the logs can take days.
 
         threading.Thread(target=self._relay_changes, daemon=True, name="log-changes").start()
         self._check_processes()
@@ -167,7 +169,9 @@ class _LogFollower:
             yield from self._next_lines()
 
     def _next_lines(self) -> Iterator[LogLine]:
-        """Handle the next event, and check the processes when a check is due."""
+        """Handle the next event, and yield its lines, if any. Check the processes if a check is
+        due.
+        """
         timeout = max(0.01, self._next_check - time.monotonic())
         with contextlib.suppress(queue.Empty):
             event = self._events.get(timeout=timeout)
@@ -185,7 +189,7 @@ class _LogFollower:
             self._check_processes()
 
     def _relay_changes(self) -> None:
-        """Put the changes of Pods into the queue. Runs in a separate thread."""
+        """Put changes to Pods and Jobs into the queue. This method runs in a separate thread."""
         while not self._watch.closed:
             try:
                 changes = self._watch.changes()
@@ -196,7 +200,7 @@ class _LogFollower:
                 self._put(changes)
 
     def _put(self, event: _QueuedEvent) -> bool:
-        """Put an event into the queue. Return False if the follower was closed."""
+        """Put an event into the queue. Return False if the follower has been closed."""
         while not self._closed.is_set():
             with contextlib.suppress(queue.Full):
                 self._events.put(event, timeout=_PUT_TIMEOUT_SECONDS)
@@ -226,13 +230,16 @@ class _LogFollower:
         self._next_check = time.monotonic() + CHECK_INTERVAL_SECONDS
 
     def _read_or_finish(self, log: _ProcessLog, refs: list[ContainerRef], *, ended: bool) -> None:
-        """Read the oldest log with unread lines, or mark the process as finished."""
+        """Start to read the oldest log that may have unread lines.
+
+        If there is no such log and the process has finished, mark its log as finished.
+        """
         for ref in refs:
             if ref.uid in log.finished_pods:
                 continue
             is_final = ref.finished or ended
             is_running = ref.state == "running"
-            # While a container is waiting for its restart, its last log is read to the end once.
+            # While a container is waiting to be restarted, its latest log is read to the end once.
             between_restarts = not is_running and log.read_to_end.get(ref.uid) != ref.restarts
             if ref.has_log and (is_final or is_running or between_restarts):
                 if time.monotonic() >= log.next_read_at:
@@ -245,7 +252,7 @@ class _LogFollower:
     def _start_reader(self, log: _ProcessLog, ref: ContainerRef, *, is_final: bool) -> None:
         sources = [LogSource(ref=ref)]
         if ref.restarts > log.restarts.get(ref.uid, 0):
-            # The container was restarted, so its previous log can contain unread lines.
+            # The container has been restarted, so its previous log may contain unread lines.
             sources.insert(0, LogSource(ref=ref, previous=True))
         log.restarts[ref.uid] = ref.restarts
         is_running = ref.state == "running"
@@ -284,7 +291,10 @@ class _LogFollower:
 def _start_log(
     name: str, sources: list[LogSource], lines: list[bytes], since: bytes | None, *, is_tail: bool
 ) -> _ProcessLog:
-    """Return the position after the existing lines. With a tail, earlier lines are omitted."""
+    """Return a `_ProcessLog` that is positioned after the existing ``lines``.
+
+    If ``is_tail`` is set, lines that are older than the first of ``lines`` are never yielded.
+    """
     floor = since or b""
     if is_tail and lines:
         floor = line_time(lines[0])
@@ -298,8 +308,9 @@ def _start_log(
 
 
 def _close_if_pod_deleted(reader: _LogReader, refs: list[ContainerRef]) -> None:
-    """Close a reader some time after its Pod was deleted, because the reader may be waiting for
-    a node that no longer exists.
+    """Close a reader if its Pod was deleted more than `DELETED_POD_SECONDS` ago.
+
+    Otherwise, the reader could keep waiting for a node that no longer exists.
     """
     if any(ref.uid == reader.ref.uid for ref in refs):
         reader.pod_deleted_at = None
@@ -310,11 +321,11 @@ def _close_if_pod_deleted(reader: _LogReader, refs: list[ContainerRef]) -> None:
 
 
 class _LogReader:
-    """Reads the logs of one container in a separate thread.
+    """A reader of one container's logs. Each reader runs in a separate thread.
 
-    With ``follow``, the reader waits for new lines; otherwise, it reads to the end of the log.
-    ``is_final`` means that the container writes no more lines. ``put`` accepts events, and returns
-    False if the follower was closed.
+    With ``follow``, the reader waits for new lines. Otherwise, it reads to the current end of the
+    log. ``is_final`` is true if the container will write no more lines. ``put`` is called with each
+    event and returns False if the follower has been closed.
     """
 
     def __init__(
@@ -346,7 +357,7 @@ class _LogReader:
         threading.Thread(target=self._run, daemon=True, name=f"log-{self.ref.process}").start()
 
     def close(self) -> None:
-        """Stop reading, from any thread."""
+        """Stop reading. Any thread can call this method."""
         self._closed = True
         if self._stream is not None:
             self._stream.close()
@@ -379,7 +390,7 @@ class _LogReader:
             self._deliver(new_lines.filter(assembler.flush()))
 
     def _deliver(self, lines: list[bytes]) -> bool:
-        """Put lines into the queue. Return False if the follower was closed."""
+        """Put lines into the queue. Return False if the follower has been closed."""
         if not lines:
             return True
         self.received_lines = True

@@ -25,10 +25,12 @@ def read_histories(
     *,
     with_incomplete: bool = True,
 ) -> dict[str, list[bytes]]:
-    """Return the lines of several processes with their timestamps. Reads logs in parallel.
+    """Return each process's log lines with timestamps, keyed by process name.
 
-    A running process can still append to an incomplete line. Such lines are omitted if
-    ``with_incomplete`` is false.
+    The logs are read in parallel.
+
+    A running process can still append to an incomplete last line. If ``with_incomplete`` is False,
+    such a line is omitted.
     """
 
     def read(name: str) -> list[bytes]:
@@ -44,7 +46,7 @@ def read_histories(
 def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
     """Yield the lines of several processes in chronological order.
 
-    The lines of one process stay in the order in which the process wrote them.
+    The lines of each process stay in the order in which the process wrote them.
     """
     if len(histories) == 1:
         for name, lines in histories.items():
@@ -58,7 +60,7 @@ def merge_histories(histories: dict[str, list[bytes]]) -> Iterator[LogLine]:
 
 
 def to_log_line(process: str, line: bytes) -> LogLine:
-    """Return a line without its timestamp, as text."""
+    """Convert a line with a timestamp to a `LogLine` without the timestamp."""
     return LogLine(process=process, text=line_content(line).decode(errors="replace"))
 
 
@@ -71,7 +73,7 @@ def split_lines(data: bytes) -> list[bytes]:
 
 
 def last_lines(lines: list[bytes], tail: int | None) -> list[bytes]:
-    """Return the last lines, or all lines if ``tail`` is None."""
+    """Return the last ``tail`` lines, or all lines if ``tail`` is None."""
     if tail is None:
         return lines
     return lines[max(0, len(lines) - max(0, tail)) :]
@@ -86,10 +88,11 @@ def _read_history(
     *,
     with_incomplete: bool,
 ) -> list[bytes]:
-    """Return the lines of one process with their timestamps."""
+    """Return one process's log lines with timestamps."""
     since_time = None if since is None else to_since_time(since)
     lines: list[bytes] = []
-    # With a tail, read backwards from the newest log until there are enough lines.
+    # If ``tail`` is set, the newest log is read first, and older logs are read only until there are
+    # enough lines.
     for source in sources if tail is None else reversed(sources):
         if tail is not None and since is None:
             wanted = tail - len(lines)

@@ -1,8 +1,8 @@
-"""Parse the logs that the API returns with timestamps, in which each line follows its time. Pure.
+"""Parse logs from the API in which each line begins with a timestamp. Pure.
 
-A timestamp is `2024-01-01T00:00:00.000000000Z` and a space. Because the width is fixed, timestamps
-can be compared as bytes. The container runtime splits a long line into pieces of 16 KiB, and
-kubelets before 1.27 put a timestamp before each piece.
+A timestamp has the form ``2024-01-01T00:00:00.000000000Z`` and is followed by a space. Because
+their width is fixed, UTC timestamps can be compared as bytes. The container runtime splits a long
+line into pieces of 16 KiB, and kubelets before version 1.27 put a timestamp before each piece.
 """
 
 from __future__ import annotations
@@ -12,28 +12,29 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 
-# The width of a UTC timestamp including its space, and the position of the time zone.
+# The width of a UTC timestamp including the space after it, and the position of its time zone.
 _TIMESTAMP_WIDTH, _ZONE_POSITION = 31, 29
 # The size of the pieces into which a long line is split.
 PIECE_BYTES = 1 << 14
 _TIMESTAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
-# A kubelet that no longer has a log returns this message as the content of the log.
+# A kubelet that no longer has a log returns one of these messages as if it were the log.
 _MISSING_LOG = re.compile(
     rb"(?:unable to retrieve container logs for|failed to try resolving symlinks in path) [^\n]*\n?"
 )
 _MAX_MISSING_LOG_BYTES = 1000
-# How many lines are remembered, and how many bytes of each line, which is more than its timestamp.
+# How many lines are remembered, and how many bytes of each line. These bytes contain the timestamp
+# and the beginning of the line.
 _REMEMBERED_LINES, _REMEMBERED_BYTES = 1000, 96
 
 
 class LineAssembler:
-    """Assembles lines from chunks."""
+    """A buffer that assembles complete lines from chunks of data."""
 
     def __init__(self) -> None:
         self._incomplete: list[bytes] = []
 
     def add(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that are complete with this chunk."""
+        """Return the lines that this chunk completes."""
         first, newline, after = chunk.partition(b"\n")
         if not newline:
             self._incomplete.append(chunk)
@@ -44,20 +45,23 @@ class LineAssembler:
         return lines
 
     def flush(self) -> list[bytes]:
-        """Return the data after the last newline as a line, or an empty list if there is no such
-        data.
+        """Return the data after the last newline as a list of one line, or an empty list if there
+        is none.
         """
         rest, self._incomplete = b"".join(self._incomplete), []
         return [rest] if rest and not is_missing_log(rest) else []
 
 
 def is_missing_log(data: bytes) -> bool:
-    """Return whether the data is the message from a kubelet that no longer has the log."""
+    """Return whether ``data`` is a kubelet's message that it no longer has the log."""
     return len(data) < _MAX_MISSING_LOG_BYTES and _MISSING_LOG.fullmatch(data) is not None
 
 
 def line_time(line: bytes) -> bytes:
-    """Return when a line was written, as bytes that sort chronologically."""
+    """Return the time at which a line was written, as bytes that sort chronologically.
+
+    Return ``b""`` if the line has no timestamp.
+    """
     if line[_ZONE_POSITION : _ZONE_POSITION + 1] == b"Z":
         return line[:_ZONE_POSITION]
     match = _TIMESTAMP.match(line)
@@ -70,15 +74,16 @@ def line_time(line: bytes) -> bytes:
 
 
 def to_line_time(time: float) -> bytes:
-    """Return a time in seconds since the epoch in the format of `line_time`."""
+    """Convert ``time``, in seconds since the epoch, to the format of `line_time`."""
     seconds, microseconds = divmod(round(time * 1_000_000), 1_000_000)
     moment = datetime.fromtimestamp(seconds, timezone.utc)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{microseconds:06d}000".encode()
 
 
 def to_since_time(time: bytes, *, earlier_seconds: int = 0) -> str:
-    """Return a line time as the API expects it: in whole seconds, moved back by
-    ``earlier_seconds``.
+    """Convert a result of `line_time` to a start time for the API.
+
+    The start time is ``earlier_seconds`` seconds before ``time``, rounded down to whole seconds.
     """
     moment = datetime.fromisoformat(time[:19].decode()).replace(tzinfo=timezone.utc)
     moment = datetime.fromtimestamp(moment.timestamp() - earlier_seconds, timezone.utc)
@@ -86,8 +91,9 @@ def to_since_time(time: bytes, *, earlier_seconds: int = 0) -> str:
 
 
 def line_content(line: bytes) -> bytes:
-    """Return a line without its timestamp and without the timestamps before the pieces of a long
-    line.
+    """Return a line without its timestamp.
+
+    If a long line was split into pieces, the timestamp before each piece is removed.
     """
     if line[_ZONE_POSITION : _ZONE_POSITION + 2] == b"Z ":
         start = _TIMESTAMP_WIDTH
@@ -117,12 +123,15 @@ def lines_since(lines: Iterable[bytes], time: bytes) -> Iterator[bytes]:
 
 
 class LogPosition:
-    """How far a log was read: its last lines, and the time ``floor`` before which no line is
-    wanted.
+    """The position up to which a log has been read.
 
-    The API accepts a start time in whole seconds and can therefore repeat some lines. Repeated
-    lines are recognized by their timestamp in nanoseconds and their first bytes. The log of a
-    restarted container does not repeat lines.
+    Lines that were written before ``floor`` are ignored. The last lines that were read are
+    remembered.
+
+    The API accepts only whole seconds as a start time, and may therefore return some lines again.
+    Repeated lines are recognized by their nanosecond timestamps and their first bytes. Some of the
+    remembered lines may never be returned again, because the log of a restarted container does not
+    contain the lines from before the restart.
     """
 
     def __init__(self, floor: bytes = b"") -> None:
@@ -130,12 +139,13 @@ class LogPosition:
         self._lines: deque[bytes] = deque(maxlen=_REMEMBERED_LINES)
 
     def remember(self, lines: Iterable[bytes]) -> None:
-        """Remember lines that were read."""
+        """Remember lines that have been read."""
         self._lines.extend(line[:_REMEMBERED_BYTES] for line in lines)
 
     def since_time(self) -> str | None:
-        """Return the time at which to continue reading, as the API expects it, or None for the
-        beginning.
+        """Return the time, in the API's format, from which to continue reading.
+
+        None means the beginning of the log.
         """
         last = max((line_time(line) for line in self._lines), default=b"")
         if last:
@@ -143,7 +153,9 @@ class LogPosition:
         return to_since_time(self.floor) if self.floor else None
 
     def new_line_filter(self) -> NewLineFilter:
-        """Return a filter for the lines that the API returns from `since_time` on."""
+        """Return a filter for the lines that the API returns if reading continues from
+        `since_time`.
+        """
         oldest = b""
         if len(self._lines) == _REMEMBERED_LINES:
             oldest = min(line_time(line) for line in self._lines)
@@ -151,14 +163,14 @@ class LogPosition:
 
 
 class NewLineFilter:
-    """Removes repeated lines, and lines that are older than all remembered lines."""
+    """A filter that removes repeated lines, and lines that were written before ``oldest``."""
 
     def __init__(self, known: Counter[bytes], oldest: bytes) -> None:
         self._known = known
         self._oldest = oldest
 
     def filter(self, lines: list[bytes]) -> list[bytes]:
-        """Return the new lines."""
+        """Return those of ``lines`` that are new."""
         if not self._known and not self._oldest:
             return lines
         return [line for line in lines if self._is_new(line)]

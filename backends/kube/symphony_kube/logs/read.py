@@ -38,9 +38,11 @@ def read_log(
     tail: int | None = None,
     previous: bool = False,
 ) -> str:
-    """Return the log of a process as text.
+    """Return a process's log as a string.
 
-    ``previous`` selects the log before the last restart; raises `NotFound` if there was no restart.
+    ``since`` (a time or a duration before now) and ``tail`` (a number of lines) limit the lines
+    that are returned. ``previous`` selects the log from before the last restart. Raises `NotFound`
+    if there is no such process or, with ``previous``, if the process has not been restarted.
     """
     sources = find_sources(api, scope, process)
     if previous:
@@ -63,10 +65,12 @@ def iter_log_lines(
     since: float | str | None = None,
     tail: int | None = None,
 ) -> Iterator[LogLine]:
-    """Return the lines of processes in chronological order, and then new lines if ``follow`` is
-    true.
+    """Return an iterator over the log lines of processes in chronological order.
 
-    The logs of all processes are read unless some processes are named.
+    If ``follow`` is True, the iterator continues with new lines in the order in which they arrive,
+    until all of these processes have exited.
+
+    If ``processes`` is empty or None, the logs of all processes are read.
     """
     start = None if since is None else _parse_since(since)
     if follow:
@@ -98,7 +102,7 @@ def _read_since(
 
 
 def _read_tail(api: Api, scope: Scope, sources: list[LogSource], tail: int) -> bytes:
-    """Return the last lines of a process. Reads the newest log of the process first."""
+    """Return the last ``tail`` lines from a process's logs, reading the newest log first."""
     data = b""
     for source in reversed(sources):
         wanted = tail - count_lines(data)

@@ -1,8 +1,8 @@
-"""Find the logs of a process in the API, and read one of the logs.
+"""Find a process's logs in the API, and read them.
 
-Kubernetes keeps the log of a container that is running or has exited, and the log of the container
-before its last restart. Both belong to the log of the process, and so do the logs of all Pods of a
-Job.
+Kubernetes keeps two logs for a container: the current log, and the log from before its last
+restart. Together, they form a process's log. If a process runs as a Job, its log consists of the
+logs from all of the Job's Pods.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ from symphony_kube.status.pod_status import ContainerRef
 if TYPE_CHECKING:
     from symphony_kube.api.client import Api, ResponseStream
 
-# A followed log can be silent for a long time. A broken connection is detected after this time.
+# The time in seconds after which a connection that receives no data is considered broken. This time
+# is longer for followed logs, because they can be silent for a long time.
 FOLLOW_IDLE_SECONDS = 300.0
 READ_IDLE_SECONDS = 60.0
-# The container has no log because it has not started, it no longer exists, or its node is lost.
+# These status codes mean that the container has no log, because it has not started or no longer
+# exists, or because its node is lost.
 NO_LOG_STATUSES = (400, 404)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """One log in the API: of a container or, with ``previous``, of the container before its last
+    """One log that the API provides.
+
+    This is a container's current log or, if ``previous`` is True, the log from before its last
     restart.
     """
 
@@ -42,7 +46,7 @@ class LogSource:
 
 
 def sources_of(refs: Iterable[ContainerRef], process: str) -> list[LogSource]:
-    """Return all logs of a process, oldest first."""
+    """Return all of a process's logs, oldest first."""
     sources = []
     for ref in refs:
         if ref.process != process:
@@ -55,7 +59,10 @@ def sources_of(refs: Iterable[ContainerRef], process: str) -> list[LogSource]:
 
 
 def find_sources(api: Api, scope: Scope, process: str) -> list[LogSource]:
-    """Return all logs of a process, oldest first. Raises `NotFound` if there is no such process."""
+    """Return all of a process's logs, oldest first.
+
+    Raises `NotFound` if there is no such process.
+    """
     ref = find_container(api, scope, process)
     if ref is None:
         return []
@@ -64,7 +71,7 @@ def find_sources(api: Api, scope: Scope, process: str) -> list[LogSource]:
 
 
 def previous_source(sources: list[LogSource], process: str) -> list[LogSource]:
-    """Return the log before the last restart. Raises `NotFound` if there was no restart."""
+    """Return the log from before the last restart. Raises `NotFound` if there was no restart."""
     if len(sources) < 2:
         raise NotFound(f"process {process!r} has not been restarted: it has no previous log")
     return sources[-2:-1]
@@ -75,7 +82,7 @@ def resolve_names(
 ) -> list[str]:
     """Return the names of the requested processes, or of all processes if none are requested.
 
-    Raises `NotFound` if a name matches no process.
+    Raises `NotFound` if a requested name matches no process.
     """
     known = {ref.process for ref in refs}
     if processes and known.issuperset(processes):
@@ -100,7 +107,7 @@ def open_log(
     tail: int | None = None,
     follow: bool = False,
 ) -> ResponseStream:
-    """Begin to read a log. Raises `ApiError` and `Unreachable`."""
+    """Open a log for reading. Raises `ApiError` or `Unreachable` if the log cannot be opened."""
     query: dict[str, str | int | None] = {
         "container": source.ref.process,
         "previous": "true" if source.previous else None,
@@ -125,7 +132,7 @@ def fetch_log(
     since: str | None = None,
     tail: int | None = None,
 ) -> bytes:
-    """Return the content of a log, or empty content if the API has no such log."""
+    """Return the contents of a log, or ``b""`` if the API has no such log."""
     try:
         stream = open_log(api, scope, source, timestamps=timestamps, since=since, tail=tail)
         data = b"".join(stream.chunks())
@@ -139,10 +146,10 @@ def fetch_log(
 def fetch_last_lines(
     api: Api, scope: Scope, source: LogSource, wanted: int, *, timestamps: bool
 ) -> bytes:
-    """Return the last lines of a log.
+    """Return the last ``wanted`` lines of a log.
 
-    The API counts each piece of a long line as a line, and can therefore return too few lines. The
-    lines are then requested again with a larger number.
+    The API counts each piece of a long line as a line, and may therefore return too few lines. In
+    that case, the lines are requested again with a larger line count.
     """
     requested, previous_size = wanted + 1, -1
     while True:
@@ -153,12 +160,12 @@ def fetch_last_lines(
 
 
 def log_error(exc: ApiError, process: str, scope: Scope) -> ApiError:
-    """Return the error for a log that the user cannot read."""
+    """Return the error to raise if a process's log could not be read."""
     return missing_right(exc, f"read the log of {process!r}", "get pods/log", scope)
 
 
 def count_lines(data: bytes) -> int:
-    """Return the number of lines, including a last line without a newline."""
+    """Return the number of lines in ``data``, including a last line without a newline."""
     incomplete = bool(data) and not data.endswith(b"\n")
     return data.count(b"\n") + incomplete
 

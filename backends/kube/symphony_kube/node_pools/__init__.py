@@ -1,1 +1,1 @@
-"""Placement of processes on node pools: the pools, their capacity, and shares of their machines."""
+"""Placement of processes on node pools: the pools, their capacity, and machine shares."""

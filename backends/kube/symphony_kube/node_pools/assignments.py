@@ -1,4 +1,6 @@
-"""Write assignments into the settings of processes. Assignments can be changed until the launch."""
+"""Write the assignments of processes to node pools into the processes' settings. An assignment can
+be changed until the launch.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ Owner = Process | ProcessGroup
 
 @dataclass(slots=True, kw_only=True)
 class _WrittenAssignment:
-    """The assignment of a process, and the settings that were written for the assignment."""
+    """A process's assignment, and the settings that were written for this assignment."""
 
     owner: Owner
     assignment: Assignment
@@ -39,7 +41,7 @@ class _WrittenAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WrittenPlacement:
-    """The pool of a Pod, and the settings that were added for the pool."""
+    """A Pod's pool, and the settings that were added for this pool."""
 
     pool: NodePool
     added_selector: bool
@@ -47,7 +49,7 @@ class _WrittenPlacement:
 
 
 class Placements:
-    """The assignments of one dispatcher.
+    """All assignments made by one dispatcher.
 
     If a process is assigned again, its earlier assignment is replaced.
     """
@@ -59,9 +61,10 @@ class Placements:
     def assign(
         self, process: Process, owner: Owner, assignment: Assignment, pools: Sequence[NodePool]
     ) -> NodePool:
-        """Choose a pool for the Pod of a process, and write the settings for the pool.
+        """Choose a pool for a process's Pod, and write the settings for this pool.
 
-        Raises `SpecError` if no pool fits. In this case, nothing is changed.
+        Raises `SpecError` if no pool fits, if the user has set a conflicting node selector, or if a
+        request exceeds the process's limit. In these cases, nothing is changed.
         """
         unit = self._unit(process, owner, assignment)
         pool = choose_pool(pools, unit)
@@ -82,7 +85,8 @@ class Placements:
         new_member = self._member(process, owner, assignment)
         if isinstance(owner, Process):
             return PlacementUnit(description=f"process {owner.name!r}", members=(new_member,))
-        # A process can be assigned with a group before it is added to the group.
+        # A process can be assigned to a pool as a member of a group before it is added to the
+        # group.
         processes = dict.fromkeys(owner.list_processes())
         for other, known in self._assignments.items():
             if known.owner is owner:
@@ -96,9 +100,9 @@ class Placements:
     def _member(
         self, process: Process, owner: Owner, assignment: Assignment | None
     ) -> PlacementMember:
-        """Return a process with the resources that it will request.
+        """Return a placement member with the resources that a process will request.
 
-        If ``assignment`` is given, it replaces the current assignment of the process.
+        If ``assignment`` is given, it replaces the process's current assignment.
         """
         known = self._assignments.get(process)
         request = _effective(process, owner, "resource_request")
@@ -118,7 +122,7 @@ class Placements:
         return PlacementMember(name=process.name, requests=requests, assignment=current)
 
     def _check_selector(self, owner: Owner, pool: NodePool, unit: PlacementUnit) -> None:
-        """Raise `SpecError` if the user set the label of the pool to another value."""
+        """Raise `SpecError` if the user has set the pool's node selector label to another value."""
         key, value = pool.selector
         present = owner.settings.node_selector.get(key)
         if present is None or present == value:
@@ -137,7 +141,10 @@ class Placements:
     # --- writing settings ---
 
     def _write_assignment(self, process: Process, owner: Owner, assignment: Assignment) -> Owner:
-        """Write the requests and limits of a process. Return its previous owner."""
+        """Write a process's CPU and memory requests and GPU limit.
+
+        Return the owner in the process's previous assignment, or ``owner`` if there was none.
+        """
         known = self._assignments.pop(process, None)
         settings = process.settings
         if known is not None:
@@ -155,13 +162,13 @@ class Placements:
             request_keys=list(request),
             has_gpu_limit=bool(limit),
         )
-        # In another group, the process would run without this placement, so adding the process to
-        # another group is an error.
+        # The placement is written into the owner's settings, and would not apply in another group.
+        # Therefore, adding the process to another group is an error.
         process.placed_with = owner if isinstance(owner, ProcessGroup) else None
         return owner if known is None else known.owner
 
     def _remove_placement(self, owner: Owner) -> None:
-        """Remove the settings that were added for the pool of a Pod."""
+        """Remove the settings that were added for a Pod's pool."""
         placement = self._placements.pop(owner, None)
         if placement is None:
             return
@@ -191,7 +198,7 @@ class Placements:
 
 
 def _request_settings(assignment: Assignment) -> dict[str, str]:
-    """Return the arguments of `resource_request` for an assignment."""
+    """Return an assignment's values for the setting `resource_request`."""
     settings = {}
     if assignment.millicores is not None:
         settings["cpu"] = _cpu_text(assignment.millicores)
@@ -201,7 +208,7 @@ def _request_settings(assignment: Assignment) -> dict[str, str]:
 
 
 def _limit_settings(assignment: Assignment) -> dict[str, int]:
-    """Return the arguments of `resource_limit` for an assignment."""
+    """Return an assignment's values for the setting `resource_limit`."""
     return {"gpu": assignment.gpus} if assignment.gpus else {}
 
 
@@ -212,7 +219,9 @@ def _cpu_text(millicores: int) -> str:
 
 
 def _effective(process: Process, owner: Owner, setting: str) -> dict[str, Any]:
-    """Return a setting of a process, merged over the same setting of its group."""
+    """Return the effective value of a process's setting: the group's entries, overridden by the
+    process's own entries.
+    """
     of_group: Mapping[str, Any] = {}
     if isinstance(owner, ProcessGroup):
         of_group = getattr(owner.settings, setting)
@@ -220,7 +229,7 @@ def _effective(process: Process, owner: Owner, setting: str) -> dict[str, Any]:
 
 
 def _resources(amounts: Mapping[str, Any]) -> MachineResources:
-    """Return the amounts in a setting, rounded up to whole units."""
+    """Convert the amounts in a setting to resources, rounded up to whole units."""
     return MachineResources(
         millicores=math.ceil(parse_quantity(amounts.get("cpu", 0)) * MILLICORES_PER_CORE),
         memory_m=math.ceil(parse_quantity(amounts.get("memory", 0)) / MEBIBYTE_BYTES),
@@ -229,9 +238,9 @@ def _resources(amounts: Mapping[str, Any]) -> MachineResources:
 
 
 def _check_limits(process: Process, owner: Owner, assignment: Assignment) -> None:
-    """Raise `SpecError` if a request would exceed its limit.
+    """Raise `SpecError` if a request in the assignment would exceed the process's limit.
 
-    Kubernetes rejects such a Pod only at launch, so this function checks the amounts earlier.
+    Kubernetes would also reject such a request, but only at launch.
     """
     limit = _effective(process, owner, "resource_limit")
     maximum = _resources({key: limit[key] for key in ("cpu", "memory") if key in limit})

@@ -15,8 +15,8 @@ from symphony_kube.node_pools.pools import MachineResources, NodePool, count_gpu
 class Assignment:
     """The resources and the pool that were assigned to a process.
 
-    An amount of None keeps the current setting of the process. ``gpu_type`` is the required type of
-    GPUs. A ``pool`` of None stands for any pool that fits.
+    If an amount is None, the process's current setting is kept. ``gpu_type`` is the required GPU
+    type. If ``pool`` is None, the process can run in any pool that it fits.
     """
 
     millicores: int | None = None
@@ -28,9 +28,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementMember:
-    """A process in a placement unit, with all resources that it requests.
+    """A process in a placement unit, with the total resources that it requests.
 
-    ``assignment`` is None if the process was not assigned to machines.
+    ``assignment`` is None if the process has not been assigned to a pool.
     """
 
     name: str
@@ -40,19 +40,19 @@ class PlacementMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementUnit:
-    """Processes that run on one machine. ``description`` names the unit in messages."""
+    """Processes that run together on one machine. ``description`` names the unit in messages."""
 
     description: str
     members: tuple[PlacementMember, ...]
 
     @property
     def requests(self) -> MachineResources:
-        """The resources that all members request together."""
+        """The total resources that all members request."""
         return sum((member.requests for member in self.members), MachineResources())
 
     @property
     def gpu_types(self) -> list[str]:
-        """The required types of GPUs, without duplicates."""
+        """The required GPU types, without duplicates."""
         types: dict[str, None] = {}
         for member in self.members:
             if member.assignment and member.assignment.gpu_type is not None:
@@ -61,10 +61,11 @@ class PlacementUnit:
 
 
 def choose_pool(pools: Sequence[NodePool], unit: PlacementUnit) -> NodePool:
-    """Return the pool that was assigned to a unit by name, or the smallest pool that fits.
+    """Return the pool to which a unit was assigned by name. If there is none, return the smallest
+    pool that the unit fits.
 
-    Raises `SpecError` with the reasons if the unit does not fit, or if its members were assigned to
-    different pools.
+    Raises `SpecError` with the reasons if the unit does not fit the assigned pool, if it fits no
+    pool at all, or if its members were assigned to different pools.
     """
     named = _named_pool(unit)
     candidates = [named] if named else sorted(pools, key=lambda pool: pool.size)
@@ -87,7 +88,7 @@ def choose_pool(pools: Sequence[NodePool], unit: PlacementUnit) -> NodePool:
 
 
 def find_problem(pool: NodePool, unit: PlacementUnit) -> str:
-    """Return why a unit cannot run on a machine of a pool, or ``""`` if it can."""
+    """Return why a unit cannot run on a machine in a pool, or ``""`` if it can."""
     if pool.unusable:
         return pool.unusable
     return ", ".join([*_excessive_requests(pool, unit), *_wrong_gpu_types(pool, unit)])
@@ -122,7 +123,7 @@ def _excessive_requests(pool: NodePool, unit: PlacementUnit) -> list[str]:
 
 
 def _by_member(unit: PlacementUnit, show: Callable[[MachineResources], str]) -> str:
-    """Return the amount for each member in words, or ``""`` if the unit has only one member."""
+    """Format the amount for each member as text. Return ``""`` if the unit has only one member."""
     if len(unit.members) < 2:
         return ""
     amounts = [(member.name, show(member.requests)) for member in unit.members]
@@ -141,7 +142,7 @@ def _wrong_gpu_types(pool: NodePool, unit: PlacementUnit) -> list[str]:
 
 
 def _named_pool(unit: PlacementUnit) -> NodePool | None:
-    """Return the pool to which members were assigned by name, or None."""
+    """Return the pool to which members were assigned by name, or None if there is none."""
     named = [
         (member.name, member.assignment.pool)
         for member in unit.members

@@ -1,4 +1,4 @@
-"""Dispatchers: assign processes to machines, shares of machines, GPUs, or the pools that fit."""
+"""Dispatchers that assign processes to machines, shares of machines, GPUs or node pools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from symphony_kube.cluster import KubeCluster
 
 _RESOURCES = ("cpu", "memory_m", "gpu_type", "gpu_count")
-# Maps each assignment method to its required and optional keys in a configuration.
+# For each assignment method, the required and the optional configuration keys.
 ASSIGNMENT_KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "machine": (("node_pool_name",), ("process_group", "process_per_machine")),
     "gpu": ((), ("node_pool_name", "process_group", *_RESOURCES)),
@@ -31,17 +31,18 @@ ASSIGNMENT_KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 class NodePoolDispatcher:
-    """Assigns processes to the machines of node pools, and computes their resource settings.
+    """A dispatcher that assigns processes to node pools and computes their resource settings.
 
-    Each ``assign_to_...`` method sets the node selector and the tolerations for a pool, the
-    requests for CPU and memory and the limit for GPUs, and returns the pool. Shares are computed
-    from the allocatable resources of a machine, not from its capacity, so that n shares always fit
-    on one machine.
+    Each ``assign_to_...`` method sets the node selector and the tolerations for a pool, sets the
+    CPU and memory requests and the GPU limit, and returns the pool. Shares are computed from a
+    machine's allocatable resources, not from its capacity, so that n shares always fit on one
+    machine.
 
-    The members of a group are in one Pod on one machine. The selector and the tolerations are set
-    on the group, and the machine must satisfy the requests of all members together.
-    ``process_group`` is inferred. It is only needed for a process that is added to its group later.
-    If a process is assigned again, its earlier assignment and its own requests are replaced.
+    The members of a group run in one Pod on one machine. The selector and the tolerations are set
+    on the group, and the machine must satisfy the requests of all members together. The argument
+    ``process_group`` is normally inferred. It is needed only for a process that is added to its
+    group later. The requests in an assignment override requests that were set on the process
+    itself. If a process is assigned again, the settings from its earlier assignment are replaced.
 
     The methods raise `SpecError` if a process does not fit, and `NotFound` if the requested pool
     does not exist. In both cases, nothing is changed.
@@ -58,14 +59,17 @@ class NodePoolDispatcher:
     ) -> NodePoolDispatcher:
         """Return a dispatcher for the current nodes of a cluster.
 
-        Nodes with the same value of ``label`` form a pool. By default, the label is the one that
-        GKE, EKS, Karpenter or AKS sets, or otherwise ``name``. The size of a pool is the size of
-        its smallest node. The allocatable resources are those that the API reports, minus the
-        requests of DaemonSets and of Pods in kube-system. If a ``reserve`` is given, or if you are
-        not allowed to list all Pods, the amounts in the reserve are subtracted instead.
+        Nodes with the same value for the label ``label`` form a pool. By default, this is the label
+        that GKE, EKS, Karpenter or AKS sets on nodes, or ``name`` if there is no such label. For
+        each resource, a pool's machine size is the smallest amount on any of the pool's nodes. The
+        allocatable resources are those that the API reports, minus the requests of system Pods:
+        the Pods of DaemonSets, static Pods and all Pods in kube-system. If you set ``reserve`` or
+        are not allowed to list all Pods, the Pod requests in ``reserve`` (by default, in
+        ``Reserve()``) are subtracted instead.
 
-        You need permission to list nodes. Raises `BackendError`, `PluginError` if the kubernetes
-        package is not installed, and `SpecError` if no node has the label.
+        You need permission to list nodes. Raises `BackendError` if the nodes cannot be listed,
+        `PluginError` if the kubernetes package is not installed, and `SpecError` if no node has the
+        label or two pools have the same name.
         """
         check_reserve(reserve)
         api = getattr(cluster, "api", None)
@@ -80,11 +84,13 @@ class NodePoolDispatcher:
     # --- pools ---
 
     def get_node_pools(self) -> list[NodePool]:
-        """Return the node pools, in the order of their description."""
+        """Return the node pools, in the order of the cluster description or, for a running cluster,
+        sorted by name.
+        """
         return list(self._pools.values())
 
     def get_node_pool(self, name: str) -> NodePool:
-        """Return the node pool with this name or alias.
+        """Return the node pool with the given name or alias.
 
         Raises `NotFound` if no such pool exists.
         """
@@ -106,9 +112,10 @@ class NodePoolDispatcher:
         process_group: ProcessGroup | None = None,
         process_per_machine: int | str = 1,
     ) -> NodePool:
-        """Assign a process to a whole machine, or to an equal share of one, including its GPUs.
+        """Assign a process to a whole machine, or to an equal share of a machine, including its
+        GPUs.
 
-        ``process_per_machine`` is the number of shares.
+        ``process_per_machine`` is the number of equal shares into which the machine is divided.
         """
         pool = self.get_node_pool(node_pool_name)
         parts = parse_whole_number(process_per_machine, "process_per_machine", least=1)
@@ -125,7 +132,7 @@ class NodePoolDispatcher:
         gpu_type: str | None = None,
         gpu_count: int | str | None = None,
     ) -> NodePool:
-        """Assign a process to one GPU, with the same share of the CPU and memory of the machine.
+        """Assign a process to one GPU, with a proportional share of the machine's CPU and memory.
 
         With ``cpu``, ``memory_m``, ``gpu_type`` or ``gpu_count``, this method is equivalent to
         `assign_to_resource` with a default of one GPU.
@@ -168,13 +175,13 @@ class NodePoolDispatcher:
         node_pool_name: str | None = None,
         process_group: ProcessGroup | None = None,
     ) -> NodePool:
-        """Assign a process to the smallest pool that has the resources.
+        """Assign a process to the smallest pool that has the requested resources.
 
-        Pools are compared by GPUs, then by CPU, memory and name. ``cpu`` is in cores (``0.5`` or
-        ``"500m"``), and ``memory_m`` is in MiB. ``gpu_type`` without ``gpu_count`` requests one
-        GPU. The members of a group are assigned to the smallest pool that has enough resources for
-        all members together, so the pool can change when another member is assigned. With
-        ``node_pool_name``, only the pool with this name is considered.
+        Pools are compared by GPUs, and then by CPU, memory and name. ``cpu`` is in cores (``0.5``
+        or ``"500m"``), and ``memory_m`` is in MiB. If ``gpu_type`` is set but ``gpu_count`` is not,
+        one GPU is requested. The members of a group are assigned to the smallest pool that has
+        enough resources for all members together. Therefore, the pool can change when another
+        member is assigned. With ``node_pool_name``, only the pool with this name is considered.
         """
         if all(value is None for value in (cpu, memory_m, gpu_type, gpu_count)):
             raise SpecError(
@@ -204,9 +211,9 @@ class NodePoolDispatcher:
         memory_m: float | str | None = None,
         gpu_count: int | str | None = None,
     ) -> NodePool:
-        """Assign a process to a pool, with optional requests.
+        """Assign a process to a pool, with optional resource requests.
 
-        Without requests, the process uses the resources that other processes leave.
+        Without requests, the process can use only the resources that other processes leave unused.
         """
         pool = self.get_node_pool(node_pool_name)
         count = None if gpu_count is None else parse_whole_number(gpu_count, "gpu_count")
@@ -218,14 +225,15 @@ class NodePoolDispatcher:
     ) -> NodePool:
         """Assign a process with settings from a configuration.
 
-        ``assign_to`` selects the method: ``machine``, ``gpu``, ``resource`` or ``node_pool``. The
-        ``settings`` are the arguments of this method. Settings that are None are ignored.
+        ``assign_to`` selects the assignment method: ``machine``, ``gpu``, ``resource`` or
+        ``node_pool``. ``settings`` contains the arguments for this method. Settings that are None
+        are ignored.
 
         >>> settings = {"assign_to": "resource", "cpu": 2, "memory_m": 4096}
         >>> dispatcher.assign_to(agent, **settings)  # doctest: +SKIP
         """
-        # The parameter is positional-only, so that the key "process" in a configuration is reported
-        # as unknown if a positional argument is also given.
+        # The parameter is positional-only, so that the configuration key "process" is reported as
+        # unknown if the process is also passed as a positional argument.
         process = settings.pop("process", None) if process is None else process
         method = validators.one_of(assign_to, list(ASSIGNMENT_KEYS), "assign_to")
         required, optional = ASSIGNMENT_KEYS[method]
@@ -266,18 +274,19 @@ class NodePoolDispatcher:
 
 
 class GKEDispatcher(NodePoolDispatcher):
-    """A dispatcher for a GKE cluster that is described in Terraform JSON syntax.
+    """A dispatcher for a GKE cluster that is described in Terraform's JSON syntax.
 
-    ``tf_json`` is the path of a ``*.tf.json`` file, or its content as a mapping. From each
+    ``tf_json`` is the path of a ``*.tf.json`` file, or its contents as a mapping. From each
     ``resource.google_container_node_pool.<pool>.node_config``, the dispatcher reads ``taint``,
     ``machine_type`` and the ``labels`` ``name``, ``cpu`` (cores), ``memory_m`` (MiB), ``gpu_type``
-    and ``gpu_count``. The amounts are numbers or numeric strings. The label ``name`` is the node
-    selector of the pool. A pool can be found by this label or by its key in the file. ``reserve``
-    contains the resources that the system uses on each machine; see
-    `symphony_kube.node_pools.gke_reserve`.
+    and ``gpu_count``. If the labels do not specify GPUs, it reads ``guest_accelerator``. It also
+    reads the pool's ``max_pods_per_node``. The amounts are numbers or numeric strings. The label
+    ``name`` is used as the pool's node selector. The methods accept this label or the pool's key in
+    the file as the pool's name. ``reserve`` contains the resources that system components use on
+    each machine; see `symphony_kube.node_pools.gke_reserve`.
 
-    Raises `NotFound` if the file does not exist, and `SpecError` with the file, pool and field if
-    the content is not valid.
+    Raises `NotFound` if the file does not exist, and `SpecError` if the contents are not valid. The
+    message names the file, the pool and the field.
     """
 
     def __init__(
@@ -310,7 +319,7 @@ def _assignment(
 
 
 def _owner(process: object, process_group: object) -> Owner:
-    """Return the group of a process, or the process itself if it is a lone process."""
+    """Return a process's group, or the process itself if it does not belong to a group."""
     if not isinstance(process, Process):
         hint = "; assign its members one by one" if isinstance(process, ProcessGroup) else ""
         raise SpecError(f"only a Process can be assigned, not {process!r}{hint}")

@@ -3,19 +3,19 @@
 The values are from the following sources, as of GKE 1.29:
 
 * https://cloud.google.com/kubernetes-engine/docs/concepts/plan-node-sizes lists the reservations.
-  Of the memory, GKE reserves 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 %
-  of the next 112 and 2 % of the rest, or 255 MiB on a machine with less than 1 GiB. The eviction
-  threshold of the kubelet is another 100 MiB. Of the CPU, GKE reserves 6 % of the first core, 1 %
-  of the second, 0.5 % of the third and fourth and 0.25 % of the rest, or 1060 millicores on a
-  shared-core E2 machine. If a node may have more than 110 Pods, GKE reserves another 400
-  millicores.
-* The percentages apply to the memory that the kernel leaves. The kernel uses a record of 64 bytes
-  for each page of 4 KiB, which is a 64th of the memory
-  (https://docs.kernel.org/mm/vmemmap_dedup.html), and another 110 to 300 MiB on the nodes that were
-  measured.
-* The Pods of the system request a part of the allocatable resources. On a GKE node, the DaemonSets
-  (kube-proxy, logging, metrics, storage, DNS, metadata, GPU plug-in) request 0.3 to 0.5 cores and
-  400 to 700 MiB.
+  GKE reserves 25% of the first 4 GiB of memory, 20% of the next 4 GiB, 10% of the next 8 GiB, 6% of
+  the next 112 GiB and 2% of the rest. On machines with less than 1 GiB of memory, GKE reserves 255
+  MiB instead. The kubelet's eviction threshold is another 100 MiB. GKE reserves 6% of the first CPU
+  core, 1% of the second, 0.5% of each of the third and fourth, and 0.25% of each further core. On
+  shared-core E2 machines, GKE reserves 1060 millicores instead. If a node may have more than 110
+  Pods, GKE reserves another 400 millicores.
+* The percentages apply to the memory that the kernel leaves available. The kernel uses a 64-byte
+  record for each 4 KiB page, which amounts to 1/64 of the memory
+  (https://docs.kernel.org/mm/vmemmap_dedup.html). On the nodes that were measured, the kernel uses
+  another 110 to 300 MiB.
+* System Pods request part of the allocatable resources. On a GKE node, the DaemonSets (kube-proxy,
+  logging, metrics, storage, DNS, metadata and GPU plug-in) request 0.3 to 0.5 cores and 400 to 700
+  MiB of memory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from symphony_kube.node_pools.pools import MachineResources
 GIB = 1024  # The unit is MiB.
 CORE = 1000  # The unit is millicores.
 
-# Each tier contains the upper bound of a part of an amount, and the fraction of this part that is
-# reserved.
+# Each tier contains the upper bound of a range, and the fraction of this range that is reserved.
 Tiers = tuple[tuple[int | None, Fraction], ...]
 MEMORY_TIERS: Tiers = (
     (4 * GIB, Fraction(25, 100)),
@@ -46,26 +45,26 @@ CPU_TIERS: Tiers = (
     (4 * CORE, Fraction(5, 1000)),
     (None, Fraction(25, 10000)),
 )
-# The memory that is reserved on machines with less than 1 GiB.
+# The memory that is reserved on machines with less than 1 GiB of memory.
 SMALL_MACHINE_MEMORY_MIB = 255
 SHARED_CORE_TYPES = ("e2-micro", "e2-small", "e2-medium")
 SHARED_CORE_MILLICORES = 2 * CORE - 1060
-# If a node can run more Pods than the default, GKE reserves more CPU.
+# If a node can run more Pods than this default, GKE reserves more CPU.
 DEFAULT_MAX_PODS = 110
 MANY_PODS_MILLICORES = 400
-# The kernel needs 64 bytes for each page of 4096 bytes.
+# The kernel needs a 64-byte record for each page of 4096 bytes.
 PAGE_RECORDS_FRACTION = Fraction(64, 4096)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """The reserved resources of a machine that differ from cluster to cluster.
+    """The parts of a machine's reserved resources that differ from cluster to cluster.
 
-    * ``pods_millicores`` and ``pods_memory_m`` (in MiB): the requests of the Pods of the system on
-      each node, which are DaemonSets and other Pods in kube-system.
-    * ``kernel_memory_m`` (in MiB): the memory that the kernel needs, except for its records of
-      pages.
-    * ``eviction_memory_m`` (in MiB): the eviction threshold of the kubelet.
+    * ``pods_millicores`` and ``pods_memory_m`` (in MiB): the requests of the system Pods on each
+      node. These are the Pods of DaemonSets, static Pods and all Pods in kube-system.
+    * ``kernel_memory_m`` (in MiB): the memory that the kernel needs in addition to its page
+      records.
+    * ``eviction_memory_m`` (in MiB): the kubelet's eviction threshold.
 
     The amounts that GKE itself reserves are added to these amounts.
     """
@@ -85,7 +84,7 @@ class Reserve:
 
     @property
     def pods(self) -> MachineResources:
-        """The resources that the Pods of the system request."""
+        """The resources that system Pods request."""
         return MachineResources(millicores=self.pods_millicores, memory_m=self.pods_memory_m)
 
     def allocatable(
@@ -114,7 +113,10 @@ class Reserve:
 
 
 def check_reserve(value: object) -> Reserve | None:
-    """Return the argument ``reserve``. Raise `SpecError` if it is neither a `Reserve` nor None."""
+    """Validate ``value`` as the argument ``reserve``, and return it.
+
+    Raises `SpecError` if ``value`` is neither a `Reserve` nor None.
+    """
     if value is None or isinstance(value, Reserve):
         return value
     example = "Reserve(pods_millicores=900, pods_memory_m=1500)"
@@ -122,9 +124,9 @@ def check_reserve(value: object) -> Reserve | None:
 
 
 def reserved_memory(memory_m: int) -> int:
-    """Return the memory in MiB that GKE reserves, without the eviction threshold.
+    """Return the memory in MiB that GKE reserves, not including the eviction threshold.
 
-    ``memory_m`` is the memory in MiB that the kernel leaves.
+    ``memory_m`` is the memory in MiB that the kernel leaves available.
 
     >>> reserved_memory(8 * GIB)
     1844
@@ -133,7 +135,7 @@ def reserved_memory(memory_m: int) -> int:
 
 
 def reserved(amount: int, tiers: Tiers) -> int:
-    """Return the reserved part of an amount, rounded up.
+    """Return the reserved part of ``amount``, rounded up.
 
     >>> reserved(8000, CPU_TIERS)
     90

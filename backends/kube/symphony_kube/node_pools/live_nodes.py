@@ -1,4 +1,4 @@
-"""Determine node pools and GPUs from the nodes of a running cluster."""
+"""Determine the node pools and GPUs of a running cluster from its nodes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Object = Mapping[str, Any]
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
-# The labels that contain the name of the pool of a node. GKE, EKS, Karpenter and AKS set the first
-# four labels. The last label is used in Terraform files.
+# The labels that contain the name of a node's pool, in order of precedence. GKE, EKS, Karpenter
+# and AKS set the first four labels. `GKEDispatcher` uses the last label as a pool's node selector.
 POOL_LABELS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
@@ -41,7 +41,7 @@ CONTROL_PLANE_TAINTS = (
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 )
-# Prefixes and names of taints that depend on the current state of a node, not on its pool.
+# Prefixes and names of taints that depend on a node's current state, not on its pool.
 TEMPORARY_TAINT_PREFIXES = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -56,14 +56,17 @@ SYSTEM_NAMESPACE = "kube-system"
 
 
 def allocatable_gpus(api: Api, resource: str) -> dict[str, int]:
-    """Return the number of GPUs that a Pod can get on each node. Raises `BackendError`."""
+    """Return the number of allocatable GPUs on each node that is not cordoned.
+
+    Raises `BackendError` if the nodes cannot be listed.
+    """
     return gpus_by_node(items_of(api.call("GET", NODES)), resource)
 
 
 def read_node_pools(
     api: Api, gpu_resource: str, *, label: str | None, reserve: Reserve | None
 ) -> list[NodePool]:
-    """Return the pools of the nodes of a cluster; see `NodePoolDispatcher.from_cluster`."""
+    """Return a cluster's node pools; see `NodePoolDispatcher.from_cluster`."""
     try:
         nodes = items_of(api.call("GET", NODES))
     except ApiError as exc:
@@ -81,9 +84,9 @@ def read_node_pools(
 
 
 def _system_requests(api: Api) -> dict[str, MachineResources] | None:
-    """Return the requests of the Pods of the system on each node.
+    """Return the total requests of the system Pods on each node.
 
-    Return None if the user is not allowed to list all Pods.
+    Return None if the user is not allowed to list the Pods in all namespaces.
     """
     running = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
     try:
@@ -104,12 +107,12 @@ def _system_requests(api: Api) -> dict[str, MachineResources] | None:
 
 
 def gpus_by_node(nodes: list[dict[str, Any]], resource: str) -> dict[str, int]:
-    """Return the allocatable GPUs of each node that is not cordoned."""
+    """Return the number of allocatable GPUs on each node that is not cordoned."""
     result = {}
     for node in nodes:
         if node.get("spec", {}).get("unschedulable"):
             continue
-        # Amounts of extended resources are whole numbers.
+        # Quantities of extended resources are always whole numbers.
         allocatable = node.get("status", {}).get("allocatable", {})
         result[node["metadata"]["name"]] = int(allocatable.get(resource, 0))
     return result
@@ -125,8 +128,8 @@ def node_pools(
 ) -> list[NodePool]:
     """Return the pools that the nodes form, sorted by name.
 
-    ``system_requests`` maps each node to the requests of the Pods of the system on it. If it is
-    None, ``default_requests`` are assumed for every node.
+    ``system_requests`` maps each node to the total requests of the system Pods on it. If
+    ``system_requests`` is None, ``default_requests`` is assumed for every node.
     """
     by_pool: dict[tuple[str, str], list[Object]] = {}
     usable = [node for node in nodes if not _is_control_plane(node) and not _is_windows(node)]
@@ -144,7 +147,7 @@ def node_pools(
 
 
 def pool_label(node: Object, label: str | None) -> tuple[str, str] | None:
-    """Return the label that names the pool of a node, or None if the node has no such label."""
+    """Return the key and value of the label that names a node's pool, or None if there is none."""
     labels = _labels(node)
     for key in [label] if label else POOL_LABELS:
         if labels.get(key):
@@ -161,7 +164,8 @@ def _node_pool(
 ) -> NodePool:
     working = [node for node in nodes if not _problem(node)]
     taints = _common_taints(working or nodes)
-    # A node with additional taints was set apart by an administrator, so it is not counted.
+    # A node with additional hard taints is assumed to have been set apart by an administrator, so
+    # its resources are ignored.
     typical = [node for node in working or nodes if _hard(_taints(node)) <= set(taints)]
     capacities = []
     remaining = []
@@ -196,7 +200,7 @@ def _smallest(amounts: Sequence[MachineResources]) -> MachineResources:
 
 
 def _rounded_down(amounts: Object | None, gpu_resource: str) -> MachineResources:
-    """Return the amounts of a node, rounded down to whole units."""
+    """Return a node's resource amounts, rounded down to whole millicores, MiB and GPUs."""
     amounts = amounts or {}
     return MachineResources(
         millicores=int(parse_quantity(amounts.get("cpu", "0")) * MILLICORES_PER_CORE),
@@ -225,7 +229,10 @@ def _gpu_type(node: Object) -> str | None:
 
 
 def _is_control_plane(node: Object) -> bool:
-    """Return whether a node is reserved for the control plane. Such a node has a hard taint."""
+    """Return whether a node is reserved for the control plane.
+
+    Such a node has a control-plane taint with an effect other than PreferNoSchedule.
+    """
     return any(
         taint.key in CONTROL_PLANE_TAINTS and taint.effect != SOFT_EFFECT for taint in _taints(node)
     )
@@ -251,7 +258,7 @@ def _why_unusable(nodes: Sequence[Object]) -> str:
 
 
 def _taints(node: Object) -> frozenset[Taint]:
-    """Return the taints of a node, without temporary taints."""
+    """Return a node's taints, except for temporary taints."""
     return frozenset(
         Taint(key=item["key"], value=item.get("value") or "", effect=item["effect"])
         for item in node.get("spec", {}).get("taints") or []
@@ -265,9 +272,11 @@ def _hard(taints: Iterable[Taint]) -> set[Taint]:
 
 
 def _common_taints(nodes: Sequence[Object]) -> tuple[Taint, ...]:
-    """Return the taints of the nodes with the fewest taints.
+    """Return the taints of the nodes with the fewest hard taints.
 
-    An administrator who temporarily takes a node out of its pool adds a taint to that node.
+    An administrator who temporarily takes a node out of its pool adds a taint to that node, so the
+    nodes with the fewest taints are the typical ones. Taints with the effect PreferNoSchedule are
+    not hard.
     """
     counts = Counter(tuple(sorted(_taints(node))) for node in nodes)
     return min(counts, key=lambda taints: (len(_hard(taints)), -counts[taints], taints))
@@ -298,13 +307,13 @@ def _check_unique_names(selectors: Iterable[tuple[str, str]]) -> None:
         keys[value] = key
 
 
-# --- Pods of the system ---
+# --- system Pods ---
 
 
 def is_system_pod(pod: Object) -> bool:
-    """Return whether a Pod belongs to the system.
+    """Return whether a Pod is a system Pod.
 
-    Pods of a DaemonSet, static Pods of the kubelet, and Pods in kube-system belong to the system.
+    System Pods are the Pods of DaemonSets, static Pods, and all Pods in the namespace kube-system.
     """
     metadata = pod["metadata"]
     owners = {owner.get("kind") for owner in metadata.get("ownerReferences") or []}
@@ -312,11 +321,12 @@ def is_system_pod(pod: Object) -> bool:
 
 
 def pod_requests(spec: Object) -> MachineResources:
-    """Return the requests of a Pod as the scheduler computes them.
+    """Return a Pod's CPU and memory requests as the scheduler computes them.
 
-    The result is the sum of the requests of all containers, or the requests of an init container if
-    these exceed the sum. An init container that is always restarted runs at the same time as the
-    other containers, so its requests are added to the sum.
+    For each resource, take the sum of the containers' requests or the largest request of an init
+    container, whichever is larger, and add the Pod's overhead. An init container that is always
+    restarted (a sidecar) runs at the same time as the other containers, so its requests are added
+    to the sum.
     """
     together = MachineResources()
     for container in spec.get("containers") or []:

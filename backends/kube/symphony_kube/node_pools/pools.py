@@ -1,4 +1,6 @@
-"""Node pools: machines of one kind, their capacity, and equal shares of it. Pure."""
+"""Node pools, each of which consists of machines of one kind, and equal shares of a machine. All
+functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from symphony_kube.render.options import GPU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineResources:
-    """An amount of CPU (in thousandths of a core), memory (in MiB) and GPUs."""
+    """Amounts of CPU (in thousandths of a core), memory (in MiB) and GPUs."""
 
     millicores: int = 0
     memory_m: int = 0
@@ -27,7 +29,7 @@ class MachineResources:
         )
 
     def less(self, other: MachineResources) -> MachineResources:
-        """Return these resources minus ``other``. No amount is less than zero."""
+        """Return these resources minus ``other``, but at least zero of each resource."""
         return MachineResources(
             millicores=max(0, self.millicores - other.millicores),
             memory_m=max(0, self.memory_m - other.memory_m),
@@ -35,7 +37,7 @@ class MachineResources:
         )
 
     def split(self, parts: int) -> MachineResources:
-        """Return one of ``parts`` equal parts, rounded down."""
+        """Return one of ``parts`` equal shares of these resources, rounded down."""
         return MachineResources(
             millicores=self.millicores // parts,
             memory_m=self.memory_m // parts,
@@ -51,7 +53,7 @@ class MachineResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Taint:
-    """A taint on a node. It repels Pods that do not tolerate it."""
+    """A node's taint, which repels Pods that do not tolerate it."""
 
     key: str
     value: str = ""
@@ -59,7 +61,7 @@ class Taint:
 
     @property
     def toleration(self) -> dict[str, Any]:
-        """The keyword arguments of `add_toleration` that tolerate exactly this taint."""
+        """The keyword arguments to pass to `add_toleration` so that a Pod tolerates this taint."""
         if not self.value:
             return {"key": self.key, "operator": "Exists", "effect": self.effect}
         return {"key": self.key, "operator": "Equal", "value": self.value, "effect": self.effect}
@@ -69,11 +71,11 @@ class Taint:
 class NodePool:
     """A pool of machines of one kind.
 
-    * ``selector``: the label that all nodes in the pool and no other nodes have.
-    * ``capacity``: the resources of a machine.
-    * ``allocatable``: the resources of a machine that processes can use, which are the
-      capacity minus the amounts that are reserved for the system and that the Pods of the system
-      request.
+    * ``selector``: the label, as a key and a value, that selects the nodes in the pool.
+    * ``capacity``: a machine's total resources.
+    * ``allocatable``: the part of a machine's resources that processes can use. This is the
+      capacity minus the requests of the system Pods, and minus the amounts that are reserved for
+      the system.
     * ``unusable``: why the pool cannot accept a process at the moment, or ``""`` if it can.
     * ``alias``: a second name by which the pool can be found.
     """
@@ -90,12 +92,13 @@ class NodePool:
 
     @property
     def tolerations(self) -> list[dict[str, Any]]:
-        """The keyword arguments of `add_toleration` for processes in this pool.
+        """The keyword arguments for each call to `add_toleration` that a process in this pool
+        needs.
 
-        The tolerations match each taint of the pool. Machines with GPUs usually have a taint with
-        the name of the GPU resource, so this taint is also tolerated. The admission plug-in
-        ExtendedResourceToleration of Kubernetes adds the same toleration in clusters in which the
-        plug-in is enabled.
+        There is a toleration for each of the pool's taints. Machines with GPUs usually have a taint
+        whose key is the name of the GPU resource, so a toleration for this taint is added. The
+        Kubernetes admission plug-in ExtendedResourceToleration adds the same toleration in clusters
+        that enable it.
         """
         tolerations = [taint.toleration for taint in self.taints]
         if not self.capacity.gpus:
@@ -107,16 +110,16 @@ class NodePool:
 
     @property
     def size(self) -> tuple[int, int, int, str]:
-        """The sort key, by which pools are sorted from smallest to largest.
+        """The key for sorting pools from smallest to largest.
 
-        Pools are compared by GPUs, CPU, memory and name.
+        Pools are compared by GPUs, then by CPU, memory and name.
         """
         available = self.allocatable
         return (available.gpus, available.millicores, available.memory_m, self.name)
 
 
 def count_gpus(gpus: int) -> str:
-    """Return a number of GPUs in words.
+    """Format a number of GPUs as text.
 
     >>> count_gpus(1), count_gpus(4), count_gpus(0)
     ('1 GPU', '4 GPUs', 'no GPUs')
@@ -125,7 +128,7 @@ def count_gpus(gpus: int) -> str:
 
 
 def share(pool: NodePool, parts: int) -> MachineResources:
-    """Return the resources for each of ``parts`` processes that share one machine of a pool.
+    """Return the resources for each of ``parts`` processes that share one of the pool's machines.
 
     Raises `SpecError` if the GPUs cannot be divided evenly, or if a share has no CPU or no memory.
     """

@@ -1,10 +1,9 @@
 """Read node pools from a cluster description in Terraform JSON syntax.
 
 The description contains the pools in ``resource.google_container_node_pool``. See
-https://developer.hashicorp.com/terraform/language/syntax/json and the documentation of the resource
-in the google provider. For a block that occurs once, an object and a list with one object are
-equivalent. For a block that can occur several times, an object is equivalent to a list with one
-object.
+https://developer.hashicorp.com/terraform/language/syntax/json and the google provider's
+documentation for this resource. A block that can occur only once is an object, or a list that
+contains one object. A block that can occur several times is a list of objects, or a single object.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ from symphony_kube.node_pools.pools import MachineResources, NodePool, Taint
 RESOURCE_TYPE = "google_container_node_pool"
 NAME_LABEL = "name"
 COMMENT_KEY = "//"
-# Maps the effects of taints, in Terraform or Kubernetes notation, to Kubernetes notation.
+# A mapping from each taint effect, in Terraform or Kubernetes notation, to the effect in Kubernetes
+# notation.
 EFFECTS = {
     "NO_SCHEDULE": "NoSchedule",
     "PREFER_NO_SCHEDULE": "PreferNoSchedule",
@@ -54,10 +54,11 @@ class _Gpus:
 def read_terraform(
     source: str | os.PathLike[str] | Mapping[str, Any], reserve: Reserve
 ) -> list[NodePool]:
-    """Return the node pools in a description, in the order in which they are described.
+    """Return the node pools in a cluster description, in the order of the description.
 
-    ``source`` is the path of a ``.tf.json`` file, or its content. Raises `NotFound` if the file
-    does not exist, and `SpecError` with the file, pool and field if the content is not valid.
+    ``source`` is the path of a ``.tf.json`` file, or the parsed contents of such a file. Raises
+    `NotFound` if the file does not exist, and `SpecError` if the description is not valid. The
+    error message names the file, the pool and the field.
     """
     if isinstance(source, Mapping):
         where = "the description of the cluster"
@@ -107,7 +108,7 @@ def _load(path: Path) -> Any:
         raise SpecError(f"{path}: nested too deeply") from exc
     except SpecError as exc:
         raise SpecError(f"{path}: {exc}") from exc
-    except ValueError as exc:  # Python rejects a number with thousands of digits.
+    except ValueError as exc:  # Python rejects integers with thousands of digits.
         raise SpecError(f"{path}: not JSON: {exc}") from exc
 
 
@@ -121,7 +122,7 @@ def _without_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _pool_blocks(data: Any, where: str) -> dict[str, Any]:
-    """Return the block of every node pool, by the key of the pool."""
+    """Return a mapping from each node pool's key to its block."""
     blocks: dict[str, Any] = {}
     with _error_context(where):
         root = _object(data, "a cluster description")
@@ -182,7 +183,7 @@ def _node_pool(key: str, value: Any, reserve: Reserve) -> NodePool:
 
 
 def _pool_name(labels: Block) -> str:
-    """Return the value of the label that selects the nodes of the pool."""
+    """Return the value of the label that selects the pool's nodes."""
     value = _required(labels, NAME_LABEL, "the name of the pool")
     _, name = validators.label_pair(NAME_LABEL, _terraform_text(value))
     if not name:
@@ -203,7 +204,10 @@ def _required(labels: Block, field: str, example: str) -> Any:
 
 
 def _max_pods(block: Block) -> int:
-    """Return the maximum number of Pods on a node. An expression is treated as the default."""
+    """Return the maximum number of Pods on a node.
+
+    Return the default if the number is not set or is an expression.
+    """
     value = block.get("max_pods_per_node")
     if value is None or _is_expression(value):
         return DEFAULT_MAX_PODS
@@ -211,7 +215,10 @@ def _max_pods(block: Block) -> int:
 
 
 def _gpus(config: Block, labels: Block) -> _Gpus:
-    """Return the GPUs from the labels, or otherwise from guest_accelerator."""
+    """Return the number and type of a machine's GPUs.
+
+    If the labels do not specify GPUs, guest_accelerator is used.
+    """
     accelerator = _accelerator(config)
     count = labels.get("gpu_count")
     gpu_type = labels.get("gpu_type")
@@ -237,7 +244,10 @@ def _gpu_type(value: Any, what: str) -> str:
 
 
 def _check_accelerator(count: int, gpu_type: str | None, accelerator: Block) -> None:
-    """Raise `SpecError` if labels and guest_accelerator differ. Expressions are not compared."""
+    """Raise `SpecError` if the labels and guest_accelerator specify different GPUs.
+
+    Expressions are not compared.
+    """
     other_count = accelerator.get("count")
     if other_count and not _is_expression(other_count):
         number = parse_whole_number(other_count, f"{_ACCELERATOR}.count")
@@ -257,14 +267,17 @@ def _check_accelerator(count: int, gpu_type: str | None, accelerator: Block) -> 
 
 
 def _is_same_gpu_type(one: str, other: str) -> bool:
-    """Return whether two names can mean the same type, such as ``k80`` and ``nvidia-tesla-k80``."""
+    """Return whether two names can mean the same GPU type.
+
+    For example, ``k80`` and ``nvidia-tesla-k80`` can mean the same type.
+    """
     words = set(re.split(r"[-_.]", one.lower()))
     other_words = set(re.split(r"[-_.]", other.lower()))
     return words <= other_words or other_words <= words
 
 
 def _accelerator(config: Block) -> Block:
-    """Return the block of the GPUs of a machine if exactly one such block exists."""
+    """Return the guest_accelerator block if there is exactly one, or else an empty mapping."""
     blocks = [_object(item, _ACCELERATOR) for item in _as_list(config.get("guest_accelerator"))]
     return blocks[0] if len(blocks) == 1 else {}
 
@@ -303,9 +316,9 @@ def _taint(item: Block, what: str) -> Taint:
 
 
 def _label_value(key: str, value: Any, what: str) -> str:
-    """Return the value of a label or a taint.
+    """Validate ``value`` as the value of a label or taint, and return it as a string.
 
-    Kubernetes has the same rules for both kinds of values.
+    Kubernetes has the same rules for label values and taint values.
     """
     text = _terraform_text(value)
     if not isinstance(text, (str, int, float)):
@@ -340,7 +353,7 @@ def _refuse_expression(value: Any, what: str) -> None:
 
 
 def _refuse_dynamic(block: Block, what: str, field: str, hint: str) -> None:
-    """Raise `SpecError` if a field is a dynamic block, which only Terraform can expand."""
+    """Raise `SpecError` if ``field`` is a dynamic block, which only Terraform can expand."""
     for part in _as_list(block.get("dynamic")):
         if field in _object(part, f"{what}dynamic"):
             raise SpecError(
@@ -349,7 +362,10 @@ def _refuse_dynamic(block: Block, what: str, field: str, hint: str) -> None:
 
 
 def _terraform_text(value: Any) -> Any:
-    """Return the value of a label or a taint as text. Terraform writes booleans in lower case."""
+    """Return ``value``, converted to a string if it is a boolean.
+
+    Terraform writes booleans in lower case.
+    """
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -360,7 +376,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _single_object(value: Any, what: str) -> Block:
-    """Return the object in a block that occurs once."""
+    """Return the object of a block that can occur only once."""
     if isinstance(value, list):
         if len(value) != 1:
             raise SpecError(f"{what} must be one object, not a list of {len(value)}")

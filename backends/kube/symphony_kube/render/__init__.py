@@ -1,1 +1,1 @@
-"""Rendering of a plan to Kubernetes objects. Pure, except for `files` and `secret_file`."""
+"""Render a plan as Kubernetes objects. All modules except `files` and `secret_file` are pure."""

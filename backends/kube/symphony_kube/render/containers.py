@@ -1,4 +1,4 @@
-"""Rendering of a process as a container. Pure."""
+"""Render a process as a container. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from symphony_kube.render.text import Object, check_variable_names, env_vars, es
 
 SHELL = "/bin/sh"
 DEFAULT_READY_TIMEOUT_SECONDS = 60.0
-# Readiness is tested every second without a limit on the number of tests, and a process that was
-# ready stays ready. As on every backend, the observers of the experiment check the timeout of the
-# test, so the kubelet does not.
+# The kubelet tests readiness every second. The kubelet tolerates any number of failures, so a
+# process that has become ready stays ready. On every backend, the programs that observe the
+# experiment check the readiness timeout, so the kubelet does not need to.
 _PROBE_SETTINGS = {"periodSeconds": 1, "failureThreshold": 2**31 - 1}
 _NETWORK_PROBE_SECONDS = 1
 _COMMAND_PROBE_SECONDS = 10
@@ -83,7 +83,7 @@ def container(
 
 
 def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
-    """Merge container_yml over a rendered container."""
+    """Return a rendered container with the fields of container_yml merged into it."""
     description = f"container_yml of process {process.path!r}"
     fields = to_plain_data(process.settings.container_yml, description)
     result = merge(rendered, fields)
@@ -99,11 +99,11 @@ def _apply_override(process: PlannedProcess, rendered: Object) -> Object:
 
 
 def _command(process: PlannedProcess) -> Object:
-    """Return the command, the arguments and the working directory of a container."""
+    """Return a container's command, arguments and working directory."""
     result: Object = {}
     needs_shell = process.cmds is not None
     # Kubernetes accepts only an absolute working directory. A relative start_dir is relative to the
-    # working directory of the image, so a shell has to change to the start directory.
+    # image's working directory, so a shell has to change to the start directory.
     relative_dir = _relative_start_dir(process)
     setup = [_change_directory(relative_dir)] if relative_dir is not None else []
     if setup or process.preamble_cmds:
@@ -144,9 +144,9 @@ def _change_directory(directory: str) -> str:
 
 
 def _environment(process: PlannedProcess, context: RenderContext) -> list[Object]:
-    """Return the environment variables of a container.
+    """Return a container's environment variables.
 
-    A variable can refer to earlier variables.
+    In Kubernetes, a variable can refer only to variables that precede it in the list.
     """
     env = process.env
     if not env.keys() <= context.checked_variables:
@@ -180,7 +180,7 @@ def _secret_variable(name: str, secret: str, key: str) -> Object:
 
 
 def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[str, str]]:
-    """Return the requests and limits. GPUs are omitted if ``gpu_resource`` is None."""
+    """Return the resource requests and limits. GPUs are omitted if ``gpu_resource`` is None."""
     limits = {key: str(value) for key, value in settings.resource_limit.items() if key != "gpu"}
     if gpu_resource and "gpu" in settings.resource_limit:
         limits[gpu_resource] = str(settings.resource_limit["gpu"])
@@ -198,10 +198,10 @@ def resources(settings: Settings, gpu_resource: str | None) -> dict[str, dict[st
 def _readiness_probe(
     process: PlannedProcess, ready: Mapping[str, Any], context: RenderContext
 ) -> Object:
-    """Return the readiness probe of a container, or an empty mapping.
+    """Return the fields for a container's readiness probe, or an empty mapping if it has none.
 
-    A process that is ready because of a line in its log gets no probe, because the launcher reads
-    the log itself. An HTTP probe in Kubernetes accepts every status from 200 to 399.
+    A process whose readiness is determined from its log gets no probe, because symphony reads the
+    log itself. A Kubernetes HTTP probe accepts every status code from 200 to 399.
     """
     addresses = context.plan.addresses
     if "tcp" in ready:
@@ -228,8 +228,9 @@ def _readiness_probe(
 def _probe_command(process: PlannedProcess, command: list[str]) -> list[str]:
     """Return the command that a probe runs.
 
-    The kubelet runs the command in the working directory of the container. A shell changes to a
-    relative start_dir and runs the preamble before the command, as for the process itself.
+    The kubelet runs the command in the container's working directory. If the process has a relative
+    start_dir or a preamble, a shell first changes to that directory and runs the preamble, as it
+    does for the process itself.
     """
     setup = list(process.preamble_cmds)
     relative_dir = _relative_start_dir(process)
@@ -247,7 +248,7 @@ def _probe_command(process: PlannedProcess, command: list[str]) -> list[str]:
 def ports(unit: PlannedUnit, context: RenderContext) -> dict[str, list[Object]]:
     """Return the ports of each container in a Pod.
 
-    If a service belongs to a group, its port is set on the first container of the group.
+    If a service belongs to a group, its port is set on the group's first container.
     """
     owners = [(process.name, process.name) for process in unit.processes]
     if unit.is_group:

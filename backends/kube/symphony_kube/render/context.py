@@ -25,7 +25,7 @@ class PlannedUnit:
 
     @property
     def description(self) -> str:
-        """The kind and name of the unit, in the form that messages use."""
+        """The kind and name of the unit, as shown in messages."""
         return f"{'group' if self.is_group else 'process'} {self.name!r}"
 
 
@@ -33,11 +33,12 @@ class PlannedUnit:
 class RenderContext:
     """A plan with its scope and options, and data that is computed once for all objects.
 
-    * ``file_objects``: the names of the Secrets and ConfigMaps that are created from files, by kind
-      and by name in the specification.
-    * ``endpoints``: the services that each process or group serves.
-    * ``common_env``: the variables of every container, as items of its ``env`` list.
-    * ``common_names``: the names of these variables.
+    * ``file_objects``: the names of the Secrets and ConfigMaps that are created from files, keyed
+      by kind and by name in the specification.
+    * ``endpoints``: the services that each process or group serves, keyed by the name of that
+      process or group.
+    * ``common_env``: the variables that all containers have, as items of an ``env`` list.
+    * ``common_names``: the names of the variables in ``common_env``.
     * ``checked_variables``: the names of variables that have already been checked. Most
       processes have the same variables, so checking each variable only once saves time.
     """
@@ -52,11 +53,11 @@ class RenderContext:
     checked_variables: set[str] = field(default_factory=set)
 
     def labels(self, unit: str) -> dict[str, str]:
-        """Return the labels of the objects of a unit."""
+        """Return the labels for a unit's objects."""
         return {**self.scope.labels, UNIT: unit}
 
     def metadata(self, name: str, labels: dict[str, str]) -> Object:
-        """Return the metadata of an object."""
+        """Return the metadata for an object."""
         return {
             "name": self.scope.object_name(name),
             "namespace": self.scope.namespace,

@@ -1,4 +1,6 @@
-"""Rendering of a plan to Kubernetes objects, as plain dictionaries. Pure, except for `read_files`.
+"""Render a plan as Kubernetes objects, which are plain dictionaries.
+
+Every function except `read_files` is pure.
 
 The same plan, scope, options and file contents always produce the same objects, byte for byte.
 """
@@ -38,7 +40,8 @@ def render(
 ) -> KubeManifest:
     """Return the manifest for a plan. ``files`` is the result of `read_files`.
 
-    Raises `SpecError` if Kubernetes does not support a setting of the plan.
+    Raises `SpecError` if a process has no image, or if Kubernetes does not support a setting in the
+    plan.
     """
     with _garbage_collection_disabled():
         return _render(plan, scope, options, files)
@@ -46,7 +49,7 @@ def render(
 
 @contextlib.contextmanager
 def _garbage_collection_disabled() -> Iterator[None]:
-    """Disable the garbage collector of Python.
+    """Disable Python's garbage collector while the context is active.
 
     Rendering creates many objects but no reference cycles, so a collection would traverse all
     objects and free none.
@@ -73,8 +76,8 @@ def _render(
     roster = tuple(
         _roster_entry(unit, body, context) for unit, body in zip(planned, bodies, strict=True)
     )
-    # The roster is on the first Pod that is created. This Pod belongs to a unit that does not wait
-    # for other processes.
+    # The roster is stored in an annotation of the Pod or Job that is created first, which belongs
+    # to a unit that does not wait for other processes.
     first = 0
     for index, entry in enumerate(roster):
         if not entry.starts_after:
@@ -98,7 +101,7 @@ def _render(
 
 
 def _check_secrets_in_variables(plan: Plan, files: Mapping[str, bytes]) -> None:
-    """Raise `SpecError` if a secret in an environment variable is not text."""
+    """Raise `SpecError` if a secret that becomes an environment variable is not text."""
     names: dict[str, None] = {}
     for process in plan:
         names.update(dict.fromkeys(process.settings.env_secrets.values()))
@@ -107,7 +110,7 @@ def _check_secrets_in_variables(plan: Plan, files: Mapping[str, bytes]) -> None:
 
 
 def _namespace(scope: Scope) -> list[Object]:
-    """Return the Namespace of the experiment, or an empty list if the namespace is shared."""
+    """Return a list that contains the experiment's Namespace, or an empty list if it is shared."""
     if scope.shared:
         return []
     metadata = {"name": scope.namespace, "labels": scope.labels}
@@ -119,7 +122,7 @@ def _unit_body(unit: PlannedUnit, context: RenderContext) -> Object:
 
 
 def _overrides(unit: PlannedUnit, context: RenderContext) -> Iterator[Override]:
-    """Yield the override of the Pod of a unit, and the overrides of its containers."""
+    """Yield the override for a unit's Pod, if there is one, and those for the Pod's containers."""
     pod_path = ("spec", "template") if pods.is_job(unit, context) else ()
     pod_yml = unit.processes[0].pod.pod_yml
     if pod_yml:

@@ -9,18 +9,18 @@ from symphony.errors import SpecError
 from symphony.plan.encryption_keys import generate
 from symphony.plan.resolve import Plan
 
-# The maximum size of Secrets and ConfigMaps; see MaxSecretSize in
+# The maximum size of a Secret or ConfigMap; see MaxSecretSize in
 # k8s.io/kubernetes/pkg/apis/core/types.go.
 MAX_OBJECT_BYTES = 1024 * 1024
 
 
 def read_files(plan: Plan) -> Mapping[str, bytes]:
-    """Return the contents of the files that a plan names, by path as written in the plan.
+    """Return the contents of the files that a plan names, keyed by path.
 
-    Relative paths are relative to the base directory of the plan, or to the current directory if
-    the plan has no base directory. The result also contains new keys for encrypted services, by the
-    names of their variables. Raises `SpecError` if a file does not exist, cannot be read, or is too
-    large for a Secret or ConfigMap.
+    The keys are the paths as written in the plan. Relative paths are relative to the plan's base
+    directory, or to the current directory if the plan has no base directory. The result also maps
+    each variable that holds an encryption key to a newly generated key. Raises `SpecError` if a
+    file does not exist, cannot be read, or is too large for a Secret or ConfigMap.
     """
     base = plan.base_dir or Path.cwd()
     contents: dict[str, bytes] = {}
@@ -38,7 +38,7 @@ def paths(plan: Plan) -> list[str]:
 
 
 def _sources(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield the purpose and the path of each file."""
+    """Yield a description and the path of each file."""
     for name, source in plan.secrets.items():
         yield f"secret {name!r}", source
     for process in plan:

@@ -1,4 +1,4 @@
-"""The manifest of an experiment: its objects in the order of creation."""
+"""The manifest of an experiment: the base objects, followed by the Pods and Jobs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _REDACTED_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubeManifest(Manifest):
-    """The objects of an experiment in the form that the API accepts.
+    """An experiment's objects, in the form that the API accepts.
 
-    * ``base_objects``: the objects that are created before the Pods: the Namespace (unless it is
-      shared), Secrets, ConfigMaps and Services.
-    * ``units``: the Pod or Job of each unit of the ``roster``, in the same order.
+    * ``base_objects``: the Namespace (unless it is shared), Secrets, ConfigMaps and Services. These
+      objects are created before the Pods.
+    * ``units``: the Pod or Job of each unit in ``roster``, in the same order.
     * ``overrides``: the overrides that users set on the units.
     * ``source_files``: the files from which Secrets and ConfigMaps are created.
 
@@ -73,11 +73,12 @@ class KubeManifest(Manifest):
         return f"{_REDACTED_NOTE}{text}" if has_secrets else text
 
     def write(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> None:
-        """Write the YAML, including the values of secrets, to a file that only its owner can read.
+        """Write the manifest as YAML to a file that only its owner can read.
 
-        An existing regular file is replaced. With ``dry_run``, the path is checked and nothing is
-        written. Raises `SpecError` if the path is not a regular file or is a source file of the
-        experiment, `NotFound` if its directory does not exist, and OSError if writing fails.
+        The file contains the values of secrets. An existing regular file is replaced. With
+        ``dry_run``, the path is checked and nothing is written. Raises `SpecError` if the path
+        exists but is not a regular file, or if it is one of the experiment's source files. Raises
+        `NotFound` if the path's directory does not exist, and OSError if writing fails.
         """
         target = secret_file.check_target(os.fspath(path), self.source_files)
         if not dry_run:
@@ -87,9 +88,9 @@ class KubeManifest(Manifest):
 
 
 def redacted(item: Object) -> Object:
-    """Return an object without the values of secrets.
+    """Return an object with the values of secrets redacted.
 
-    A redacted Secret is still valid for the API. An object that is not a Secret is returned
+    A redacted Secret is still a valid API object. An object that is not a Secret is returned
     unchanged.
     """
     if item["kind"] != "Secret":

@@ -1,4 +1,4 @@
-"""Merging of pod_yml and container_yml over rendered objects. Pure."""
+"""Merge pod_yml and container_yml into rendered objects. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from symphony.errors import SpecError
 from symphony_kube.render.overrides import MERGE_KEYS
 
 # In these lists, each item must contain exactly one of several alternative fields: a variable has a
-# value or a source, and a volume has a type. If an override contains a different alternative, it
-# replaces the original field.
+# value or a source, and a volume has a type. If an override sets a different alternative, the
+# original field is removed.
 _ALTERNATIVES = frozenset({"env", "volumes"})
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``over`` merged over it. The arguments are not changed.
+    """Return a copy of ``base`` into which ``over`` is merged. The arguments are not changed.
 
-    Mappings are merged key by key, and a null value removes a key. A list of named items is merged
-    by ``name`` (a list of mounts by path), and new items are appended. All other lists are
-    replaced.
+    Values in ``over`` take precedence. Mappings are merged key by key, and a null value removes a
+    key. A list of named items is merged by ``name`` (a list of mounts by path), and new items are
+    appended. All other lists are replaced.
     """
     result = dict(base)
     for key, value in over.items():
@@ -41,7 +41,7 @@ def _merge_value(base: Any, value: Any, key: str) -> Any:
 
 
 def _is_named_list(value: Any, name_key: str) -> bool:
-    """Return whether a value is a list of mappings that all have a name."""
+    """Return whether ``value`` is a list of mappings that all have a string under ``name_key``."""
     if not isinstance(value, list):
         return False
     return all(isinstance(item, Mapping) and isinstance(item.get(name_key), str) for item in value)
@@ -65,7 +65,7 @@ def _merge_lists(base: list[Any], over: list[Any], key: str, name_key: str) -> l
 
 
 def to_plain_data(value: Any, where: str) -> Any:
-    """Return user data as plain JSON data.
+    """Check that ``value`` is JSON data, and return it as plain dictionaries, lists and scalars.
 
     ``where`` describes the location of the value in messages. Raises `SpecError` if the value is
     not JSON data.

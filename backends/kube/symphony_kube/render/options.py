@@ -1,4 +1,4 @@
-"""Options of a cluster that apply to every rendered experiment. Pure."""
+"""The cluster options that apply to every rendered experiment. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class RenderOptions:
     """Options for rendering plans.
 
     * ``image``: the image for processes that specify none.
-    * ``expose``: the type of the Services of exposed services. With ``none``, port forwarding is
-      used to reach the services.
+    * ``expose``: the Service type of exposed services. With ``none``, the services are reached
+      through port forwarding.
     * ``jobs_only``: render every Pod as a Job.
     * ``service_account`` and ``image_pull_secrets``: the values that are set on every Pod.
     * ``gpu_resource``: the name of the extended resource for GPUs.

@@ -1,7 +1,8 @@
-"""Overrides (pod_yml and container_yml), and their fields that a server does not know. Pure.
+"""Overrides (pod_yml and container_yml), and a search for override fields that a server drops.
+Pure.
 
-Servers before Kubernetes 1.25 silently drop fields that they do not know. Dropped fields are
-missing in the response.
+Servers older than Kubernetes 1.25 silently drop fields that they do not know. Dropped fields are
+missing from the response.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 from symphony.names import did_you_mean
 
-# For lists whose items are not identified by ``name``, the field that identifies the items.
+# The lists whose items are not identified by ``name``, each mapped to the field that identifies its
+# items.
 MERGE_KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 
 
@@ -20,7 +22,7 @@ MERGE_KEYS = {"volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 class Override:
     """The fields that a user merges over a rendered object.
 
-    * ``unit``: the unit to which the object belongs.
+    * ``unit``: the process or group to which the object belongs.
     * ``description``: the override in words, such as ``pod_yml of process 'db'``.
     * ``path``: the path to the overridden part of the object, as a sequence of keys and names of
       list items.
@@ -34,10 +36,10 @@ class Override:
 
 
 def dropped_fields(override: Override, answer: Mapping[str, Any]) -> list[str]:
-    """Return the fields of an override that are missing in the object that the server returned.
+    """Return the fields of an override that are missing from the object that the server returned.
 
-    Each field is described by its path in the override. If the server knows a field with a similar
-    name, a hint names it.
+    Each field is described by its path in the override. If the returned object contains a field
+    with a similar name, a hint names that field.
     """
     target: Any = answer
     for key in override.path:
@@ -51,7 +53,7 @@ def dropped_fields(override: Override, answer: Mapping[str, Any]) -> list[str]:
 
 
 def _missing(fields: Any, answer: Any, key: str, path: str) -> Iterator[str]:
-    """Yield the paths of fields that are not in the answer.
+    """Yield the paths of the fields in ``fields`` that are missing from ``answer``.
 
     ``key`` is the name of the field that contains ``fields``, and ``path`` is the path of that
     field.
@@ -70,9 +72,9 @@ def _missing(fields: Any, answer: Any, key: str, path: str) -> Iterator[str]:
 
 
 def _missing_in_list(item: Any, answer: list[Any], key: str, path: str) -> list[str]:
-    """Return the fields of a list item that are missing in its counterpart in the response.
+    """Return the fields of a list item that are missing from its counterpart in the response.
 
-    The counterpart is the item with the same name. If the items have no names, the counterpart is
+    The counterpart is the item with the same name. If the list item has no name, the counterpart is
     the item with the fewest missing fields.
     """
     name_key = MERGE_KEYS.get(key, "name")
@@ -92,9 +94,9 @@ def _find_item(items: list[Any], name: Any, name_key: str) -> Any:
 
 
 def _has_content(value: Any) -> bool:
-    """Return whether a server keeps the value of a field that it knows.
+    """Return whether a server always returns a known field that has this value.
 
-    A server can omit empty values.
+    A server can omit fields with empty values.
     """
     if isinstance(value, Mapping):
         return any(_has_content(item) for item in value.values())

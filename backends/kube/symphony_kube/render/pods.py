@@ -1,4 +1,4 @@
-"""Rendering of units as Pods and Jobs. Pure."""
+"""Render units as Pods and Jobs. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_BACKOFF_LIMIT = 2**31 - 1
 _SYMPHONY_LABELS = (MANAGED_BY, EXPERIMENT, UNIT)
 _POD_KEYS = ("apiVersion", "kind", "metadata", "spec")
 
-# Each setting of a job: its name in the specification, the field of the Job, and the maximum value.
+# Each job setting, with its name in the specification, its field in the Job, and its maximum value.
 _JOB_FIELDS = (
     ("backoff_limit", "backoffLimit", MAX_BACKOFF_LIMIT),
     ("active_deadline", "activeDeadlineSeconds", 2**63 - 1),
@@ -43,7 +43,7 @@ def pod(unit: PlannedUnit, context: RenderContext) -> Object:
 def job(unit: PlannedUnit, context: RenderContext) -> Object:
     """Return the Job for a unit.
 
-    Raises `SpecError` if a Job does not support the settings of the unit.
+    Raises `SpecError` if a Job does not support the unit's settings.
     """
     body = _pod_body(unit, context)
     policy = body["spec"].get("restartPolicy")
@@ -79,9 +79,9 @@ def annotate(body: Object, key: str, value: str) -> None:
 
 def _job_settings(unit: PlannedUnit, policy: str) -> Object:
     settings = dict(unit.processes[0].pod.job or {})
-    # By default, Kubernetes retries a failed Job six times. On every backend of symphony, a process
-    # with the policy Never is not started again, and a process with the policy OnFailure is
-    # restarted without a limit.
+    # By default, Kubernetes retries a failed Job six times. On every symphony backend, a process
+    # with the restart policy Never is not started again, and a process with the restart policy
+    # OnFailure is restarted without a limit.
     settings.setdefault("backoff_limit", 0 if policy == "Never" else MAX_BACKOFF_LIMIT)
     result = {}
     for name, field, maximum in _JOB_FIELDS:
@@ -98,7 +98,7 @@ def _job_settings(unit: PlannedUnit, policy: str) -> Object:
 
 
 def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
-    """Return the metadata and the spec of the Pod for a unit."""
+    """Return the metadata and spec of a unit's Pod."""
     settings = unit.processes[0].pod
     mounted = pod_volumes(unit, context)
     ports_of = ports(unit, context)
@@ -107,9 +107,9 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
         "restartPolicy": settings.restart_policy or "Never",
         "terminationGracePeriodSeconds": _grace_seconds(settings, unit),
         "enableServiceLinks": False,
-        # A program with process ID 1 ignores TERM unless it handles the signal, and it would have
-        # to reap orphans. With a shared process namespace, no program in the containers has this
-        # ID.
+        # A program with process ID 1 ignores TERM unless it handles the signal, and it has to reap
+        # orphaned processes. In a shared process namespace, none of the containers' programs has
+        # process ID 1.
         "shareProcessNamespace": True,
         **_scheduling(settings, context),
     }
@@ -133,7 +133,7 @@ def _pod_body(unit: PlannedUnit, context: RenderContext) -> Object:
 def _user_labels(settings: Settings, unit: PlannedUnit) -> dict[str, str]:
     """Return the labels that the user set.
 
-    Raises `SpecError` if they include labels of symphony.
+    Raises `SpecError` if they include a label that is reserved for symphony.
     """
     for key in settings.labels:
         if key == MANAGED_BY or key.startswith(f"{SYMPHONY}/"):
@@ -158,7 +158,7 @@ def _grace_seconds(settings: Settings, unit: PlannedUnit) -> int:
 
 
 def _scheduling(settings: Settings, context: RenderContext) -> Object:
-    """Return the fields for the node, the service account and the image pull secrets of a Pod."""
+    """Return the Pod fields for node selection, tolerations, service account and pull secrets."""
     options = context.options
     fields: Object = {
         "serviceAccountName": options.service_account,
@@ -180,10 +180,10 @@ def _toleration(settings: Mapping[str, Any]) -> Object:
 
 
 def _apply_override(unit: PlannedUnit, body: Object, pod_yml: Mapping[str, Any]) -> Object:
-    """Merge pod_yml over a rendered Pod.
+    """Merge pod_yml into a rendered Pod, whose fields it overrides.
 
-    Raises `SpecError` if pod_yml is not a valid part of a Pod, or if it changes a field that
-    symphony uses to find its objects.
+    Raises `SpecError` if pod_yml is not a valid part of a Pod, if it changes a field that symphony
+    uses to find its objects, or if it removes a container.
     """
     description = f"pod_yml of {unit.description}"
     for key in pod_yml:
@@ -200,7 +200,10 @@ def _apply_override(unit: PlannedUnit, body: Object, pod_yml: Mapping[str, Any])
 
 
 def _check_identity(result: Object, body: Object, description: str) -> None:
-    """Raise `SpecError` if an override changed the kind, name, labels or containers of a Pod."""
+    """Raise `SpecError` if an override changed a Pod's identity or removed a container.
+
+    The identity consists of the kind, the name, the namespace and symphony's labels.
+    """
     if (result.get("apiVersion"), result.get("kind")) != ("v1", "Pod"):
         raise SpecError(
             f"{description} changes the kind of the object, which is a Pod; remove apiVersion "

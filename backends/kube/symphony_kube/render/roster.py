@@ -1,6 +1,7 @@
 """The roster: all processes of an experiment, stored in an annotation of its first Pod. Pure.
 
-With the roster, a list of the Pods is enough to report processes whose Pods do not exist yet.
+With the roster, a list of the Pods is enough to report all processes, including processes whose
+Pods do not exist yet.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A lone process, or a group with its members. Each unit becomes one Pod or one Job.
+    """A process without a group, or a group with its members. Each unit becomes one Pod or one Job.
 
-    * ``starts_after``: the processes for which the unit waits, with the condition for each process.
+    * ``starts_after``: the processes for which the unit waits, and the condition for each of them.
     * ``ready``: for processes with a readiness test, the time in seconds within which they must
       become ready.
-    * ``logs``: for processes that are ready because of a line in their log, the regular expression
-      of that line.
+    * ``logs``: for processes whose readiness is shown by a line in their log, the regular
+      expression that this line matches.
     * ``connects``: the services to which each process connects.
     * ``serves``: the services that each member of a group serves. For other processes, the Services
       in the cluster contain this information.
@@ -43,10 +44,10 @@ Roster = tuple[Unit, ...]
 
 
 def encode_roster(roster: Roster) -> str:
-    """Return the roster as the text of an annotation.
+    """Encode a roster as an annotation value.
 
-    The text is compressed, so that the roster of ten thousand processes is far smaller than the
-    limit of 256 KiB.
+    The value is compressed, which keeps the roster of ten thousand processes far below the limit of
+    256 KiB for annotations.
     """
     units = [{key: value for key, value in asdict(unit).items() if value} for unit in roster]
     data = json.dumps(units, separators=(",", ":"), sort_keys=True).encode()
@@ -54,7 +55,7 @@ def encode_roster(roster: Roster) -> str:
 
 
 def decode_roster(text: str) -> Roster:
-    """Return the roster that `encode_roster` wrote.
+    """Decode a roster that `encode_roster` encoded.
 
     Raises ValueError if the text is not a roster.
     """

@@ -21,11 +21,11 @@ _FILE_TYPES = {
 
 
 def check_target(path: str, sources: Iterable[Path]) -> Path:
-    """Return the path to which `write_private_file` will write.
+    """Check the path to which `write_private_file` will write, and return it.
 
-    Raises `SpecError` if the path exists and is not a regular file, or if it is one of the
-    ``sources``, which must not be overwritten. Raises `NotFound` if the directory of the path does
-    not exist.
+    Raises `SpecError` if the path does not name a file, if it exists and is not a regular file, or
+    if it is one of the ``sources``, which must not be overwritten. Raises `NotFound` if the
+    directory that should contain the file does not exist.
     """
     if path in ("", "-") or path.endswith("/"):
         raise SpecError(
@@ -56,7 +56,10 @@ def check_target(path: str, sources: Iterable[Path]) -> Path:
 
 
 def write_private_file(target: Path, text: str) -> None:
-    """Create or replace a file in one step. Raises OSError with ``target`` as the file name."""
+    """Create or replace a file atomically.
+
+    Raises OSError, with ``target`` as the file name, if the file cannot be written.
+    """
     temporary = target.with_name(f".symphony-{secrets.token_hex(6)}")
     with _errors_name(target, instead_of=temporary):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -71,19 +74,23 @@ def write_private_file(target: Path, text: str) -> None:
 
 
 def _file_type(path: Path, found: os.stat_result) -> str:
-    """Return the type of a file or of the target of a link, or ``""`` for a regular file."""
+    """Return the type of a file, or ``""`` for a regular file.
+
+    For a link, return the type of its target, or ``a link to ...`` if the target is a regular file
+    or does not exist.
+    """
     if not stat.S_ISLNK(found.st_mode):
         return _FILE_TYPES.get(stat.S_IFMT(found.st_mode), "")
     try:
         link_target = _FILE_TYPES.get(stat.S_IFMT(path.stat().st_mode), "")
-    except OSError:  # The target of the link does not exist.
+    except OSError:  # The link's target does not exist.
         link_target = ""
     return link_target or f"a link to {path.resolve()}"
 
 
 @contextlib.contextmanager
 def _errors_name(target: Path, *, instead_of: Path) -> Iterator[None]:
-    """In errors, replace the name of the temporary file with the name of the target."""
+    """Replace the temporary file's name in errors with the target's name."""
     try:
         yield
     except OSError as exc:

@@ -1,6 +1,6 @@
 """Secrets and ConfigMaps that are created from files.
 
-Pure: the caller provides the contents of the files.
+The functions are pure: the caller provides the contents of the files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from symphony_kube.api.labels import KEYS, SECRETS, Scope
 from symphony_kube.render.files import MAX_OBJECT_BYTES
 from symphony_kube.render.text import Object, check_file_name, check_object_name
 
-# Maps the kind ("secret" or "config") and name of each object to its source files by file name.
+# A mapping from each object's kind ("secret" or "config") and name to the object's source files.
+# The source files are given as a mapping from file names to paths.
 FileSources = dict[tuple[str, str], dict[str, str]]
 
 
@@ -53,14 +54,15 @@ def _mounted_files(plan: Plan) -> Iterator[tuple[str, str, dict[str, str], str]]
 
 
 def file_object_name(scope: Scope, kind: str, name: str) -> str:
-    """Return the name of the object for a secret or config that is created from files."""
+    """Return the name of the Kubernetes object for a secret or config created from files."""
     return scope.object_name(name, _KINDS[kind])
 
 
 def file_objects(sources: FileSources, scope: Scope, files: Mapping[str, bytes]) -> list[Object]:
-    """Return the Secrets and ConfigMaps. ``files`` maps the paths of all files to their contents.
+    """Return the Secrets and ConfigMaps that ``sources`` describes. ``files`` maps the paths of all
+    files to their contents.
 
-    Raises `SpecError` if an object is too large, or if a file name is not valid in Kubernetes.
+    Raises `SpecError` if an object is too large, or if a file name is not valid on Kubernetes.
     """
     objects = []
     for (kind, name), file_paths in sources.items():
@@ -95,7 +97,7 @@ def _secret(metadata: Object, contents: Mapping[str, bytes]) -> Object:
 
 
 def _config(metadata: Object, contents: Mapping[str, bytes]) -> Object:
-    """Return a ConfigMap. Text is stored as readable text, and other content is encoded."""
+    """Return a ConfigMap. Text is stored unencoded, and other content is encoded as base64."""
     data: dict[str, str] = {}
     binary_data: dict[str, str] = {}
     for key, content in contents.items():

@@ -1,4 +1,4 @@
-"""The Services that connect the processes of an experiment. Pure."""
+"""The Services that connect an experiment's processes. Pure."""
 
 from __future__ import annotations
 

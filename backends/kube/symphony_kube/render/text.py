@@ -27,7 +27,7 @@ def escape(text: str) -> str:
 
 
 def env_vars(env: Mapping[str, str]) -> list[Object]:
-    """Return environment variables as the ``env`` list of a container."""
+    """Return environment variables as a container's ``env`` list."""
     return [{"name": key, "value": escape(value)} for key, value in env.items()]
 
 
@@ -42,13 +42,14 @@ def check_variable_names(names: Iterable[str], owner: str) -> None:
 
 
 def short_hash(value: object) -> str:
-    """Return eight hexadecimal digits that depend only on the given plain data."""
+    """Return a hash of JSON-serializable data as eight hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def unique_name(name: str, taken: Collection[str], limit: int = _MAX_LABEL_LENGTH) -> str:
-    """Return ``name``, or a similar name if ``name`` is taken or longer than ``limit``.
+    """Return ``name``, or a similar name if ``name`` is in ``taken`` or has more than ``limit``
+    characters.
 
     The same arguments always give the same name.
     """
@@ -66,7 +67,10 @@ def unique_name(name: str, taken: Collection[str], limit: int = _MAX_LABEL_LENGT
 
 
 def port_name(service: str, taken: Collection[str]) -> str:
-    """Return a port name for a service, unique in its Pod and at most 15 characters long."""
+    """Return a name for a service's port.
+
+    The name has at most 15 characters and is not in ``taken``.
+    """
     if is_port_name(service) and service not in taken:
         return service
     name = re.sub(r"-+", "-", service)
@@ -74,12 +78,12 @@ def port_name(service: str, taken: Collection[str]) -> str:
 
 
 def is_port_name(name: str) -> bool:
-    """Return whether Kubernetes accepts this name for a port."""
+    """Return whether Kubernetes accepts ``name`` as a port name."""
     return len(name) <= _MAX_PORT_NAME_LENGTH and _PORT_NAME.fullmatch(name) is not None
 
 
 def check_object_name(name: str, what: str) -> str:
-    """Return the name of a Secret, ConfigMap or claim.
+    """Validate ``name`` as the name of a Secret, ConfigMap or PersistentVolumeClaim. Return it.
 
     Raises `SpecError` if the name is not valid.
     """
@@ -92,7 +96,7 @@ def check_object_name(name: str, what: str) -> str:
 
 
 def check_file_name(name: str, what: str) -> str:
-    """Return the name of a file in a Secret or ConfigMap.
+    """Validate ``name`` as a file name in a Secret or ConfigMap, and return it.
 
     Raises `SpecError` if the name is not valid.
     """

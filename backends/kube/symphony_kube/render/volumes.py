@@ -1,13 +1,14 @@
-"""The volumes of a Pod and the mounts of its containers. Pure.
+"""A Pod's volumes and its containers' mounts. Pure.
 
-Mounts of the same source share a volume: the same export of the same NFS server, the same path on
-the node with the same type, or the same claim. A mount can be read-only while another mount of the
+Mounts of the same source share a volume, unless the user gave their volumes different names. Two
+mounts have the same source if they use the same NFS server and export, the same host path and type,
+the same claim, or the same Secret or ConfigMap. A mount can be read-only while another mount of the
 same volume is writable. An empty directory without a name is shared by all containers that mount it
 at the same path with the same size and medium. An empty directory with a name is shared by all
-containers that use this name. A checkout is shared by all containers that mount the same revision
-of the same repository.
+containers that use this name with the same size and medium. A checkout is shared by all containers
+that mount the same revision of the same repository.
 
-A volume has the name that the user gave it, or a name that consists of its type and a hash. If the
+A volume has the name that the user gave it, or a name that consists of its kind and a hash. If the
 user gave the same name to two different volumes, both names get a hash.
 """
 
@@ -27,20 +28,20 @@ from symphony_kube.render.text import Object, check_object_name, escape, short_h
 _REPOSITORY = "repository"
 _CHECKOUT_PATH = f"/checkout/{_REPOSITORY}"
 # "$1" is the repository, "$2" the revision and "$3" the target. The shell does not expand their
-# values again. git creates the directory itself, because it does not trust a directory that belongs
-# to another user. The directory is renamed when the checkout is complete, so that the script can be
-# repeated after a failure.
+# values. git creates the directory itself, because it does not trust a directory that belongs to
+# another user. The directory gets its final name only when the checkout is complete, so that the
+# script can be repeated after a failure.
 CHECKOUT_SCRIPT = (
     '[ -d "$3" ] || { rm -rf "$3.new" && git clone -- "$1" "$3.new" && '
     '{ [ -z "$2" ] || git -C "$3.new" checkout "$2" --; } && mv "$3.new" "$3"; }'
 )
-# A volume name has at most 63 characters. The hash and its hyphen take nine of these characters.
+# A volume name has at most 63 characters. The hash and its hyphen take up nine of these characters.
 _MAX_VOLUME_PREFIX_LENGTH = 54
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodVolumes:
-    """The volumes of a Pod.
+    """A Pod's volumes, mounts and init containers.
 
     ``mounts`` maps each process to its mounts. ``init_containers`` contains the containers that
     check out repositories.
@@ -55,8 +56,8 @@ class PodVolumes:
 class _Volume:
     """One volume with its mounts.
 
-    ``settings`` are the settings of the first process that mounts the volume. ``identity`` is plain
-    data that is equal for all mounts of the same source.
+    ``settings`` contains the settings of the first process that mounts the volume. ``identity`` is
+    plain data that is equal for all mounts of the same source.
     """
 
     kind: str
@@ -77,7 +78,7 @@ _NO_VOLUMES = PodVolumes()
 
 
 def pod_volumes(unit: PlannedUnit, context: RenderContext) -> PodVolumes:
-    """Return the volumes of a Pod. Raises `SpecError` if Kubernetes cannot mount a volume."""
+    """Return a Pod's volumes. Raises `SpecError` if Kubernetes cannot mount a volume."""
     has_secrets = bool(context.plan.secrets)
     if not has_secrets and not any(process.settings.volumes for process in unit.processes):
         return _NO_VOLUMES
@@ -113,7 +114,7 @@ def _mount(
     context: RenderContext,
     owner: str,
 ) -> Object:
-    """Return a mount without a name. If its volume is new, the volume is added to ``volumes``."""
+    """Return a mount with an empty name. If its volume is new, add the volume to ``volumes``."""
     ((kind, details),) = entry.items()
     path = details.get("mount_path", SHARED_MEMORY)
     if ":" in path:
@@ -243,7 +244,10 @@ def _config(details: Mapping[str, Any], context: RenderContext, owner: str) -> O
 
 
 def _object_name(name: str, kind: str, context: RenderContext, owner: str) -> str:
-    """Return the name of the object that the experiment creates, or of an existing object."""
+    """Return the name of a Secret or ConfigMap that is mounted as a volume.
+
+    Either the experiment creates this object, or the object must already exist.
+    """
     created = context.file_objects.get((kind, name))
     return created or check_object_name(name, f"{owner}: the {kind}")
 
@@ -251,7 +255,7 @@ def _object_name(name: str, kind: str, context: RenderContext, owner: str) -> st
 def _git_repo(details: Mapping[str, Any], context: RenderContext, owner: str) -> Object:
     del context
     revision = details.get("revision", "")
-    # git would interpret the revision as an option.
+    # git would interpret a revision with a leading hyphen as an option.
     if revision.startswith("-"):
         raise SpecError(
             f"{owner} checks out the revision {revision!r}: no branch, tag or commit begins with "

@@ -1,4 +1,4 @@
-"""Describe one process in detail, using its Pod and the events of the Pod."""
+"""Describe one process in detail, using its Pod and the Pod's events."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ Object = Mapping[str, Any]
 
 
 def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) -> ProcessDetails:
-    """Return the details of a process. Raises `NotFound` if the group has no such process.
+    """Return a process's details.
+
+    Raises `NotFound` if the experiment or ``group`` has no such process.
 
     The API server keeps events for one hour by default. The details contain no events if the user
-    may not list them.
+    is not allowed to list them.
     """
     status = find_status(experiments.experiment_status(api, scope), process, group)
     ref = find_container(api, scope, process, group)
@@ -39,7 +41,7 @@ def describe_in_detail(api: Api, scope: Scope, process: str, group: str | None) 
 def process_details(
     status: ProcessStatus, pod: Object, events: tuple[ProcessEvent, ...] = ()
 ) -> ProcessDetails:
-    """Return the details of a process from its Pod. Pure."""
+    """Return a process's details, which are read from its Pod. Pure."""
     metadata, spec = pod["metadata"], pod["spec"]
     container = next(item for item in spec["containers"] if item["name"] == status.name)
     argv = [*(container.get("command") or ()), *(container.get("args") or ())]
@@ -61,7 +63,7 @@ def process_details(
 
 
 def _addresses(env: Iterable[Object]) -> dict[str, str]:
-    """Return the address of each service, from the variables ``SYMPH_<SERVICE>_ADDR``."""
+    """Return each service's address, which is read from the variable ``SYMPH_<SERVICE>_ADDR``."""
     addresses = {}
     for variable in env:
         name = variable["name"]
@@ -73,9 +75,7 @@ def _addresses(env: Iterable[Object]) -> dict[str, str]:
 
 
 def _resources(resources: Object) -> dict[str, str]:
-    """Return the request and the limit for each resource, for example, ``{"cpu": "1, at most
-    2"}``.
-    """
+    """Return each resource's request and limit, for example ``{"cpu": "1, at most 2"}``."""
     requests = resources.get("requests") or {}
     limits = resources.get("limits") or {}
     amounts = {}

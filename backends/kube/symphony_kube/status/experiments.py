@@ -1,4 +1,4 @@
-"""List the experiments of a cluster and describe one."""
+"""List a cluster's experiments, and determine the status of an experiment."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _EXPERIMENTS_SELECTOR = f"{labels.MANAGED_SELECTOR},{labels.EXPERIMENT}"
 
 
 def list_experiments(api: Api, *, namespace: str | None) -> list[str]:
-    """Return the experiments in a shared namespace, or all experiments with a namespace of their
-    own.
+    """Return the names of the experiments in ``namespace``.
+
+    If ``namespace`` is None, return the names of all experiments that have their own namespace.
     """
     if namespace is not None:
         return _experiments_in_namespace(api, namespace)
@@ -48,7 +49,7 @@ def list_experiments(api: Api, *, namespace: str | None) -> list[str]:
 
 
 def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
-    """Return the experiments that have objects in a namespace.
+    """Return the names of the experiments that have objects in a namespace.
 
     Kinds of objects that the user may not list are skipped. Raises `ApiError` if the user may not
     list any kind.
@@ -77,10 +78,10 @@ def _experiments_in_namespace(api: Api, namespace: str) -> list[str]:
 
 
 def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
-    """Return the status of an experiment. Raises `NotFound` if it does not exist.
+    """Return an experiment's status. Raises `NotFound` if the experiment does not exist.
 
-    Lists the Pods of the experiment, its Jobs if it has any, and the events of Pods whose setup
-    takes long.
+    This function lists the experiment's Pods, its Jobs if it has any, and the events of Pods that
+    are slow to set up.
     """
     observer, pods = observe_once(api, scope)
     status = current_status(api, scope, observer)
@@ -88,9 +89,7 @@ def experiment_status(api: Api, scope: Scope) -> ExperimentStatus:
 
 
 def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
-    """Return an observer that tracks the Pods and Jobs of an experiment, and the list of its
-    Pods.
-    """
+    """Return an observer that tracks an experiment's Pods and Jobs, and a list of the Pods."""
     observer = PodObserver(scope.experiment)
     pods = list_pods(api, scope)
     observer.replace(PODS, pods)
@@ -100,14 +99,17 @@ def observe_once(api: Api, scope: Scope) -> tuple[PodObserver, list[Object]]:
 
 
 def current_status(api: Api, scope: Scope, observer: PodObserver) -> ExperimentStatus:
-    """Return the status of an observed experiment. Raises `NotFound` if it does not exist."""
+    """Return the status of the experiment that ``observer`` tracks.
+
+    Raises `NotFound` if the experiment does not exist.
+    """
     if observer.empty:
         return status_without_objects(api, scope)
     return observer.observe(time.time()).status
 
 
 def list_pods(api: Api, scope: Scope) -> list[Object]:
-    """Return the Pods of an experiment. Raises `ApiError` if the user may not list them."""
+    """Return an experiment's Pods. Raises `ApiError` if the user may not list them."""
     try:
         return _list_objects(api, scope, "Pod")
     except ApiError as exc:
@@ -117,8 +119,9 @@ def list_pods(api: Api, scope: Scope) -> list[Object]:
 
 
 def list_jobs_if_permitted(list_jobs: Callable[[], Iterable[Object]]) -> list[Object]:
-    """Return Jobs, or an empty list if the user may not list Jobs. The status then depends on
-    Pods alone.
+    """Return the Jobs that ``list_jobs`` returns, or an empty list if the user may not list Jobs.
+
+    Without the Jobs, the status depends on the Pods alone.
     """
     try:
         return list(list_jobs())

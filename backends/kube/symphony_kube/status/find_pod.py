@@ -1,4 +1,4 @@
-"""Find the Pod and the container of a process."""
+"""Find a process's Pod and container."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[ContainerRef]:
-    """Return the containers of an experiment, or of one of its units. Those in the oldest Pods
-    come first.
+    """Return an experiment's containers, or those of ``unit`` if it is set.
+
+    The containers are sorted by the creation times of their Pods, oldest first.
     """
     selector = scope.selector
     if unit is not None:
@@ -38,11 +39,12 @@ def list_containers(api: Api, scope: Scope, unit: str | None = None) -> list[Con
 def find_container(
     api: Api, scope: Scope, process: str, group: str | None = None
 ) -> ContainerRef | None:
-    """Return the container of a process in its newest Pod, or None if the process has no Pod.
+    """Return a process's container in its newest Pod, or None if the process has no Pod.
 
     Raises `NotFound` if the experiment has no such process, or if the process is in another group.
     """
-    # A unit usually has the same name as its process, so one request for a single Pod is enough.
+    # A process without a group has the same name as its unit, so one request for that unit is
+    # usually enough.
     found = newest(list_containers(api, scope, group or process), process)
     if found is None or (group is None and found.unit != process):
         found = newest(list_containers(api, scope), process)
@@ -52,7 +54,7 @@ def find_container(
 
 
 def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | None:
-    """Return the newest container of a process.
+    """Return a process's newest container, or None if there is none.
 
     A container whose Pod is being deleted is returned only if there is no other container.
     """
@@ -63,7 +65,7 @@ def newest(containers: Iterable[ContainerRef], process: str) -> ContainerRef | N
 def process_state(
     api: Api, scope: Scope, process: str, group: str | None = None
 ) -> tuple[str, str]:
-    """Return the path of a process, and its state with the reason as text.
+    """Return a process's path, and a description of its state that includes the reason.
 
     Raises `NotFound` if the experiment has no such process, or if the process is in another group.
     """
@@ -75,7 +77,10 @@ def process_state(
 def running_container(
     api: Api, scope: Scope, process: str, group: str | None = None
 ) -> ContainerRef:
-    """Return the container of a process. Raises `NotFound` if the process is not running."""
+    """Return the container of a running process.
+
+    Raises `NotFound` if the process does not exist or is not running.
+    """
     found = find_container(api, scope, process, group)
     if found is not None and found.running:
         return found

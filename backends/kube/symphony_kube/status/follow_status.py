@@ -1,7 +1,8 @@
-"""Follow an experiment with one list and one watch of its Pods, and of its Jobs if it has any.
+"""Follow an experiment by listing and watching its Pods, and its Jobs if it has any.
 
-`ExperimentWatch` keeps an observer up to date. `ObservationStream` returns the status whenever it
-changes. `symphony_kube.logs.follow` reads logs as Pods change.
+`ExperimentWatch` keeps an observer up to date. `ObservationStream` returns an observation whenever
+the status changes. `symphony_kube.logs.follow` uses an `ExperimentWatch` to decide which logs to
+read.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from symphony_kube.status.permission_errors import cannot_list_pods
 
 
 class ExperimentWatch:
-    """Keeps an observer up to date with the Pods and Jobs of an experiment.
+    """A watch that keeps an observer up to date with an experiment's Pods and Jobs.
 
-    A launcher passes its ``roster``; the experiment does not need to exist yet in this case. Close
+    If a launcher passes its ``roster``, the experiment need not exist yet. The caller must close
     the watch when it is no longer needed. Any thread can close it.
     """
 
@@ -44,7 +45,7 @@ class ExperimentWatch:
 
     @property
     def closed(self) -> bool:
-        """Whether the watch was closed."""
+        """True if the watch was closed."""
         return self._watcher.closed
 
     def close(self) -> None:
@@ -54,8 +55,8 @@ class ExperimentWatch:
     def start(self) -> None:
         """List the Pods, and the Jobs if any could exist, and begin to watch them.
 
-        Raises `NotFound` if the experiment cannot exist, and `ApiError` if the user may not list
-        Pods.
+        Raises `NotFound` if no experiment can have this name, and `ApiError` if the user may not
+        list Pods.
         """
         # The API server rejects a selector with an invalid name.
         if not is_name(self._scope.experiment):
@@ -71,7 +72,9 @@ class ExperimentWatch:
             self._start_jobs()
 
     def changes(self, seconds: float | None = None) -> list[Change]:
-        """Wait for changes, for at most ``seconds``. Returns an empty list on a timeout or when
+        """Wait for changes, and return them.
+
+        Return an empty list if nothing changes within ``seconds`` seconds, or if the watch is
         closed.
         """
         return self._watcher.changes(seconds)
@@ -97,12 +100,15 @@ class ExperimentWatch:
 
 
 class ObservationStream:
-    """An iterator over the observations of an experiment: the current one and one for each change.
+    """An iterator over an experiment's observations.
+
+    The iterator first returns the current observation, and then a new observation after each
+    change.
 
     The iterator ends when the stream is closed. Raises `NotFound` if the experiment does not exist
-    or no longer exists, and `Unreachable` if the server does not respond for too long. A launcher
-    passes its ``roster``; the stream then waits without limit for processes that are not created
-    yet. The first request is sent when the first observation is read.
+    or no longer exists, and `Unreachable` if the server is unresponsive for too long. If a launcher
+    passes its ``roster``, the stream waits without a time limit for processes that have not been
+    created yet. The first request is sent when the first observation is read.
     """
 
     def __init__(self, api: Api, scope: Scope, *, roster: Roster | None = None) -> None:
@@ -134,8 +140,9 @@ class ObservationStream:
         return observation
 
     def close(self) -> None:
-        """End the stream, from any thread. A caller that is waiting for an observation receives
-        None.
+        """End the stream. Any thread can call this method.
+
+        A caller that is waiting for an observation receives None.
         """
         self._watch.close()
 
@@ -149,7 +156,8 @@ class ObservationStream:
     def next(self, seconds: float | None = None) -> Observation | None:
         """Return the next observation that differs from the previous one.
 
-        Returns None after ``seconds``, or when the stream is closed.
+        Return None if there is no new observation within ``seconds`` seconds, or if the stream is
+        closed.
         """
         deadline = None if seconds is None else time.monotonic() + seconds
         if not self._started:
@@ -173,20 +181,20 @@ class ObservationStream:
         self._started = True
         self._watch.start()
         if self._watch.observer.empty and not self._launching:
-            # Raises NotFound unless the namespace of the experiment still exists.
+            # This call raises NotFound if the experiment has no other objects either.
             status_without_objects(self._api, self._scope)
 
     def _check_exists(self, observation: Observation) -> None:
-        """Raise `NotFound` if no object of the experiment remains."""
+        """Raise `NotFound` if the experiment was observed earlier and has been deleted since."""
         if not observation.empty or self._launching or self._last is None:
             return
         if self._scope.shared or not self._has_namespace():
             raise NotFound(f"experiment {self._scope.experiment!r} was deleted")
 
     def _has_namespace(self) -> bool:
-        """Return whether the namespace of the experiment exists and is not being deleted.
+        """Return whether the experiment's namespace exists and is not being deleted.
 
-        A user may have deleted only the Pods.
+        The namespace still exists if a user has deleted only the Pods.
         """
         try:
             namespace = self._api.find(f"{NAMESPACES}/{self._scope.namespace}")

@@ -1,4 +1,4 @@
-"""Read the retries and the result of a Job from its API object. Pure."""
+"""Read a Job's retries and result from its API object. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from symphony_kube.status.reasons import NO_REASON, Reason
 
 Object = Mapping[str, Any]
 
-# The delay before the Job controller retries. The delay doubles with each failure, up to the limit.
+# The first and the longest delay, in seconds, before the Job controller retries. The delay doubles
+# with each failure.
 FIRST_BACK_OFF_SECONDS, MAX_BACK_OFF_SECONDS = 10, 360
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 # The Job controller sets FailureTarget before Failed, while it is still terminating the Pods.
@@ -25,9 +26,9 @@ _RESULTS = {"Failed": State.FAILED, "FailureTarget": State.FAILED, "Complete": S
 class JobStatus:
     """The state of a Job.
 
-    ``result`` is succeeded or failed, or None while the Job is active. ``backoff_limit`` is the
-    number of retries, and ``processes`` contains the names of the containers in the Pods of the
-    Job. Times are seconds since the epoch.
+    ``result`` is `State.SUCCEEDED`, `State.FAILED`, or None while the Job is active.
+    ``backoff_limit`` is the maximum number of retries, and ``processes`` contains the names of the
+    containers in the Job's Pods. Times are seconds since the epoch.
     """
 
     name: str
@@ -71,13 +72,13 @@ def parse_job(job: Object) -> JobStatus:
 
 
 def back_off_seconds(failures: int) -> int:
-    """Return the delay in seconds before a Job retries, given the number of its failures."""
+    """Return the delay in seconds before a Job's next retry after ``failures`` failures."""
     doublings = min(max(failures - 1, 0), 64)
     return int(min(FIRST_BACK_OFF_SECONDS * 2.0**doublings, MAX_BACK_OFF_SECONDS))
 
 
 def _result(status: Object) -> tuple[State | None, Object]:
-    """Return the result of a Job and the condition that reports it."""
+    """Return a Job's result, and the condition that reports it."""
     for condition in status.get("conditions") or ():
         if condition["type"] in _RESULTS and condition["status"] == "True":
             return _RESULTS[condition["type"]], condition

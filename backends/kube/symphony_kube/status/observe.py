@@ -1,5 +1,6 @@
-"""Compute the status of an experiment from its Pods and Jobs. Pure: the caller passes the time and
-the objects.
+"""Compute an experiment's status from its Pods and Jobs.
+
+Pure: the caller passes the time and the objects.
 
 `PodObserver` accepts lists and watch events, and recomputes only the units that have changed.
 `observe` computes the status once.
@@ -30,12 +31,14 @@ from symphony_kube.status.unit_status import UnitStatus
 BACKEND = "kube"
 PODS, JOBS = "pods", "jobs"
 
-# If a unit can be created but does not appear within this time, its launcher has exited.
+# If a unit can be created but has not appeared after this time, its launcher is assumed to have
+# exited.
 LAUNCHER_GONE_SECONDS = 60.0
-# A reason repeats the reason of the awaited process, so a chain of reasons can grow long.
+# The reason for a waiting process includes the reason for the process that it waits for, so a chain
+# of waiting processes can lead to a long reason.
 MAX_CHAINED_REASON_CHARS = 300
 
-# The state of a process that is not created yet and does not wait for another process.
+# The state of a process that has not been created and does not wait for another process.
 NOT_CREATED = ContainerStatus()
 
 Object = Mapping[str, Any]
@@ -43,12 +46,13 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The state of an experiment at a point in time.
+    """An experiment's state at a point in time.
 
-    ``containers`` maps names of processes to their states, for `symphony.plan.start_order.verdict`.
-    ``valid_until`` is the time in seconds since the epoch at which the state changes without an
-    event, or None. ``deleted_units`` contains the units that existed earlier and no longer exist.
-    ``empty`` is true if neither Pods nor Jobs exist.
+    ``containers`` maps process names to states, in the form that
+    `symphony.plan.start_order.verdict` needs. ``valid_until`` is the time in seconds since the
+    epoch at which the state can change without an event, or None if it cannot. ``deleted_units``
+    contains the units that existed earlier but no longer exist. ``empty`` is true if neither Pods
+    nor Jobs exist.
     """
 
     status: ExperimentStatus
@@ -58,7 +62,7 @@ class Observation:
     empty: bool = False
 
     def is_same_as(self, other: Observation | None) -> bool:
-        """Return whether all processes are in the same state as in the other observation."""
+        """Return whether all processes are in the same state as in ``other``."""
         if other is None:
             return False
         return self.status == other.status and self.containers == other.containers
@@ -72,7 +76,7 @@ def observe(
     now: float,
     roster: Roster | None = None,
 ) -> Observation:
-    """Return the state of an experiment, using its Pods and Jobs as the API lists them."""
+    """Return the state of an experiment, computed from its Pods and Jobs as the API lists them."""
     observer = PodObserver(experiment, roster=roster)
     observer.replace(PODS, pods)
     observer.replace(JOBS, jobs)
@@ -80,24 +84,25 @@ def observe(
 
 
 class PodObserver:
-    """Tracks the Pods and Jobs of an experiment.
+    """An observer that tracks the Pods and Jobs of an experiment.
 
-    A launcher passes its ``roster``. The observer then waits without limit for the units of the
-    roster that do not exist yet. Other callers omit the roster, and the observer reads it from the
-    Pods.
+    A launcher passes its ``roster``. The observer then assumes that the launcher will still create
+    all missing units of the roster, regardless of the time that has passed. Other callers omit the
+    roster, and the observer reads it from the Pods or Jobs.
     """
 
     def __init__(self, experiment: str, *, roster: Roster | None = None) -> None:
         self._experiment = experiment
         self._launching = roster is not None
         self._roster = roster
-        # These map each unit to its Pods by name, to its Job, and to the Pod that was deleted most
-        # recently.
+        # These dictionaries map each unit to its Pods by name, to its Job, and to its most recently
+        # deleted Pod.
         self._pods: dict[str, dict[str, PodStatus]] = {}
         self._jobs: dict[str, JobStatus] = {}
         self._deleted: dict[str, PodStatus] = {}
         self._ready_times: dict[tuple[str, str], float] = {}
-        # These are caches. The last two are valid until an object is created or deleted.
+        # These are caches. ``_units`` and ``_created`` are valid until an object is created or
+        # deleted.
         self._unit_statuses: dict[str, UnitStatus] = {}
         self._process_statuses: dict[str, tuple[ContainerStatus, ProcessStatus]] = {}
         self._units: Roster | None = None
@@ -139,7 +144,7 @@ class PodObserver:
 
     @property
     def has_jobs(self) -> bool:
-        """Whether a known unit is a Job or was created by one."""
+        """True if any known unit is a Job."""
         self._find_roster()
         if any(unit.job for unit in self._roster or ()):
             return True
@@ -147,12 +152,12 @@ class PodObserver:
 
     @property
     def empty(self) -> bool:
-        """Whether the experiment has neither Pods nor Jobs."""
+        """True if the experiment has neither Pods nor Jobs."""
         return not self._jobs and not any(self._pods.values())
 
     @property
     def units(self) -> Roster:
-        """The units of the roster, followed by the units that exist only as objects."""
+        """The units of the roster, followed by the units that are known only from objects."""
         if self._units is None:
             self._units = self._find_units()
             times = [pod.created for pod in self._current_pods()]
@@ -162,7 +167,7 @@ class PodObserver:
 
     @property
     def container_refs(self) -> list[ContainerRef]:
-        """The containers of all current Pods. Those in the oldest Pods come first."""
+        """The containers of all current Pods. The containers in the oldest Pods come first."""
         refs = [ref for pod in self._current_pods() for ref in pod.refs]
         return sorted(refs, key=lambda ref: ref.created)
 
@@ -199,7 +204,7 @@ class PodObserver:
     # --- the units of the experiment ---
 
     def _find_roster(self) -> None:
-        """Read the roster from the first object that has a valid one. A roster never changes."""
+        """Read the roster from the first object that has a valid roster. A roster never changes."""
         if self._roster is not None:
             return
         texts = {pod.roster for pod in (*self._current_pods(), *self._deleted.values())}
@@ -290,9 +295,9 @@ class PodObserver:
     def _explain_missing(
         self, missing: list[Unit], containers: dict[str, ContainerStatus], now: float
     ) -> list[float]:
-        """Set in ``containers`` the reasons why units have not been created.
+        """Record in ``containers`` why each of the ``missing`` units has not been created.
 
-        Returns the times at which these reasons change.
+        Return the times at which these reasons can change.
         """
         expiries = []
         last_created = self._last_created()
@@ -310,8 +315,9 @@ class PodObserver:
         last_created: float,
         now: float,
     ) -> tuple[ContainerStatus, float | None]:
-        """Return the state of a unit that has not been created, and the time at which this state
-        expires.
+        """Return the state of a unit that has not been created, and the time at which it expires.
+
+        The time is None if the state does not expire.
         """
         conditions = {
             process: condition
@@ -370,7 +376,7 @@ class PodObserver:
         )
 
     def _is_being_deleted(self) -> bool:
-        """Return whether all Pods are being deleted."""
+        """Return whether the experiment has Pods and all of them are being deleted."""
         found = False
         for pods in self._pods.values():
             for pod in pods.values():
@@ -407,7 +413,7 @@ class PodObserver:
 
 
 def _keep_history(old: PodStatus, new: PodStatus) -> PodStatus:
-    """Return the new state of a Pod, with the facts that only its old state contains.
+    """Return the new state of a Pod, completed with facts that only its old state contains.
 
     A kubelet can reset the status of a container that has exited.
     """

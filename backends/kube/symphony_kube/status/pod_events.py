@@ -1,4 +1,6 @@
-"""Determine from events why the setup of a Pod makes no progress. Only its node knows the cause."""
+"""Use a Pod's events to determine why its setup is stuck. The Pod's node reports the cause only in
+events.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ if TYPE_CHECKING:
 
 Object = Mapping[str, Any]
 
-# The events of a Pod are read after its setup has taken this long.
+# A Pod's events are read if its setup has taken longer than this number of seconds.
 SLOW_SETUP_SECONDS = 5.0
 
 
 def explain_slow_setup(
     api: Api, scope: Scope, status: ExperimentStatus, pods: Iterable[Object], *, now: float
 ) -> ExperimentStatus:
-    """Return ``status`` with a reason for each process whose Pod takes long to set up.
+    """Return ``status`` with a reason for each process whose Pod is slow to set up.
 
-    Sends one request if such a Pod exists, and otherwise none. Returns ``status`` unchanged if the
+    Send one request if there is such a Pod, and otherwise none. Return ``status`` unchanged if the
     events cannot be listed.
     """
     slow = _slow_pods(status, pods, now)
@@ -40,7 +42,7 @@ def explain_slow_setup(
     path = f"/api/v1/namespaces/{scope.namespace}/events"
     try:
         events = items_of(api.call("GET", path, query={"fieldSelector": selector}))
-    except BackendError:  # The status is correct without the events; it is only less detailed.
+    except BackendError:  # Without the events, the status is correct but less detailed.
         return status
     explained: dict[str, Reason] = {}
     for uid, names in slow.items():
@@ -55,11 +57,11 @@ def is_setting_up(status: ExperimentStatus) -> bool:
 
 
 def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
-    """Return the problem that blocks the setup of a Pod, from the events of its namespace. Pure.
+    """Return the problem that blocks a Pod's setup, using the events in its namespace. Pure.
 
-    Only warnings that follow the last normal event are considered. The timeout of a volume is less
-    informative than its cause, so this warning is used only if there is no other. The reason is
-    empty if there is no warning.
+    Only warnings about failures after the Pod's last normal event are considered. A warning
+    about a mount timeout does not state the cause of the timeout, so it is used only if there is no
+    other warning. The reason is empty if there is no warning.
     """
     of_pod = [event for event in events if event["involvedObject"].get("uid") == uid]
     of_pod.sort(key=event_time)
@@ -77,8 +79,9 @@ def setup_problem(uid: str, events: Iterable[Object]) -> Reason:
 
 
 def event_time(event: Object) -> float:
-    """Return when an event last happened, in seconds since the epoch, or 0 if the time is
-    unknown.
+    """Return the time of an event's last occurrence, in seconds since the epoch.
+
+    Return 0 if the time is unknown.
     """
     time = (
         event.get("lastTimestamp")
@@ -99,9 +102,7 @@ def _waits_for_setup(process: ProcessStatus) -> bool:
 def _slow_pods(
     status: ExperimentStatus, pods: Iterable[Object], now: float
 ) -> dict[str, list[str]]:
-    """Return a mapping from the uid of each Pod that takes long to set up to the processes in
-    the Pod.
-    """
+    """Return the names of the processes in each Pod that is slow to set up, keyed by Pod UID."""
     creating = {process.name for process in status if _waits_for_setup(process)}
     slow: dict[str, list[str]] = {}
     if not creating:

@@ -1,7 +1,9 @@
-"""Read the state of containers from the API object of a Pod, independent of the current time. Pure.
+"""Derive the states of a Pod's containers from the Pod's API object.
+
+All functions are pure, and their results do not depend on the current time.
 
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#PodStatus describes
-the fields. The values of Kubernetes 1.20 and all later versions are supported.
+the fields. The field values of Kubernetes 1.20 and all later versions are supported.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ EXIT_UNKNOWN = "exit status unknown"
 CREATING = Reason("ContainerCreating", ReasonCode.CREATING)
 SCHEDULING = Reason("being scheduled", ReasonCode.SCHEDULING)
 
-# The exit codes of a container that SIGKILL or SIGTERM has ended.
+# The exit codes of a container that was terminated by SIGKILL or SIGTERM.
 _EXIT_CODES_OF_STOPPED = (137, 143)
 _FINISHED_PHASES = ("Succeeded", "Failed")
 _DEFAULT_GRACE_SECONDS = 30.0
@@ -31,10 +33,11 @@ _DEFAULT_GRACE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerStatus:
-    """The state of one process; implements `symphony.plan.start_order.Awaited`.
+    """The state of one process. This class implements `symphony.plan.start_order.Awaited`.
 
-    Times are seconds since the epoch. ``ready_since`` is None if the time is unknown. ``stopping``
-    is true while the process has been asked to exit and has not exited yet.
+    Times are seconds since the epoch. ``ready_since`` is the time at which the process became
+    ready, or None if the time is unknown. ``stopping`` is true if the process has been asked to
+    exit but has not exited yet.
     """
 
     state: State = State.PENDING
@@ -51,18 +54,18 @@ class ContainerStatus:
 
     @property
     def reason(self) -> str:
-        """Why the process is in its state, as text."""
+        """The reason for the process's state, as text."""
         return self.cause.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerRef:
-    """The container of a process in one Pod, with the data that is needed to use the container.
+    """A process's container in one Pod, with the data that log and access commands need.
 
-    ``state`` is the state of the container in Kubernetes (``running``, ``waiting``,
-    ``terminated``), or empty if the kubelet has not reported a state. ``has_log`` is true once the
-    container has started. ``finished`` is true if the container never runs again, although a Job
-    can still create another Pod. ``created`` is the creation time of the Pod in seconds since the
+    ``state`` is the container state that Kubernetes reports (``running``, ``waiting`` or
+    ``terminated``), or ``""`` if the kubelet has not reported a state. ``has_log`` is true once the
+    container has started. ``finished`` is true if the container will never run again, although a
+    Job can still create another Pod. ``created`` is the Pod's creation time in seconds since the
     epoch.
     """
 
@@ -81,7 +84,7 @@ class ContainerRef:
 
     @property
     def running(self) -> bool:
-        """Whether the process is running."""
+        """True if the process is running."""
         return self.state == "running" and not self.finished
 
 
@@ -89,12 +92,13 @@ class ContainerRef:
 class PodStatus:
     """The state of a Pod. Times are seconds since the epoch.
 
-    ``deadline`` is the time by which a Pod that is being deleted must have ended,
-    ``delete_requested`` is the time of the request, and ``grace_seconds`` is the time that its
-    processes have to exit. ``ready_by_log`` contains the containers whose log has matched their
-    readiness expression, and ``probed`` contains those with a readiness probe. ``before_deletion``
-    contains the states of the containers before the deletion, if these were observed.
-    ``node_silent`` is true if the node has stopped reporting.
+    ``delete_requested`` is the time at which the Pod's deletion was requested, and ``deadline`` is
+    the time by which the Pod must have stopped. ``grace_seconds`` is the Pod's termination grace
+    period. ``ready_by_log`` contains the names of the containers whose logs have matched their
+    readiness expressions. ``probed`` contains the names of the containers that have a readiness
+    probe. ``before_deletion`` maps container names to the states that were observed before the
+    deletion request, or is None if no such states were observed. ``node_silent`` is true if the
+    node has stopped reporting.
     """
 
     name: str
@@ -119,9 +123,9 @@ class PodStatus:
 
 
 def parse_pod(pod: Object) -> PodStatus:
-    """Return the state of a Pod from its API object.
+    """Parse a Pod's API object, and return the Pod's state.
 
-    The result needs about one hundredth of the memory of the API object.
+    The result takes up about one hundredth of the API object's memory.
     """
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
@@ -130,8 +134,9 @@ def parse_pod(pod: Object) -> PodStatus:
     delete_requested = None
     if deadline is not None:
         delete_requested = deadline - (metadata.get("deletionGracePeriodSeconds") or 0)
-    # The node controller sets Ready to False when a node stops reporting. The kubelet sets both
-    # conditions together, whereas a readiness gate changes only Ready.
+    # When a node stops reporting, the node controller sets the Ready condition of the node's Pods
+    # to False. The kubelet always sets Ready and ContainersReady together, whereas a readiness gate
+    # changes only Ready.
     node_silent = (
         _condition(status, "Ready").get("status") == "False"
         and _condition(status, "ContainersReady").get("status") == "True"
@@ -162,7 +167,7 @@ def parse_pod(pod: Object) -> PodStatus:
 
 
 def container_refs(pod: Object) -> list[ContainerRef]:
-    """Return the containers of a Pod, except for its init containers."""
+    """Return a Pod's containers, except for its init containers."""
     metadata, spec = pod["metadata"], pod["spec"]
     status = pod.get("status") or {}
     statuses = _by_name(status.get("containerStatuses"))
@@ -195,9 +200,10 @@ def container_refs(pod: Object) -> list[ContainerRef]:
 
 @functools.lru_cache(maxsize=4096)
 def parse_time(time: str | None) -> float | None:
-    """Return an API time in seconds since the epoch, or None if the time is missing or zero.
+    """Convert an API timestamp to seconds since the epoch.
 
-    The API uses the zero time for an event that has not happened.
+    Return None if the timestamp is missing or invalid, or if it is the epoch itself, which the API
+    uses for an event that has not happened.
     """
     if not time:
         return None
@@ -216,12 +222,12 @@ def parse_time(time: str | None) -> float | None:
 
 
 def deadline_exceeded(seconds: int) -> Reason:
-    """Return the reason for a Pod or Job that ran longer than its deadline in seconds."""
+    """Return the failure reason of a Pod or Job that ran longer than ``seconds`` seconds."""
     return Reason(f"DeadlineExceeded: ran longer than {seconds} s", ReasonCode.DEADLINE_EXCEEDED)
 
 
 def exit_unknown(why: str) -> Reason:
-    """Return the reason for a process whose exit status is lost."""
+    """Return the reason to report for a process whose exit status is unknown."""
     return Reason(f"{EXIT_UNKNOWN}: {why}", ReasonCode.LOST)
 
 
@@ -234,7 +240,7 @@ def _is_of_job(metadata: Object) -> bool:
 
 
 def _is_final(reported: Object, pod: Object) -> bool:
-    """Return whether the kubelet will not restart a terminated container."""
+    """Return True if the kubelet will not restart a terminated container."""
     policy = pod["spec"].get("restartPolicy", "Always")
     exit_code: int | None = reported["state"]["terminated"].get("exitCode")
     if policy == "Never" or "deletionTimestamp" in pod["metadata"]:
@@ -243,7 +249,10 @@ def _is_final(reported: Object, pod: Object) -> bool:
 
 
 def _modified(metadata: Object, field_name: str = "") -> float | None:
-    """Return when the object, or one field of its metadata, was last modified."""
+    """Return when an object was last modified, or None if the time is unknown.
+
+    If ``field_name`` is set, consider only the entries in ``managedFields`` that contain it.
+    """
     times = []
     for entry in metadata.get("managedFields") or ():
         if not field_name or field_name in str(entry.get("fieldsV1")):
@@ -266,7 +275,7 @@ def _by_name(statuses: Sequence[Object] | None) -> dict[str, Object]:
 
 
 class _PodParser:
-    """Derives the state of each container of one Pod."""
+    """A parser that derives the state of each container in one Pod."""
 
     def __init__(self, metadata: Object, spec: Object, status: Object) -> None:
         self._metadata = metadata
@@ -276,7 +285,7 @@ class _PodParser:
         self._statuses = _by_name(status.get("containerStatuses"))
 
     def containers(self) -> dict[str, ContainerStatus]:
-        """Return a mapping from the names of the containers to their states."""
+        """Return a mapping from container names to states."""
         blocked = self._blocked_by_init_container()
         containers_ready = _condition(self._status, "ContainersReady")
         ready_since = None
@@ -327,7 +336,7 @@ class _PodParser:
         )
         start_failure = _start_failure(terminated)
         if start_failure is not None:
-            # The runtime invents the exit code and the start time.
+            # The exit code and start time that the runtime reports are placeholders.
             parsed = replace(parsed, exit_code=None, started=None)
         if self._is_restarted(container, exit_code):
             restarting = Reason(reasons.restarting(parsed.exit_code), ReasonCode.BACKING_OFF)
@@ -351,8 +360,9 @@ class _PodParser:
         return _start_failure(terminated) or reasons.exited(exit_code)
 
     def _status_unknown(self, parsed: ContainerStatus, terminated: Object) -> ContainerStatus:
-        """Return the state of a container that the kubelet has lost. Its reported exit code is
-        invented.
+        """Return the state of a container that the kubelet has lost.
+
+        The exit code that the kubelet reports for such a container is a placeholder.
         """
         pod_reason = self._pod_reason()
         if pod_reason is not None:
@@ -367,7 +377,7 @@ class _PodParser:
     def _failed_with_pod(
         self, status: Object, state: Object, blocked: ContainerStatus | None
     ) -> ContainerStatus:
-        """Return the state of a container that has not terminated, in a Pod that failed."""
+        """Return the state of a container that has not terminated although its Pod has failed."""
         pod_reason = self._pod_reason()
         if blocked is not None and pod_reason is None:
             cause = replace(blocked.cause, code=ReasonCode.NEVER_STARTED)
@@ -385,7 +395,7 @@ class _PodParser:
         return replace(parsed, state=State.FAILED, cause=cause, stopping=running)
 
     def _is_restarted(self, container: Object, exit_code: int) -> bool:
-        """Return whether the kubelet restarts a container that exited with this code."""
+        """Return whether the kubelet restarts a container that exited with ``exit_code``."""
         if self._phase in _FINISHED_PHASES or "deletionTimestamp" in self._metadata:
             return False
         pod_policy = self._spec.get("restartPolicy", "Always")
@@ -395,7 +405,7 @@ class _PodParser:
     # --- the Pod ---
 
     def _pod_reason(self) -> Reason | None:
-        """Return why Kubernetes ended the entire Pod, or None if Kubernetes did not end it."""
+        """Return why Kubernetes terminated the entire Pod, or None if it did not."""
         reason = self._status.get("reason", "")
         deadline = self._spec.get("activeDeadlineSeconds")
         if reason == "DeadlineExceeded" and deadline:
@@ -451,7 +461,7 @@ class _PodParser:
         return Reason(reasons.with_message(reason, message), ReasonCode.CANNOT_START)
 
     def _scheduling_reason(self) -> Reason:
-        """Return why the Pod is not assigned to a node, or that its node is setting it up."""
+        """Return why the Pod has no node, or `CREATING` if its node is setting the Pod up."""
         scheduled = _condition(self._status, "PodScheduled")
         if scheduled.get("status") != "False":
             return CREATING if self._spec.get("nodeName") else SCHEDULING
@@ -463,8 +473,8 @@ class _PodParser:
     def _creating_reason(self, container: Object, status: Object) -> Reason:
         """Return what a container waits for while it is being created.
 
-        Since version 1.29, Kubernetes reports when the sandbox of the Pod is complete. From then
-        on, only the image is missing.
+        Since version 1.29, Kubernetes reports whether the Pod's sandbox is ready. Once the sandbox
+        is ready, the container waits only for its image.
         """
         sandbox = _condition(self._status, "PodReadyToStartContainers")
         if sandbox.get("status") == "True" and not status.get("imageID"):
@@ -472,7 +482,7 @@ class _PodParser:
         return CREATING
 
     def _blocked_by_init_container(self) -> ContainerStatus | None:
-        """Return the state of containers that are waiting for an init container, or None."""
+        """Return the state of containers that wait for an init container, or None if none wait."""
         statuses = _by_name(self._status.get("initContainerStatuses"))
         for container in self._spec.get("initContainers") or ():
             status = statuses.get(container["name"])
@@ -488,7 +498,7 @@ class _PodParser:
         return None
 
     def _init_container(self, container: Object, status: Object, state: Object) -> ContainerStatus:
-        """Return the state of containers that are waiting for this init container."""
+        """Return the state of the containers that wait for the init container ``container``."""
         subject = f"init container {container['name']!r}"
         terminated = state.get("terminated")
         if terminated is not None:
@@ -514,7 +524,7 @@ def _init_failure(subject: str, terminated: Object) -> Reason:
 
 
 def _start_failure(terminated: Object) -> Reason | None:
-    """Return why the command of a container did not start, or None if the command started."""
+    """Return why a container's command did not start, or None if the command started."""
     if terminated.get("reason") not in reasons.START_FAILURE_REASONS:
         return None
     text = reasons.start_failure(terminated.get("message", ""))

@@ -1,7 +1,7 @@
-"""Explain why a Pod is not running, with a reason code and with text that fits into a table. Pure.
+"""Explain why a Pod is not running, with a reason code and with text that fits into a table.
 
-Kubernetes reports causes as sentences, which differ between Kubernetes versions and between
-container runtimes.
+Kubernetes reports causes as sentences, whose wording differs between Kubernetes versions and
+between container runtimes. All functions are pure.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ IMAGE_REASONS = frozenset(
         "SignatureValidationFailed",
     }
 )
-# The image does not exist or must not be pulled. Kubernetes keeps retrying forever.
+# These reasons usually mean that the image does not exist or must not be pulled. Kubernetes
+# nevertheless keeps retrying.
 IMAGE_NOT_FOUND_REASONS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 START_FAILURE_REASONS = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"})
 
-# The reasons of Pods that their nodes rejected, except for reasons that begin with "OutOf".
+# The reasons that Kubernetes reports for Pods that a node rejected, except for the reasons that
+# begin with "OutOf".
 _NODE_REJECTIONS = frozenset(
     {"NodeAffinity", "NodeSelectorMismatching", "UnexpectedAdmissionError"}
 )
 _MOUNT_EVENTS = frozenset({"FailedMount", "FailedAttachVolume", "FailedMapVolume"})
 
 _NODES = re.compile(r"(\d+/\d+) nodes are available: (.*)", re.DOTALL)
-# The scheduler appends remarks on preemption. These remarks concern other Pods, so the user cannot
-# act on them.
+# The scheduler appends remarks about preemption. These remarks concern other Pods, so the user
+# cannot act on them.
 _PREEMPTION_REMARK = re.compile(r"\.? *(no new claims to deallocate|preemption:).*", re.DOTALL)
 _NODE_COUNT_AND_CAUSE = re.compile(r"(\d+) (.+?)(?=, \d+ |$)")
 _TAINT = re.compile(r"node\(s\) had (?:untolerated )?taint(?:\(s\))? \{([^}]*?):? *\}.*")
@@ -51,7 +53,7 @@ _BACK_OFF = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)? restarting",
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a process is in its state: text for people, and a code for programs."""
+    """The reason for a process's state: text for people, and a code for programs."""
 
     text: str = ""
     code: ReasonCode | None = None
@@ -73,7 +75,7 @@ def unschedulable(message: str) -> str:
     causes = [
         f"{count} {_node_cause(cause)}" for count, cause in _NODE_COUNT_AND_CAUSE.findall(details)
     ]
-    # List missing resources first, because they are the most frequent cause.
+    # List insufficient resources first, because they are the most frequent cause.
     causes.sort(key=lambda cause: "insufficient" not in cause)
     return f"Unschedulable: {available} nodes fit: {shorten(', '.join(causes) or details)}"
 
@@ -105,7 +107,7 @@ def mount_failure(message: str) -> str:
 
 
 def start_failure(message: str) -> str:
-    """Return why the command of a container did not start, using the message from the runtime."""
+    """Return why a container's command did not start, using the message from the runtime."""
     line = one_line(message)
     match = _EXEC.search(line)
     if match:
@@ -138,7 +140,7 @@ def restarting(exit_code: int | None, message: str = "") -> str:
 
 
 def pod_ended(reason: str, message: str) -> Reason:
-    """Return why Kubernetes ended an entire Pod."""
+    """Return why Kubernetes terminated an entire Pod."""
     if reason == "DeadlineExceeded":
         code = ReasonCode.DEADLINE_EXCEEDED
     elif reason.startswith("OutOf") or reason in _NODE_REJECTIONS:
@@ -151,7 +153,7 @@ def pod_ended(reason: str, message: str) -> Reason:
 
 
 def setup_failure(reason: str, message: str) -> Reason:
-    """Return the reason that the setup of a Pod is stalled, from a warning event of its node."""
+    """Return why a Pod's setup is stuck, using a warning event from its node."""
     code = ReasonCode.MOUNT_FAILED if reason in _MOUNT_EVENTS else ReasonCode.CREATING
     return Reason(with_message(reason, mount_failure(message)), code)
 
@@ -167,5 +169,5 @@ def with_message(reason: str, message: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return a message as a single line that fits into a table."""
+    """Shorten ``text`` to a single line that fits into a table."""
     return one_line(text, limit=MAX_REASON_CHARS).rstrip(". ")

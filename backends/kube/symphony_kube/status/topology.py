@@ -1,4 +1,4 @@
-"""Read the topology of a running experiment from its Pods, its roster and its Services."""
+"""Read the topology of a launched experiment from its Pods, its roster and its Services."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Object = Mapping[str, Any]
 
 
 def describe_topology(api: Api, scope: Scope) -> Topology:
-    """Return the topology of an experiment. Raises `NotFound` if it does not exist.
+    """Return the topology of an experiment. Raises `NotFound` if the experiment does not exist.
 
-    If a user has deleted the Pods, the connections between processes are unknown, because the first
+    If a user has deleted the first Pod, the connections between processes are unknown, because that
     Pod contains the roster.
     """
     observer, pods = experiments.observe_once(api, scope)
@@ -47,7 +47,10 @@ def build_topology(
     services: Iterable[Object],
     environment: Mapping[str, str],
 ) -> Topology:
-    """Return the topology, using the environment of any container in the experiment. Pure."""
+    """Return the topology of an experiment without accessing the cluster.
+
+    ``environment`` is the environment of any container in the experiment.
+    """
     group_members = {}
     connects = {}
     for unit in roster:
@@ -87,7 +90,9 @@ def _service(
 
 
 def _environment(pods: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the environment of the first container; all containers have the same addresses."""
+    """Return the first container's environment. All containers' environments contain the same
+    service addresses.
+    """
     if not pods:
         return {}
     env = pods[0]["spec"]["containers"][0].get("env") or ()

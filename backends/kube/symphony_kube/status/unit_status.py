@@ -1,4 +1,4 @@
-"""Compute the state of the processes of one unit from its Pods and its Job. Pure."""
+"""Compute the states of a unit's processes from its Pods and Job, without any input or output."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from symphony_kube.status.job_status import JobStatus, back_off_seconds
 from symphony_kube.status.pod_status import ContainerStatus, PodStatus, exit_unknown
 from symphony_kube.status.reasons import NO_REASON, Reason
 
-# If a Pod still exists this long after its deadline, its node is lost.
+# If a Pod still exists this long after its deadline, its node is considered lost.
 OVERDUE_SECONDS = 30.0
-# A Job that has created no Pod after this time is blocked, and only its events show the cause.
+# A Job that has had no Pod for this long is considered blocked. Only its events show the cause.
 JOB_BLOCKED_SECONDS = 10.0
 
 POD_DELETED = exit_unknown("its Pod was deleted")
@@ -23,11 +23,11 @@ Containers = dict[str, ContainerStatus]
 
 
 class UnitStatus:
-    """The state of the processes in a unit.
+    """The states of a unit's processes.
 
-    ``containers`` maps names of processes to their states. It is valid until the time
-    ``valid_until`` in seconds since the epoch or, if ``valid_until`` is None, until an object of
-    the unit changes.
+    ``containers`` maps process names to states. The states are valid until one of the unit's
+    objects changes. If ``valid_until`` is not None, they are valid at most until this time, in
+    seconds since the epoch.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class UnitStatus:
         }
 
     def remember_ready(self, ready_times: dict[tuple[str, str], float]) -> None:
-        """Record the processes that are ready, and restore those that were ready in an earlier
-        status.
+        """Record which processes became ready, and restore the readiness that earlier calls
+        recorded.
 
-        ``ready_times`` maps pairs of a Pod uid and a process to the time at which the process
-        became ready. This method updates the mapping.
+        ``ready_times`` maps each pair of a Pod's UID and a process name to the time at which the
+        process became ready. This method updates the mapping.
         """
         if self._pod is None:
             return
@@ -122,7 +122,7 @@ class UnitStatus:
         return container
 
     def _not_ready(self, name: str, container: ContainerStatus) -> ContainerStatus:
-        """Check the readiness timeout of a process that is not ready."""
+        """Apply the readiness timeout to the state of a process that is not ready yet."""
         timeout = self._unit.ready.get(name)
         if timeout is None or container.started is None:
             return container
@@ -133,10 +133,9 @@ class UnitStatus:
         return replace(container, never_ready=True, cause=cause)
 
     def _stopping(self, container: ContainerStatus, pod: PodStatus) -> ContainerStatus:
-        """Treat a process as running while its Pod has failed and the grace period of the Pod
-        lasts.
+        """Treat a process in a failed Pod as running until shortly after the grace period ends.
 
-        The exit code of the process is reported at the end of the grace period.
+        Kubernetes reports the process's exit code only at the end of the grace period.
         """
         expected_end = (pod.modified or 0.0) + pod.grace_seconds + OVERDUE_SECONDS
         if self._now >= expected_end:
@@ -149,8 +148,8 @@ class UnitStatus:
     ) -> ContainerStatus:
         """Return the state of a process whose Pod is being deleted.
 
-        An exit before the deletion request is the result of the process. The deletion causes any
-        later exit.
+        An exit before the deletion request counts as the process's own result. After a later exit,
+        the process is still reported as running until ``OVERDUE_SECONDS`` after the deadline.
         """
         has_ended = container.state in ENDED
         if has_ended and (container.ended or 0.0) < (pod.delete_requested or 0.0):
@@ -283,7 +282,7 @@ class UnitStatus:
 
 def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerStatus:
     """Return the state of a failed process whose Job has used up its retries."""
-    if not job.backoff_limit:  # The process ran once, so its own reason is complete.
+    if not job.backoff_limit:  # There was no retry, so the process's own reason is complete.
         return container
     text = job.reason.text
     if container.reason:
@@ -292,10 +291,10 @@ def _with_last_failure(container: ContainerStatus, job: JobStatus) -> ContainerS
 
 
 def _current_pod(pods: list[PodStatus]) -> PodStatus | None:
-    """Return the Pod that determines the state of its unit.
+    """Return the Pod that determines its unit's state, or None if there are no Pods.
 
-    This is a Pod that succeeded, or otherwise the newest Pod. Pods that are being deleted come
-    last.
+    This is the newest Pod that succeeded. If there is none, it is the newest Pod that is not being
+    deleted, or else the newest Pod.
     """
     if not pods:
         return None
@@ -306,7 +305,10 @@ def _current_pod(pods: list[PodStatus]) -> PodStatus | None:
 
 
 def _before_deletion(pod: PodStatus | None) -> Mapping[str, ContainerStatus]:
-    """Return the containers of a deleted Pod in their states before the deletion was requested."""
+    """Return the states that a deleted Pod's containers had before the deletion was requested.
+
+    Return an empty mapping if these states are unknown.
+    """
     if pod is None:
         return {}
     if pod.before_deletion is not None:

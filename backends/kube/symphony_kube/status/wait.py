@@ -1,4 +1,4 @@
-"""Wait until the processes of an experiment have reached a state."""
+"""Wait until an experiment's processes have reached a given state."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ def wait(
     on_change: OnChange,
     until: Until = "ended",
 ) -> ExperimentStatus:
-    """Return the status when every process has reached a given state; see `Cluster.wait`.
+    """Wait until every process has reached the state ``until``, and return the status.
 
-    Sends one list request and one watch request for each kind of object. Calls ``on_change`` with
-    every status, including statuses with the reason why a Pod takes long to set up.
+    See `Cluster.wait`. This function lists the objects of each kind once, and then watches for
+    changes. It calls ``on_change`` with every status. If setting up a Pod takes a long time, it
+    also reads the Pod's events, and calls ``on_change`` with a status that explains the delay.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     with ObservationStream(api, scope) as stream:
@@ -48,7 +49,7 @@ def wait(
                 if later is None:
                     raise wait_timeout(scope.experiment, until, awaited, timeout or 0.0)
             elif observation.deleted_units:
-                # Kubernetes deletes the Pods of an experiment one after the other. If all Pods are
+                # Kubernetes deletes an experiment's Pods one after the other. If all Pods are
                 # deleted, reading the next observation raises NotFound.
                 later = stream.next(DELETION_SETTLE_SECONDS)
                 if later is None:
@@ -66,10 +67,10 @@ def _next(
     deadline: float | None,
     on_change: OnChange,
 ) -> Observation | None:
-    """Return the next observation, or None at the deadline.
+    """Return the next observation, or None if there is none before the deadline.
 
-    A Pod that cannot be set up does not change. The reason is therefore read periodically from the
-    events of the Pod and passed to ``on_change``.
+    A Pod that cannot be set up does not change, so the watch reports nothing. The reason for the
+    delay is therefore read periodically from the Pod's events and passed to ``on_change``.
     """
     if on_change is None or not pod_events.is_setting_up(observation.status):
         return stream.next(_seconds_left(deadline))
@@ -84,7 +85,8 @@ def _next(
             return later
         try:
             pods = list_pods(api, scope)
-        # The watch receives the same error and determines whether it is temporary.
+        # Ignore the error, because the watch receives the same error and determines whether it is
+        # temporary.
         except SymphonyError:
             continue
         status = pod_events.explain_slow_setup(
